@@ -1,6 +1,6 @@
-"""What panels are made of: their base, controls made by hand or from an option, and their values as plain data.
+"""Parts that panels are made of: their base class, controls made by hand or from an option, and values as plain data.
 
-Type, bounds, choices and help of an option are stated once, where it is declared; ``control_for`` reads them there.
+An option declares its type, bounds, choices and help once. ``control_for`` reads them there.
 """
 
 import sys
@@ -28,39 +28,39 @@ LABELS = {
     "synchronise_every": "Average every",
     "recompute": "Recompute activations",
     "evaluate_every": "Held-out loss every (iterations)",
-    "sample_bytes": "Text it writes at the end (bytes)",
-    "checkpoint_folder": "Checkpoints into",
+    "sample_bytes": "Sample text at the end (bytes)",
+    "checkpoint_folder": "Checkpoint folder",
     "checkpoint_every": "Checkpoint every (iterations)",
-    "resume_from": "Go on from",
+    "resume_from": "Resume from",
     "text": "Text to learn",
-    "time_scale": "Slow down (times)",
+    "time_scale": "Slow down by (factor)",
     "transport": "While it sends",
-    "sharding": "Replicas split",
+    "sharding": "Sharding",
     "overlap": "Average early",
     "memory_traffic": "Count memory traffic",
     "queueing": "Messages",
-    "emulated": "Links as in",
-    "stand_in": "Train in its place",
-    "runs_on": "Computes on",
-    "max_price_per_hour": "At most $ an hour",
-    "max_iteration_s": "At most s an iteration",
-    "pace": "A generation",
+    "emulated": "Emulate links of",
+    "stand_in": "Stand-in model",
+    "runs_on": "Compute on",
+    "max_price_per_hour": "At most $ per hour",
+    "max_iteration_s": "At most s per iteration",
+    "pace": "Speed",
 }
 """Labels of options whose name is not clear enough on the screen."""
 CHOICES = {
     "synchronisation": {
-        "sharded": "each a part (sharded)",
-        "sharded-at-once": "each a part, all at once",
+        "sharded": "each averages a slice (sharded)",
+        "sharded-at-once": "each averages a slice, all at once",
         "central": "one averages for all (central)",
-        "ring": "parts go round (ring)",
-        "hierarchical": "regions first (hierarchical)",
-        "tree": "up a tree and down (tree)",
+        "ring": "slices go round a ring (ring)",
+        "hierarchical": "within regions first (hierarchical)",
+        "tree": "up and down a tree (tree)",
     },
     "compression": {"none": "none", "fp16": "16 bits (fp16)", "int8": "8 bits (int8)"},
     "transport": {
-        "overlapped": "it computes on (overlapped)",
+        "overlapped": "it keeps computing (overlapped)",
         "batched": "it waits (batched)",
-        "blocking": "it waits, directions in turns (blocking)",
+        "blocking": "it waits, one direction at a time (blocking)",
     },
     "sharding": {
         "none": "nothing",
@@ -68,27 +68,33 @@ CHOICES = {
         "zero-2": "and gradients (ZeRO-2)",
         "zero-3": "and parameters (ZeRO-3, FSDP)",
     },
-    "queueing": {"pairs": "one link a pair", "nics": "one NIC a device"},
+    "queueing": {"pairs": "a link for each pair", "nics": "one NIC per device"},
     "runs_on": {"cpu": "CPU", "cuda": "GPU (CUDA)"},
 }
-"""How choices of an option read on the screen; a choice without an entry, as of a plug-in, reads as its name."""
+"""How the choices of an option read on the screen. A choice without an entry, such as a plug-in's, reads as its
+name."""
 NOT_TRIED = frozenset((
     "dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device", "microbatch", "bucket_bytes",
     "fragments", "fragment_delay", "checkpointing", "attention", "operators", "dropout", "sequence_parallel",
     "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every", "early_stop",
     "prefetch", "block_launch_s",
 ))  # fmt: skip
-"""Job options that may vary on a plan, but are left to the job's file."""
+"""Job options that vary between plans but are set only in the job's file."""
 CHOOSES = "the planner chooses"
-"""How None reads where a planner chooses."""
+"""How None reads if a planner chooses."""
 QUEUEING_OPTION = Option(
-    name="queueing", help="Who waits: messages of a pair of devices, or of a NIC", choices=QUEUEING, default="pairs"
+    name="queueing",
+    help="Which messages wait for each other: those of one pair of devices, or all of a device's NIC",
+    choices=QUEUEING,
+    default="pairs",
 )
 
 
 class SavedControls:
-    """What a workspace file keeps of a pane: a subclass names its controls in ``_controls``, and traits of views, each
-    with its owner, in ``_traits``."""
+    """Settings of a pane that a workspace file keeps.
+
+    A subclass names its controls in ``_controls``, and traits of views, each with its owner, in ``_traits``.
+    """
 
     _controls: Mapping[str, w.ValueWidget] = MappingProxyType({})
     _traits: Mapping[str, tuple[traitlets.HasTraits, str]] = MappingProxyType({})
@@ -97,7 +103,7 @@ class SavedControls:
         return values_of(self._controls) | {name: getattr(*place) for name, place in self._traits.items()}
 
     def restore(self, settings: Any) -> None:
-        """Set all to saved values. Unknown or impossible values are ignored, and nothing is started."""
+        """Set all controls and traits to saved values. Ignore unknown or impossible values, and start nothing."""
         restore_values(self._controls, settings)
         for name, (owner, trait) in self._traits.items():
             if isinstance(settings, Mapping) and name in settings:
@@ -106,7 +112,7 @@ class SavedControls:
 
 
 class Panel(SavedControls):
-    """The controls and views of one step; a subclass sets ``view`` and overrides the methods that apply to it."""
+    """The controls and views of one step. A subclass sets ``view`` and overrides the methods that apply to it."""
 
     view: w.Widget
 
@@ -114,13 +120,13 @@ class Panel(SavedControls):
         """Compute the step's result again, as its main button does."""
 
     def observe_edits(self, call: Callable[[], None]) -> None:
-        """Call back when something changes that a workspace keeps and the lab's state does not hold."""
+        """Call back when something changes that a workspace keeps but the lab's state does not hold."""
 
 
 def button(
     text: str, icon: str, tooltip: str, width: str = "105px", *, style: str = "", disabled: bool = False
 ) -> w.Button:
-    """Return a button of one height; ``style`` is a name of ipywidgets, such as primary."""
+    """Return a button. ``style`` is an ipywidgets style, such as primary."""
     layout = w.Layout(width=width)
     return w.Button(description=text, icon=icon, tooltip=tooltip, button_style=style, disabled=disabled, layout=layout)
 
@@ -139,7 +145,7 @@ def classed(widget: W, *css_classes: str) -> W:
 
 
 def pane(children: Sequence[w.Widget], *css_classes: str) -> w.VBox:
-    """Return a pane's widgets below each other; its folder's styles come with the lab, see ``markup.PANES_CSS``."""
+    """Return a pane with its widgets below each other. Its styles come with the lab, see ``markup.PANES_CSS``."""
     return classed(w.VBox(children), "dtfm-pane", *css_classes)
 
 
@@ -149,12 +155,12 @@ def toolbar(*children: w.Widget) -> w.HBox:
 
 
 def menu(label: str, width: str, label_width: str, options: Sequence[Any], tooltip: str, **given: Any) -> w.Dropdown:
-    """Return a menu of values, or of (how it reads, value), with a label in front of it; widths are CSS lengths."""
+    """Return a labelled menu of values, or of (text, value) pairs. Widths are CSS lengths."""
     return labelled(w.Dropdown, label, width, label_width, options=options, tooltip=tooltip, **given)
 
 
 def segments(options: Sequence[Any], tooltips: Sequence[str], width: str = "auto", **given: Any) -> w.ToggleButtons:
-    """Return buttons side by side of which one is chosen, each of this width."""
+    """Return a row of buttons, each of this width. Exactly one is chosen."""
     return w.ToggleButtons(options=options, tooltips=tooltips, style={"button_width": width}, **given)
 
 
@@ -171,11 +177,10 @@ def icon_button(icon: str, tooltip: str) -> w.Button:
 
 
 def more_menu(children: Sequence[w.Widget], label: str, tooltip: str) -> w.HBox:
-    """Return a button that opens a box of rarer controls over the pane; nothing moves when it opens.
+    """Return a button that opens a box of less used controls over the pane, so nothing moves when it opens.
 
-    The label says what is in the box: several such buttons are on the screen at once.
-
-    The page closes it at Escape and at a click elsewhere, see the view ``top_bar``.
+    The label says what is in the box, because several such buttons are on the screen at once. The view ``top_bar``
+    closes the box on Escape or a click elsewhere.
     """
     opener = toggle(label, tooltip)
     popover = classed(w.VBox(list(children), layout=w.Layout(display="none")), "dtfm-popover")
@@ -184,7 +189,8 @@ def more_menu(children: Sequence[w.Widget], label: str, tooltip: str) -> w.HBox:
 
 
 def disable(control: w.DOMWidget, why: str) -> None:
-    """Disable a control and say why in its tooltip; an empty ``why`` enables it and gives it its own tooltip again."""
+    """Disable a control and give the reason in its tooltip. An empty ``why`` enables it and restores its own
+    tooltip."""
     if not control.disabled:
         control.own_tooltip = control.tooltip
     control.disabled = bool(why)
@@ -192,7 +198,7 @@ def disable(control: w.DOMWidget, why: str) -> None:
 
 
 def spacer() -> w.Box:
-    """Return what takes the room between the left and the right end of a row."""
+    """Return an empty box that fills the space between the left and the right end of a row."""
     return w.Box(layout=w.Layout(flex="1 1 0"))
 
 
@@ -222,7 +228,10 @@ def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> Non
 
 
 def _is_possible(control: w.ValueWidget, value: object) -> bool:
-    """Whether the value has the control's kind and bounds; a bounded number would silently be moved to its bound."""
+    """True if the value has the control's type and is within its bounds.
+
+    A bounded number out of range would silently move to the bound.
+    """
     if isinstance(control, w.Dropdown | w.ToggleButtons):
         possible = [one[1] if isinstance(one, tuple) else one for one in control.options]
         return any(type(value) is type(one) and value == one for one in possible)
@@ -235,7 +244,7 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
 
 
 def tried_options() -> tuple[Option, ...]:
-    """Return the job options that are tried on a plan without searching again, so also any that a job gains."""
+    """Return the job options that can be tried on a plan without another search. Options added to Job are included."""
     return tuple(option for option in options_of(JobOptions) if option.varies and option.name not in NOT_TRIED)
 
 
@@ -244,21 +253,21 @@ def label_of(option: Option) -> str:
 
 
 def choice_words(option: str, name: str) -> str:
-    """Return how a choice of an option reads."""
+    """Return the text of a choice of an option."""
     return CHOICES.get(option, {}).get(name, name)
 
 
 def choices_of(option: Option) -> list[tuple[str, str]]:
-    """Return (how it reads, name) of each choice of an option."""
+    """Return (text, name) of each choice of an option."""
     return [(choice_words(option.name, name), name) for name in option.choices or ()]
 
 
 def control_for(
     option: Option, *, label: str = "", width: str = "", label_width: str = "", placeholder: str = ""
 ) -> w.ValueWidget:
-    """Return a control with the option's default, bounds and choices, and its help as tooltip.
+    """Return a control with the option's default, bounds and choices, and with its help as tooltip.
 
-    Without choices, a text or a number that may be None is a text field that may be empty.
+    A text, or a number that may be None, without choices gets a text field that may be empty.
     """
     label = label or label_of(option)
     narrow = label_width or f"{_label_px(label)}px"
@@ -286,7 +295,7 @@ def control_for(
 
 
 def _dropdown(options: list[tuple[str, Any]], default: Any, given: dict[str, Any]) -> w.Dropdown:
-    """Return a menu that also shows None where that is a choice, which ipywidgets takes for nothing chosen."""
+    """Return a menu in which None can be chosen. ipywidgets would take it for no choice."""
     values = [value for _, value in options]
     made = w.Dropdown(options=options, index=values.index(default), **given)
     if None in values:
@@ -299,9 +308,9 @@ def _label_px(label: str) -> int:
 
 
 def controls_for(kind: Any, label_width: str = "") -> dict[str, w.ValueWidget]:
-    """Return a control for each option of a dataclass, by its name; below each other their fields stand in one column.
+    """Return a control for each option of a dataclass, by its name. Their fields line up in one column.
 
-    ``label_width``, a CSS length, is that of others they stand with; without it their longest label's.
+    ``label_width`` is a CSS length, for a column shared with other controls. By default it fits the longest label.
     """
     options = options_of(kind)
     width = label_width or f"{max(_label_px(label_of(option)) for option in options)}px"
@@ -309,7 +318,7 @@ def controls_for(kind: Any, label_width: str = "") -> dict[str, w.ValueWidget]:
 
 
 def value_of(option: Option, control: w.ValueWidget) -> Any:
-    """Return what the control is set to as the option's type; None for an empty text. Raises LabError for no number."""
+    """Return the control's value as the option's type, None for empty text. Raises LabError if it is not a number."""
     value = control.value
     if not isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""The one state of the lab: what is drawn, planned, predicted and measured, and why that is out of date.
+"""The lab's one state: what is drawn, planned, predicted and measured, and why any of it is out of date.
 
 It contains no widget.
 """
@@ -26,7 +26,7 @@ from dtfm_lab.widgets.undoing import UndoHistory
 
 
 class Guard:
-    """True inside ``with``, so that an observer can distinguish a change by the program from one by a person."""
+    """True inside ``with``, so that an observer can tell the program's changes from a person's."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -42,81 +42,84 @@ class Guard:
 
 
 OFFERED = 5e-3
-"""Share of its value that a plan of another pane must save to become the lab's."""
+"""Minimum share by which a plan from another pane must be better to replace the lab's plan."""
 
 
 class LabState(traitlets.HasTraits):
-    """Panels read it, set it, and observe it. A noun is None until it has been made.
+    """State that panels read, set and observe. Each result is None until it has been made.
 
-    Traits tagged ``result`` decide how far a step has come; the others concern only what is shown.
+    Traits tagged ``result`` decide how far a step has come. The others only concern what is shown.
     """
 
     topology = traitlets.Instance(Topology, allow_none=True).tag(result=True)
     job = traitlets.Instance(Job, allow_none=True).tag(result=True)
-    """What is planned; its shape, micro-batch and schedule may be left to the planner."""
+    """The job to plan. Its shape, micro-batch and schedule may be left to the planner."""
     plan = traitlets.Instance(Plan, allow_none=True).tag(result=True)
     not_planned = traitlets.Unicode("").tag(result=True)
-    """Why no plan follows what was drawn and chosen last, such as a job that fits no memory; empty where one does."""
+    """Why nothing could be planned after the last change, such as a job that does not fit in memory. Empty if it
+    could."""
     live_search = traitlets.Instance(LiveSearch, allow_none=True)
-    """What the searches after the last edit have shown of themselves; None where a search was asked for since."""
+    """Progress of the searches after the last edit. None if the user has started a search since."""
     bound_s = traitlets.Float(0.0)
-    """Seconds that no plan is faster than, as they rose since the plan was found; 0 where only the plan's own are
+    """Lower bound on the iteration in seconds, raised since the plan was found. 0 if only the plan's own bounds are
     known."""
     schedule = traitlets.Unicode("gpipe").tag(result=True)
     queueing = traitlets.Unicode("pairs").tag(result=True)
     """Which messages of a prediction share one link and so wait for each other."""
     choices = traitlets.Dict().tag(result=True)
-    """Fields of the plan's job that predictions and runs take from here instead. None leaves a field to the planner,
-    whose plan has chosen it."""
+    """Fields of the plan's job that predictions and runs override. None leaves a field as the planner chose it."""
     predicted = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     measured = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     comparison = traitlets.Instance(Comparison, allow_none=True).tag(result=True)
     lacking = traitlets.Unicode("")
-    """Which devices lack memory for what is predicted, how much, and what would fit; empty where all fits."""
+    """Which devices lack memory for the prediction, how much, and what would fit. Empty if everything fits."""
     run_part = traitlets.Unicode("")
-    """What a run would train here where that is less than the plan: "one pipeline of 8, with a small model"."""
+    """Which part of the plan a run would train, such as "one pipeline of 8, with a small model". Empty for all of
+    it."""
     ran = traitlets.Instance(Plan, allow_none=True)
-    """The plan, with the choices, that ``measured`` is a run of; ``plan`` may be a newer one."""
+    """The plan, with the choices, that produced ``measured``. ``plan`` may be newer."""
     message = traitlets.Unicode("")
-    """The last error as one line; empty if there is none."""
+    """The last error as one line. Empty if there is none."""
     step = traitlets.Unicode("network")
     """Name of the step where the last error happened."""
     selected = traitlets.Tuple()
-    """Names of the selected devices; all views share them."""
+    """Names of the selected devices, shared by all views."""
     selected_stage = traitlets.Int(-1)
     """The selected pipeline stage; -1 for none."""
     selected_link = traitlets.Tuple()
     """(source, target) names of the selected link; empty for none."""
     shown_stages = traitlets.Dict()
-    """{device: stage} of the best placement of a search that still runs; empty while no search runs."""
+    """{device: stage} of the best placement of a running search. Empty if no search runs."""
     shown_tasks = traitlets.Dict()
-    """{device: [stage, replica]} of a plan that is looked at and is not the lab's; empty for none."""
+    """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if none is."""
     moment = traitlets.Dict()
-    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of a moment of a history that is looked at; empty for
-    none."""
+    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of the displayed moment of a history. Empty if none
+    is."""
     tried = traitlets.Instance(Trace, allow_none=True)
-    """The iteration of a what-if that is looked at; None for none."""
+    """The predicted iteration of the what-if on display. None if there is none."""
     busy = traitlets.Tuple()
     """Names of the steps at which something is being computed."""
     pane = traitlets.Unicode("schedule")
-    """Name of the step whose result is shown beside the network."""
+    """Name of the step whose result is shown next to the network."""
     shown_panes = traitlets.Tuple()
-    """Names of the panes that are on the screen; empty where every panel stands alone in a cell."""
+    """Names of the panes on the screen. Empty if every panel has its own cell."""
     notes = traitlets.Dict()
-    """What the headline says while a pane is shown, by the pane's name; a pane that has nothing to say has none."""
+    """What the headline says while a pane is shown, by the pane's name. Panes with nothing to say have no entry."""
     run_progress = traitlets.Unicode("")
-    """How far a run is: "profiling 3 of 8", "8 of 24 iterations done"; empty while none runs."""
+    """Progress of a run: "profiling 3 of 8", "8 of 24 iterations done". Empty if none runs."""
     run_story = traitlets.Unicode("")
-    """What has befallen a device of the run, and who took over; empty where nothing has, and once it is over."""
+    """What failed in the run and which device took over. Empty if nothing failed, and once the run is over."""
     suspects = traitlets.Tuple()
-    """(source, target) of each link and (name,) of each device that the last comparison suspects; empty while a mystery
-    is not solved."""
+    """(source, target) of each link and (name,) of each device that the last comparison suspects.
+
+    Empty until a mystery is solved.
+    """
     hand_note = traitlets.Unicode("")
-    """The last move by hand, while the plan is what it made."""
+    """Description of the last move by hand, as long as the plan is its result."""
     is_mystery = traitlets.Bool(False)
-    """Whether a device or link of the last run is secretly slow, and the reader has yet to name it."""
+    """True if a device or link of the last run is secretly slow and the user has not named it yet."""
     dark = traitlets.Bool(False)
-    """Whether the page has a dark theme."""
+    """True if the page has a dark theme."""
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
@@ -125,9 +128,9 @@ class LabState(traitlets.HasTraits):
         }
         """The last network and the last job, by the trait's name."""
         self.takes_offers = False
-        """Whether ``offer`` may set the plan: in the lab, not where a pane stands alone."""
+        """True if ``offer`` may set the plan: in the lab, but not if a pane has its own cell."""
         self.history = UndoHistory()
-        """All edits that a reader has made; panels add their parts to it."""
+        """All edits that the user has made. Panels add their parts to it."""
         self._kept: dict[str, tuple[tuple[object, ...], Plan]] = {}
         self.observe(lambda change: self._leave_run_behind(change["name"], change["new"]), ["topology", "job"])
 
@@ -136,9 +139,9 @@ class LabState(traitlets.HasTraits):
         return current_name("queueing", proposal.value)
 
     def _leave_run_behind(self, name: str, now: Topology | Job | None) -> None:
-        """Forget what was predicted and measured of another network, or of another job: it answers nothing here.
+        """Forget predictions and measurements of another network or job: they say nothing about this one.
 
-        The plan of another network goes, too, so that no plan depends on what was open before.
+        Another network's plan is dropped as well, so that no plan depends on what was open before.
         """
         if now is None:
             return
@@ -150,9 +153,9 @@ class LabState(traitlets.HasTraits):
                     self.plan = self.live_search = None
 
     def offer(self, plan: Plan, by: str) -> bool:
-        """Make a plan that another pane has found the lab's where it is better, so that the lab has one best plan.
+        """Take a better plan that another pane found, so that the lab has one best plan. Return True if it was taken.
 
-        It is better by the objective of the lab's plan, for what is drawn and chosen. Return whether it was taken.
+        It must be better by the objective of the lab's plan, and be a plan of the current network and job.
         """
         own, topology, job = self.plan, self.topology, self.job
         if not self.takes_offers or own is None or topology is None or job is None or self.plan_is_stale or self.busy:
@@ -172,26 +175,26 @@ class LabState(traitlets.HasTraits):
         self.step, self.message = step, message
 
     def note_of(self, pane: str) -> str:
-        """Return what the headline says while a pane is shown; empty for nothing."""
+        """Return what the headline says while a pane is shown. Empty for nothing."""
         return str(self.notes.get(pane, ""))
 
     def set_note(self, pane: str, note: str) -> None:
-        """Set what the headline says while a pane is shown; nothing if empty."""
+        """Set what the headline says while a pane is shown. An empty note removes it."""
         others = {name: text for name, text in self.notes.items() if name != pane}
         self.notes = others | ({pane: note} if note else {})
 
     def shows(self, pane: str) -> bool:
-        """Whether a pane is on the screen; what is not need not be computed."""
+        """True if a pane is on the screen. Hidden panes need not be computed."""
         return not self.shown_panes or pane in self.shown_panes
 
     def set_busy(self, step: str, working: bool) -> None:
-        """Record that a step has begun, or ended, something that takes a while."""
+        """Record that a step has started, or finished, something that takes a while."""
         others = tuple(name for name in self.busy if name != step)
         self.busy = (*others, step) if working else others
 
     @property
     def chosen_plan(self) -> Plan | None:
-        """The plan with ``choices`` in its job. Raises a LabError where the job does not allow them."""
+        """The plan with ``choices`` in its job. Raises LabError if the job does not allow them."""
         plan, choices = self.plan, self.choices
         if plan is None:
             return None
@@ -199,20 +202,21 @@ class LabState(traitlets.HasTraits):
 
     @property
     def is_chosen_otherwise(self) -> bool:
-        """Whether ``choices`` differ from the plan's own job, of which its communication cost is."""
+        """True if ``choices`` differ from the plan's own job. The plan's communication cost is for its own job."""
         plan, given = self.plan, _given(self.choices)
         return plan is not None and any(getattr(plan.job, name) != value for name, value in given.items())
 
     @property
     def shown_plan(self) -> Plan | None:
-        """The plan as it is predicted: with ``choices``, ``schedule`` and ``queueing``. Raises as ``chosen_plan``."""
+        """The plan as predicted: with ``choices``, ``schedule`` and ``queueing``. Raises as ``chosen_plan``."""
         plan, schedule, queueing = self.chosen_plan, self.schedule, self.queueing
         if plan is None or plan.job.model is None:
             return plan
         return self._made_once("shown", (plan, schedule, queueing), partial(_scheduled, plan, schedule, queueing))
 
     def _made_once(self, name: str, of: tuple[object, ...], make: Callable[[], Plan]) -> Plan:
-        """Return what ``make`` returns, kept until it is asked of others: a dozen readers ask after every edit."""
+        """Return what ``make`` returns, and keep it until ``of`` changes. About a dozen readers ask after every
+        edit."""
         kept = self._kept.get(name)
         if kept is None or any(one is not other for one, other in zip(kept[0], of, strict=True)):
             kept = self._kept[name] = of, make()
@@ -220,7 +224,7 @@ class LabState(traitlets.HasTraits):
 
     @property
     def bounded_plan(self) -> Plan | None:
-        """The plan with the bound on its seconds as far as that has risen: every word about the bound reads it."""
+        """The plan with its lower bound as raised so far. Every text about the bound reads it."""
         plan, bound_s = self.plan, self.bound_s
         if plan is None or plan.iteration_s is None or bound_s <= (plan.iteration_lower_bound_s or 0.0):
             return plan
@@ -228,22 +232,22 @@ class LabState(traitlets.HasTraits):
 
     @property
     def plan_is_stale(self) -> bool:
-        """Whether the network or the job has changed since the plan was made."""
+        """True if the network or the job has changed since the plan was made."""
         return bool(plan_staleness(self))
 
     @property
     def can_be_planned(self) -> bool:
-        """Whether a plan follows what is drawn and chosen, or soon will: those before answer no question."""
+        """True if the current network and job have a plan or soon will. An older plan would answer another question."""
         return self.topology is not None and self.job is not None and not self.not_planned
 
     @property
     def is_needed_elsewhere(self) -> bool:
-        """Whether a run that is measured, or a search that was asked for, needs the processor for itself."""
+        """True if a measured run, or a search that the user started, needs the processor for itself."""
         return bool({"run", "plan"} & set(self.busy))
 
 
 RESULT_TRAITS = tuple(LabState.class_trait_names(result=True))
-"""Names of the traits whose change may change what a step shows as done or out of date."""
+"""Names of the traits that can change whether a step is done or out of date."""
 
 
 def _with_choices(plan: Plan, choices: Mapping[str, Any]) -> Plan:
@@ -261,7 +265,7 @@ def _scheduled(plan: Plan, schedule: str, queueing: str) -> Plan:
 
 
 def is_another(before: Topology | Job, now: Topology | Job) -> bool:
-    """Whether two networks, or two jobs, are not the same one before and after an edit.
+    """True if two networks, or two jobs, are different ones rather than one before and after an edit.
 
     An edit keeps the name, and some of the devices or the model.
     """
@@ -273,7 +277,7 @@ def is_another(before: Topology | Job, now: Topology | Job) -> bool:
 
 
 def is_plan_of(planned: Job, job: Job) -> bool:
-    """Whether a plan's job is the other with what that leaves open."""
+    """True if a plan's job equals the other job except for what that leaves open."""
     if planned == job:
         return True
     differing = {field.name for field in fields(Job) if getattr(planned, field.name) != getattr(job, field.name)}
@@ -281,14 +285,14 @@ def is_plan_of(planned: Job, job: Job) -> bool:
 
 
 def roles_of(plan: Plan) -> dict[str, list[int]]:
-    """Return [stage, replica] of each device that serves in a plan, by its name."""
+    """Return {device: [stage, replica]} of each device that a plan uses."""
     return {name: [s, r] for s, names in enumerate(plan.stages) for r, name in enumerate(names)}
 
 
 def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
-    """Return which device of the plan each device of a network is, or is a part of, by its name.
+    """Return {device: index of the plan's device that it is, or is part of}.
 
-    A plan with tensor parallelism is of groups of GPUs. None where the plan is of other devices.
+    A plan with tensor parallelism has groups of GPUs as devices. None if the plan is for other devices.
     """
     if plan.topology.names == topology.names:
         return {name: i for i, name in enumerate(topology.names)}
@@ -305,25 +309,24 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
 
 
 def shown_prediction(lab_state: LabState) -> Trace | None:
-    """Return the prediction of the plan with the choices; None while it is still being made."""
+    """Return the prediction of the plan with the choices. None while it is being computed."""
     return None if prediction_staleness(lab_state) else lab_state.predicted
 
 
 def is_profiled(lab_state: LabState) -> bool:
-    """Return whether what is predicted was made from a profile, and not from FLOP."""
+    """Return True if the prediction was made from a profile rather than from FLOP."""
     return lab_state.predicted is not None and lab_state.predicted.context.clock != "model"
 
 
 def shown_s(lab_state: LabState) -> float | None:
-    """Return the predicted seconds of an iteration; those of the plan while its prediction is still being made."""
+    """Return the predicted seconds of an iteration, or the plan's own while its prediction is being computed."""
     if (predicted := shown_prediction(lab_state)) is not None:
         return predicted.iteration_s
     return None if lab_state.plan is None else lab_state.plan.iteration_s
 
 
 def modelled_s(lab_state: LabState) -> float | None:
-    """Return the predicted seconds from FLOP, which an edit is told in: a profile taken before it is of the plan before
-    it."""
+    """Return the seconds predicted from FLOP. Edits compare these, because a profile is of the plan before the edit."""
     shown = shown_prediction(lab_state)
     if shown is not None and shown.context.clock == "model":
         return shown.iteration_s
@@ -331,18 +334,17 @@ def modelled_s(lab_state: LabState) -> float | None:
 
 
 def why_not_asked(lab_state: LabState) -> str:
-    """Return why what takes the processor for a while cannot be asked of the network and the job now; empty where it
-    can."""
+    """Return why a long computation cannot start for the current network and job. Empty if it can."""
     if lab_state.topology is None or lab_state.job is None:
         return "There is no network yet, or no job that fits it"
     if lab_state.job.model is None:
-        return "This job says how many bytes are sent, but not which model is trained: it has no FLOP to plan by"
+        return "This job gives message sizes but no model, so there is no FLOP to plan by: choose a job with a model"
     busy = "run" in lab_state.busy
-    return "A run is measured on the same processor: stop it, or wait for its end" if busy else ""
+    return "A run is being measured on the same processor: stop it, or wait until it ends" if busy else ""
 
 
 def plan_staleness(lab_state: LabState) -> str:
-    """Compare the plan with the network that is drawn and the job that is chosen."""
+    """Return why the plan does not match the current network and job. Empty if it does."""
     plan, job = lab_state.plan, lab_state.job
     if plan is None:
         return ""
@@ -354,17 +356,17 @@ def plan_staleness(lab_state: LabState) -> str:
 
 
 def prediction_staleness(lab_state: LabState) -> str:
-    """Compare the prediction with the plan and the choices."""
+    """Return why the prediction does not match the plan and the choices. Empty if it does."""
     return trace_staleness(lab_state, lab_state.predicted)
 
 
 def run_staleness(lab_state: LabState) -> str:
-    """Compare the measurement with the plan and the choices."""
+    """Return why the measurement does not match the plan and the choices. Empty if it does."""
     return trace_staleness(lab_state, lab_state.measured)
 
 
 def predicted_of_run(lab_state: LabState) -> Trace | None:
-    """Return what was predicted from the profile of the last run, as long as that ran what is shown; else None."""
+    """Return the prediction from the last run's profile, as long as that run matches what is shown, else None."""
     found = lab_state.comparison
     if found is None or found.measured is not lab_state.measured or run_staleness(lab_state):
         return None
@@ -372,12 +374,12 @@ def predicted_of_run(lab_state: LabState) -> Trace | None:
 
 
 def comparison_staleness(lab_state: LabState) -> str:
-    """A comparison is out of date where its measurement is."""
+    """Return why the comparison is out of date: whenever its measurement is. Empty if it is not."""
     return "" if lab_state.comparison is None else run_staleness(lab_state)
 
 
 def trace_staleness(lab_state: LabState, trace: Trace | None) -> str:
-    """Compare a prediction or a measurement with the plan and the choices."""
+    """Return why a prediction or a measurement does not match the plan and the choices. Empty if it does."""
     if trace is None:
         return ""
     context = trace.context
@@ -393,7 +395,7 @@ def trace_staleness(lab_state: LabState, trace: Trace | None) -> str:
     if (context.plan.microbatch_counts, context.plan.tokens) != (plan.job.microbatch_counts, plan.job.tokens):
         return "the batch has changed since"
     if context.schedule != lab_state.schedule:
-        return f"it is of {context.schedule}, {lab_state.schedule} is chosen"
+        return f"it is for {context.schedule}, but {lab_state.schedule} is chosen"
     tried = (plan.job.synchronisation, plan.job.synchronise_every, lab_state.queueing)
     if (context.plan.synchronisation, context.synchronise_every, context.queueing) != tried:
         return "the choices have changed since"

@@ -1,6 +1,6 @@
-"""What a search has shown of itself, kept to be drawn: its steps, thinned, and its population at some of them.
+"""A search's history for display: its steps, thinned, and its population at some of them.
 
-It contains no widget. A search's thread adds, the page's loop reads.
+It contains no widget. The search's thread adds to it, the page's loop reads it.
 """
 
 import math
@@ -16,22 +16,24 @@ from dtfm_lab.planning import PlanStep, objectives
 from dtfm_lab.planning.problem import SHOWN, Individual, PopulationFrame
 
 EVERY_S, EVERY_SHARE = 0.12, 0.03
-"""Seconds between two populations that are taken of a search, and the least share of its time: an hour of search has
-some 250, as one of three seconds has 25."""
+"""Minimum seconds between two samples of a population, absolute and as a share of the search's time.
+
+An hour of search has about 250 samples, three seconds have 25.
+"""
 MOST_SHARE = 0.015
-"""Share of a search's time that taking them may cost: after a dear one, the next is the later."""
-OF_BESTS = "This planner keeps no population: these are the best that it has found, one after the other."
-OF_A_PLAN = "This is the plan at hand; its search was not watched. Plan searches, and draws what it holds."
+"""Share of a search's time that sampling may cost. After a slow sample, the next one comes later."""
+OF_BESTS = "This planner keeps no population. These are its best plans so far, newest first."
+OF_A_PLAN = "This is the current plan. Its search was not recorded: press Plan to search and watch."
 
 
 class PopulationSampler:
-    """Takes a search's population now and then, on its thread, by the search's own clock."""
+    """Samples a search's population on its thread, timed by the search's own clock."""
 
     def __init__(self) -> None:
         self._due_s = 0.0
 
     def sampled(self, step: PlanStep, *, last: bool = False) -> PlanStep:
-        """The step, with the search's population where one is due, or where it is the last step."""
+        """Return the step, with the search's population if a sample is due or the step is the last."""
         if step.held is None or (step.seconds < self._due_s and not last):
             return step
         began_s = time.perf_counter()
@@ -42,7 +44,7 @@ class PopulationSampler:
 
 
 class SearchFrames:
-    """Makes frames of steps. Individuals are numbered in the order in which they are first shown."""
+    """Turns steps into frames. Individuals are numbered in the order in which they are first shown."""
 
     def __init__(self) -> None:
         self._shown: dict[tuple[object, ...], Individual] = {}
@@ -51,9 +53,9 @@ class SearchFrames:
         self._has_population = False
 
     def of(self, step: PlanStep, search: int = 0) -> PopulationFrame | None:
-        """The frame of a step; None for a step without anything new to show.
+        """Return the frame of a step. None if the step has nothing new to show.
 
-        ``search`` is the number of the step's search where one follows another.
+        ``search`` is the number of the step's search if several follow each other.
         """
         improved = step.best_s < self._best_s
         if improved:
@@ -78,18 +80,21 @@ class SearchFrames:
 
 
 class Shown(NamedTuple):
-    """A step, and the frame of its population; None where it has nothing new to show."""
+    """A step and the frame of its population. The frame is None if it has nothing new to show."""
 
     step: PlanStep
     frame: PopulationFrame | None
 
 
 class LiveSearch:
-    """The searches that follow one edit, each from the plan before it, as one search: they count on."""
+    """The searches that follow one edit, shown as one search. Each starts from the plan of the one before.
+
+    Counts of generations and evaluations continue from search to search.
+    """
 
     def __init__(self) -> None:
         self.shown: list[Shown] = []
-        """Steps that improved or have a population, and the last of each search."""
+        """Steps that improved or have a population, and the last step of each search."""
         self.is_over = False
         self.n_searches = 0
         self._before: PlanStep | None = None
@@ -100,12 +105,12 @@ class LiveSearch:
         return self.shown[-1].step if self.shown else None
 
     def begin(self) -> None:
-        """Another search begins."""
+        """Start another search."""
         self.n_searches += 1
         self._before, self._sampler = self.newest, PopulationSampler()
 
     def add(self, step: PlanStep, *, last: bool = False) -> None:
-        """Keep what is new in a step, before its search goes on."""
+        """Keep what is new in a step, before its search continues."""
         step, newest = self._sampler.sampled(step, last=last), self.newest
         improved = newest is None or step.best_s < newest.best_s or step.bound_s > newest.bound_s
         if improved or step.population is not None or last:
@@ -115,7 +120,7 @@ class LiveSearch:
             self.shown.append(Shown(counted, frame))
 
     def _counted_on(self, step: PlanStep) -> PlanStep:
-        """The step with the counts of the searches before, or the best of these where it is better."""
+        """Return the step with the previous searches' counts added, or their best plan if it is better."""
         before, newest = self._before, self.newest
         if before is None or newest is None:
             return replace(step, held=None, population=None)
@@ -128,9 +133,9 @@ class LiveSearch:
 
 
 def frame_of_plan(plan: Plan) -> PopulationFrame:
-    """The frame of a plan whose search was not watched."""
+    """Return the frame of a plan whose search was not recorded."""
     cost_s = objectives[plan.objective].value(plan)
-    words = f"the plan at hand, {plan.job.n_stages} x {plan.job.n_replicas}"
+    words = f"the current plan, {plan.job.n_stages} x {plan.job.n_replicas}"
     one = Individual(number=0, grid=plan.placement.devices, cost_s=cost_s, operator=plan.planner, words=words)
     count: dict[str, Any] = {"generation": plan.generation, "evaluations": plan.evaluations}
     return PopulationFrame(individuals=(one,), best=one, median_s=one.cost_s, rule=OF_A_PLAN, **count)

@@ -10,23 +10,23 @@ import pandas as pd
 from dtfm_lab.domain.extension import offered
 
 LINKS = ("https://", "http://")
-"""How the targets of links begin that are opened beside the lab."""
+"""Prefixes of link targets that open in a new tab."""
 HERE = Path(__file__).parent
 CSS = (HERE / "lab.css").read_text(encoding="utf-8")
-"""The style that all panels share."""
+"""Styles that all panels share."""
 PANES_CSS = "".join(
     path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*/*.css")) if path.parent.name != "static"
 )
-"""The styles of the panes: with the lab from its beginning, so that a pane stands as it is when it is first shown."""
+"""Styles of the panes. They load with the lab, so a pane looks right when it is first shown."""
 
 
 def line(text: str, kind: str = "note") -> str:
-    """Return one line of HTML, a ``note``, ``warning``, ``figure`` or ``stale``; empty for no text."""
+    """Return one line of HTML: a ``note``, ``warning``, ``figure`` or ``stale``. Empty for no text."""
     return f'<div class="dtfm-line dtfm-{kind}" role="status">{text}</div>' if text else ""
 
 
 def warning(text: str) -> str:
-    """Return a line with a warning sign; empty for no text."""
+    """Return a line with a warning sign. Empty for no text."""
     if not text:
         return ""
     sign = (
@@ -37,10 +37,10 @@ def warning(text: str) -> str:
 
 
 def table(frame: pd.DataFrame, css_class: str, label: str) -> str:
-    """Return a table whose cells are HTML, with this CSS class; ``label`` is what is read out."""
+    """Return a table whose cells are HTML, with this CSS class. Screen readers read ``label``."""
     known = frame.astype(object).where(frame.notna(), "–")
     html = known.to_html(index=False, border=0, classes=css_class, escape=False, justify="unset")
-    # it scrolls, so keys must reach it
+    # it scrolls, so the keyboard must be able to reach it
     return f'<div class="dtfm-table" tabindex="0" role="region" aria-label="{label}">{html}</div>'
 
 
@@ -58,7 +58,7 @@ def download(name: str, file_name: str, data: bytes, content_type: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return as HTML the little of Markdown that tasks and hints are written in; everything else as it stands.
+    """Return the subset of Markdown that tasks and hints use as HTML. Everything else stays as it is.
 
     Paragraphs, lists, code blocks, ``code``, **bold**, *emphasis* and links.
     """
@@ -81,7 +81,7 @@ def _block(block: str) -> str:
 
 
 def inline_markdown(text: str) -> str:
-    """Return one line of Markdown as HTML; what is between backticks is left as it is."""
+    """Return one line of Markdown as HTML. Text between backticks is not interpreted."""
     parts = re.split(r"(`+)(.+?)\1", text)
     html = ""
     for number in range(0, len(parts), 3):
@@ -98,74 +98,74 @@ def _words(text: str) -> str:
 
 
 def _link(found: re.Match[str]) -> str:
-    """A link to another site opens beside the lab; of one to a file, whose place is not known here, the words stay."""
+    """Return a link that opens in a new tab, or only its words if it leads to a file: its place is not known here."""
     words, target = found.groups()
     link = f'<a href="{target}" target="_blank" rel="noopener noreferrer">{words}</a>'
     return link if target.startswith(LINKS) else str(words)
 
 
 WORDS = {
-    "activation": "What a stage hands to the next one for a micro-batch; its gradient comes back on the same link.",
+    "activation": "What a stage sends to the next one for a micro-batch. Its gradient comes back over the same link.",
     "averaging": "The devices that hold the same stage exchange their gradients, so that all take the same step.",
-    "backward": "The pass from the last stage to the first that computes gradients; about twice a forward's work.",
-    "bandwidth": "How many bits a second a link carries: a large message is slow where this is small.",
-    "batch": "The sequences, or samples, of one iteration, over all replicas.",
-    "bound": "A time, or cost, that no plan can beat. It is proven, and rises while a search runs.",
+    "backward": "The pass from the last stage to the first that computes gradients: about twice a forward's work.",
+    "bandwidth": "Bits per second that a link carries. Large messages are slow on a link with little bandwidth.",
+    "batch": "The sequences, or samples, of one iteration, summed over all replicas.",
+    "bound": "Lower bound: a time, or cost, that no plan can beat. It is proven, and rises while a search runs.",
     "bubble": "Time in which a stage has nothing to compute because its pipeline is filling or draining.",
     "clock": (
         "How a run computes and waits: for real on this machine, or for as long as the network's devices and links "
-        "are said to take."
+        "are predicted to take."
     ),
     "communication cost": (
-        "The slowest group's averaging plus the path through the pipeline, in seconds; it leaves out computation."
+        "The slowest group's averaging plus the path through the pipeline, in seconds. It leaves out computation."
     ),
-    "compression": "Messages are rounded to fewer bits on their way: they travel faster, and coding them takes time.",
-    "critical path": "The chain of actions and messages that no idle time interrupts: only shortening it helps.",
-    "data-parallel group": "The devices that hold the same stage in all replicas; they average their gradients.",
+    "compression": "Messages are rounded to fewer bits. They travel faster, but encoding and decoding take time.",
+    "critical path": "The chain of actions and messages without idle time in between. Only shortening it helps.",
+    "data-parallel group": "The devices that hold the same stage in all replicas. They average their gradients.",
     "device": "One accelerator that can hold one stage.",
-    "error": "Measured minus predicted: plus is longer than predicted. Percent is of the prediction.",
-    "forward": "The pass from the first stage to the last that computes what the model says.",
-    "frontier": "The plans of which none is both faster and cheaper than another.",
-    "gap": "What a plan costs over its bound: at 1.04 no plan whatever can be better by more than a factor of 1.04.",
-    "gathering": "Parameters that replicas split among them are fetched just before a layer uses them: ZeRO-3, FSDP.",
-    "gradient": "How each parameter should change; it has the size of the parameters it is for.",
+    "error": "Measured minus predicted: plus means longer than predicted. Percentages are of the prediction.",
+    "forward": "The pass from the first stage to the last that computes the model's output.",
+    "frontier": "The plans that no other plan beats in both time and price.",
+    "gap": "A plan's cost divided by its lower bound. At 1.04, no plan can be better by more than a factor of 1.04.",
+    "gathering": "Fetching parameters that are sharded over replicas just before a layer uses them: ZeRO-3, FSDP.",
+    "gradient": "How each parameter should change. It is as large as the parameters.",
     "hop": "One message along a pipeline, from a stage to the next one or back.",
-    "iteration": "One training step: every micro-batch forward and backward, averaging, and the optimiser's step.",
-    "latency": "The time that a message of one bit takes: many small messages are slow where it is large.",
-    "micro-batch": "A part of a replica's batch; a batch is cut so that all stages have something to compute.",
-    "mutation": "In the evolutionary search: two devices change places by chance.",
-    "optimizer step": "The parameters change by the averaged gradient; it ends an iteration.",
+    "iteration": "One training step: every micro-batch forward and backward, averaging, and the optimizer step.",
+    "latency": "The time that a message of one bit takes. Many small messages are slow on a link with high latency.",
+    "micro-batch": "A part of a replica's batch. The batch is split so that all stages have something to compute.",
+    "mutation": "In the evolutionary search: two random devices swap places.",
+    "optimizer step": "The averaged gradient updates the parameters. This ends an iteration.",
     "crossover": "In the evolutionary search: a child takes its groups from two parents.",
-    "pipeline": "A chain of devices that holds all stages once: activations go down it, gradients come back up.",
+    "pipeline": "A chain of devices that holds each stage once. Activations go down it, gradients come back up.",
     "placement": "Which device holds which stage of which replica.",
-    "plan": "A placement with its cost and a bound on every plan's cost.",
-    "population": "In the evolutionary search: the placements that are kept and combined.",
-    "prediction": "The schedule played in virtual time, with the speeds of devices and links.",
+    "plan": "A placement with its cost and a lower bound that no plan can beat.",
+    "population": "In the evolutionary search: the placements that it keeps and combines.",
+    "prediction": "The schedule simulated with the speeds of the devices and links.",
     "profile": "How long each stage's forward and backward really take, measured on one device of each kind.",
-    "queue": "Messages that wait because others are sent before them on the same link or NIC.",
-    "queueing": "How messages share a wire: each pair of devices has its own, or all of a device's messages one NIC.",
-    "recompute": "A device keeps only its input and computes the rest again for the backward: less memory, more work.",
-    "refit": "Speeds and link numbers that explain what was measured, and the network with those.",
+    "queue": "Messages that wait until earlier ones on the same link or NIC are sent.",
+    "queueing": "How messages share a wire: each pair of devices has its own link, or each device has one NIC for all.",
+    "recompute": "A device keeps only its input and recomputes the rest for the backward: less memory, more work.",
+    "refit": "Device speeds and link numbers that explain what was measured, and the network with them.",
     "replica": "One pipeline, with its own copy of the model and its own share of the batch.",
-    "residual": "What a prediction left unexplained of one device or link: measured minus predicted.",
+    "residual": "Measured minus predicted, for one device or link.",
     "schedule": "The order in which each device runs its forwards and backwards.",
-    "1f1b": "A schedule: after a few forwards, one backward after every forward; it holds few activations.",
-    "gpipe": "A schedule: all forwards, then all backwards; it holds the activations of the whole batch.",
-    "seed": "The number that chance starts from: the same seed gives the same search.",
-    "share": "The micro-batches that one pipeline does in an iteration; a fast pipeline may do more than a slow one.",
-    "sharded": "Each device of a group averages one part of the gradient for all, and sends the result to the others.",
-    "central": "One device of a group averages the gradients of all, and sends the result to the others.",
-    "ring": "Parts of the gradient go round the devices of a group, each adding its own.",
-    "tree": "Devices of a group add up gradients in pairs, up a tree, and the average goes down again.",
-    "local updates": "Replicas train on their own and average only in every H-th iteration.",
-    "stage": "Consecutive layers of the model; a device holds one stage.",
-    "staleness": "Something was changed after this was computed, so that it no longer says what is true now.",
+    "1f1b": "A schedule: after a few forwards, one backward after every forward. It holds few activations.",
+    "gpipe": "A schedule: all forwards, then all backwards. It holds the activations of the whole batch.",
+    "seed": "The number that random choices start from. The same seed gives the same search.",
+    "share": "The micro-batches that one pipeline processes per iteration. A fast pipeline may get more.",
+    "sharded": "Each device of a group averages one slice of the gradient, and sends the result to the others.",
+    "central": "One device of a group averages all gradients, and sends the result to the others.",
+    "ring": "Slices of the gradient go round the devices of a group, and each device adds its own.",
+    "tree": "Devices of a group add up gradients in pairs, up a tree, then the average goes down again.",
+    "local updates": "Replicas train on their own and average only every H iterations.",
+    "stage": "Consecutive layers of the model. A device holds one stage.",
+    "staleness": "Something changed after this was computed, so it is out of date.",
     "straggler": "A device or link that makes the others wait, because it is slower than they are.",
     "suspect": "The device or link that explains most of the error.",
     "synchronisation": "How and how often the devices of a stage average their gradients.",
-    "throughput": "Tokens that are trained on in a second.",
+    "throughput": "Training tokens per second.",
 }
-"""{word: one sentence}, without a word that is obvious. docs/glossary.md says more."""
+"""{word: one-sentence explanation}, without obvious words. docs/glossary.md says more."""
 WORDS |= {word: sentence for word, sentence in offered("words").items() if word not in WORDS}
 ALSO = {
     "stale": "staleness",
@@ -178,11 +178,11 @@ ALSO = {
     "predicted": "prediction",
     "recompute activations": "recompute",
 }
-"""Other forms under which a word is looked up; a plural's s is left off without an entry."""
+"""Other forms of a word that can be looked up. A plural s is dropped without an entry."""
 
 
 def meaning(word: str) -> str:
-    """Return the sentence that explains a word in any of its forms; empty where there is none."""
+    """Return the sentence that explains a word in any of its forms. Empty if there is none."""
     key = word.strip().lower()
     for form in (key, ALSO.get(key, ""), key.removesuffix("s")):
         if form in WORDS:
@@ -191,5 +191,5 @@ def meaning(word: str) -> str:
 
 
 def word(term: str, text: str = "") -> str:
-    """Return HTML of a word that explains itself on hover and focus; ``text`` is how it reads, where it differs."""
+    """Return HTML of a word that shows its explanation on hover and focus. ``text`` replaces the word on the screen."""
     return f'<span class="dtfm-word" data-word="{escape(term)}" tabindex="0">{escape(text or term)}</span>'

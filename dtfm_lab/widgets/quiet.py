@@ -1,9 +1,9 @@
-"""The widgets of ipywidgets that the lab uses, each of which can be kept in Python until the page shows it.
+"""The ipywidgets that the lab uses. Each can be kept in Python until the page shows it.
 
-A widget sends its state to the page as soon as it is made. A lab has 800 widgets, most of them in panes that nobody has
-opened yet, and a still page is made of widgets that no notebook shows. So widgets made inside ``untold`` stay in
-Python. Their state is sent once a widget that the page shows refers to them. Modules of the lab import this one as they
-would import ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages do not change.
+A widget normally sends its state to the page as soon as it is made. A lab has 800 widgets, most of them in panes that
+nobody has opened yet, and no notebook shows the widgets of a still page. So widgets made inside ``untold`` stay in
+Python. Their state is sent once a widget on the page refers to them. Modules of the lab import this one in place of
+ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages do not change.
 """
 
 from collections.abc import Iterator
@@ -44,12 +44,12 @@ __all__ = [
     "untold",
 ]  # fmt: skip
 _is_untold: ContextVar[list[bool]] = ContextVar("_is_untold")
-"""Holds a list that is emptied when its ``untold`` ends, for tasks that were begun inside and outlive it."""
+"""A list that is emptied when its ``untold`` ends, because tasks started inside may outlive it."""
 
 
 @contextmanager
 def untold() -> Iterator[None]:
-    """Keep the widgets that are made inside until the page shows them; their traits change as ever."""
+    """Keep the widgets made inside in Python until the page shows them. Their traits work as usual."""
     token = _is_untold.set(at_work := [True])
     try:
         yield
@@ -59,19 +59,20 @@ def untold() -> Iterator[None]:
 
 
 class DeferredWidget(Widget):
-    """A widget that ``untold`` can keep, with its layout and its style."""
+    """A widget that ``untold`` can keep, together with its layout and its style."""
 
     _is_kept = False
 
     def open(self) -> None:
-        """Tell the page of it, unless it is kept."""
+        """Send the widget to the page, unless it is kept."""
         self._is_kept = bool(_is_untold.get(None))
         if not self._is_kept:
             super().open()
 
     @property
     def model_id(self) -> str | None:
-        """The name by which another widget's state refers to it: whoever asks, shows it."""
+        """Identifier that another widget's state uses to refer to this one. Reading it sends a kept widget to the
+        page."""
         if self._is_kept:
             self.open()
         return None if self.comm is None else str(self.comm.comm_id)
@@ -87,7 +88,7 @@ class DeferredWidget(Widget):
 
 @cache
 def _kept(kind: type[Widget]) -> type[Widget]:
-    """A class of ipywidgets that makes styles, as one that can be kept."""
+    """Return an ipywidgets style class that can be kept."""
     return type(kind.__name__, (DeferredWidget, kind), {})
 
 

@@ -1,4 +1,4 @@
-"""Work that a button starts on the kernel's event loop, or on a thread beside it; a cell never blocks."""
+"""Work that a button starts, on the kernel's event loop or on a thread. A cell never blocks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from typing import Any, Generic, TypeVar
 from dtfm_lab.domain.errors import LabError
 
 FRAME_S = 0.066
-"""Seconds between two looks at what a search or a run has produced."""
+"""Seconds between two checks for new results of a search or a run."""
 SLOW_S = 0.15
 """Seconds of computing after which a panel shows that it is busy."""
 HANDOVER_S = 0.001
-"""Most seconds that the kernel's loop waits for the interpreter while a search computes on a thread; Python's own are
-0.005, which every message to the page would wait."""
+"""Maximum seconds that the kernel's loop waits for the interpreter while a search computes on a thread.
+
+Python's default is 0.005, and every message to the page would wait that long.
+"""
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -27,12 +29,12 @@ Item = TypeVar("Item")
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 _sharing: list[float] = []
-"""The interval of before, once for each search that computes now."""
+"""The switch interval before the searches, once for each search that computes now."""
 _sharing_lock = threading.Lock()
 
 
 def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) -> asyncio.Task[None]:
-    """Start a coroutine and keep its task alive until it ends; an exception is reported as one line."""
+    """Start a coroutine and keep its task alive until it ends. An exception is reported as one line."""
 
     async def guarded() -> None:
         try:
@@ -46,12 +48,12 @@ def begin(work: Coroutine[Any, Any, None], report_error: Callable[[str], None]) 
     task = asyncio.get_running_loop().create_task(guarded())
     _running.add(task)
     task.add_done_callback(_running.discard)
-    task.add_done_callback(lambda _: work.close())  # where it was cancelled before it began
+    task.add_done_callback(lambda _: work.close())  # if it was cancelled before it began
     return task
 
 
 def has_event_loop() -> bool:
-    """Whether this is called on a running event loop; a plain script has none."""
+    """True if this is called on a running event loop. A plain script has none."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -61,7 +63,7 @@ def has_event_loop() -> bool:
 
 @contextmanager
 def shared_interpreter() -> Iterator[None]:
-    """Let the kernel's loop have the interpreter soon, for as long as this thread computes."""
+    """Let the kernel's loop get the interpreter quickly for as long as this thread computes."""
     with _sharing_lock:
         _sharing.append(_sharing[0] if _sharing else sys.getswitchinterval())
         sys.setswitchinterval(min(HANDOVER_S, _sharing[0]))
@@ -77,10 +79,10 @@ def shared_interpreter() -> Iterator[None]:
 async def run_on_thread(
     work: Callable[[], Result], stopped: asyncio.Event, on_slow: Callable[[], None] = lambda: None
 ) -> Result | None:
-    """Return what ``work`` returns, or raise what it raises; None as soon as ``stopped`` is set.
+    """Return what ``work`` returns, or raise what it raises. None as soon as ``stopped`` is set.
 
-    ``on_slow`` is called once where the work takes longer than ``SLOW_S`` seconds. Work that was stopped ends on its
-    thread by itself, and its result is dropped.
+    ``on_slow`` is called once if the work takes longer than ``SLOW_S`` seconds. Stopped work ends on its thread by
+    itself, and its result is dropped.
     """
     task, stop = asyncio.ensure_future(asyncio.to_thread(work)), asyncio.ensure_future(stopped.wait())
     try:
@@ -96,13 +98,15 @@ async def run_on_thread(
 
 
 def drop(task: asyncio.Future[Any]) -> None:
-    """Let work on a thread end by itself; nobody waits for its result or its error."""
+    """Let work on a thread end by itself, and ignore its result or error."""
     task.add_done_callback(lambda late: late.cancelled() or late.exception())  # else asyncio logs it as never read
 
 
 class OncePerTurn:
-    """Does ``work`` once for all who ask for it in one turn of the kernel's loop, after what the turn has sent to the
-    page; at once where no loop runs."""
+    """Does ``work`` once for all requests in one turn of the kernel's loop, after the turn's messages to the page.
+
+    Without a running loop, it works at once.
+    """
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -111,11 +115,11 @@ class OncePerTurn:
 
     @property
     def is_due(self) -> bool:
-        """Whether the work is asked for and not done."""
+        """True if the work is requested and not done."""
         return self._due is not None
 
     def ask(self, delay_s: float = 0.0) -> None:
-        """Have the work done within so many seconds, or earlier where somebody asked for that."""
+        """Do the work within ``delay_s`` seconds, or earlier if an earlier request asked for that."""
         if not has_event_loop():
             return self._work()
         loop = asyncio.get_running_loop()
@@ -132,10 +136,10 @@ class OncePerTurn:
 
 
 class LatestRequest:
-    """Answers the newest of many requests on the kernel's loop: one at a time, and what is asked meanwhile after it.
+    """Answers the newest of many requests on the kernel's loop, one at a time. Requests made meanwhile wait.
 
-    ``answer`` is given the number of its request. ``can_answer`` says whether there is anything to answer now, and
-    ``at_rest`` is called whenever nothing is left to answer.
+    ``answer`` gets the number of its request. ``can_answer`` says if there is anything to answer now. ``at_rest`` is
+    called whenever nothing is left to answer.
     """
 
     def __init__(
@@ -154,7 +158,7 @@ class LatestRequest:
 
     @property
     def waits(self) -> bool:
-        """Whether the newest request has not been begun."""
+        """True if the newest request has not been started."""
         return self._n_begun < self.n_requested
 
     def ask(self) -> None:
@@ -162,13 +166,13 @@ class LatestRequest:
         self.go_on()
 
     def go_on(self) -> None:
-        """Answer what waits, as where that was not possible when it was asked, or no loop ran."""
+        """Answer a waiting request that could not be answered before, for example because no loop ran."""
         if self.waits and not self.is_running and self._can_answer() and has_event_loop():
             self.is_running = True
             begin(self._work(), self._report_error)
 
     def drop(self) -> None:
-        """Make all that was asked out of date, also what is being answered."""
+        """Cancel all requests, including the one being answered."""
         self.n_requested += 1
         self._n_begun = self.n_requested
 
@@ -190,7 +194,7 @@ class Stream(Generic[Item]):
         self.error: BaseException | None = None
         self.stopped = threading.Event()
         self._unseen: dict[int, Item] = {}
-        """Items by their number, in the order in which they came."""
+        """Items by their number, in order of arrival."""
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, args=(items,), daemon=True)
         self._thread.start()
@@ -200,11 +204,12 @@ class Stream(Generic[Item]):
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the iterator after its next item; return at once."""
+        """Stop the iterator after its next item. Return at once."""
         self.stopped.set()
 
     def drain(self) -> list[Item]:
-        """Return the items since the last call, in order. Raises what the iterator raised, once all are returned."""
+        """Return the items since the last call, in order. Raises the iterator's exception once all items are
+        returned."""
         with self._lock:
             unseen, self._unseen = self._unseen, {}
         if not unseen and self.error is not None:
@@ -215,15 +220,15 @@ class Stream(Generic[Item]):
     async def watch(
         self, show: Callable[[Item], None], tick: Callable[[], None] = lambda: None, *, every_s: float = FRAME_S
     ) -> None:
-        """Do as ``watch_all`` does, showing only the newest of the new items."""
+        """Watch as ``watch_all`` does, but show only the newest item."""
         await self.watch_all(lambda items: show(items[-1]), tick, every_s=every_s)
 
     async def watch_all(
         self, show: Callable[[list[Item]], None], tick: Callable[[], None] = lambda: None, *, every_s: float = FRAME_S
     ) -> None:
-        """Call ``show`` with the new items, where there are any, and then ``tick``, until the iterator ends.
+        """Call ``show`` with new items, if there are any, and then ``tick``, until the iterator ends.
 
-        The stream is stopped when this is cancelled. Raises what the iterator raised.
+        The stream stops when this is cancelled. Raises what the iterator raised.
         """
         try:
             while True:
@@ -249,7 +254,7 @@ class Stream(Generic[Item]):
                 items.close()  # ends a solver that it has started, too
 
     def _follow(self, items: Iterator[Item]) -> None:
-        """Take the items as they come; on the thread."""
+        """Take the items as they arrive, on the thread."""
         for number, item in enumerate(items):
             self.newest = item
             self._keep(number, item)
@@ -262,13 +267,13 @@ class Stream(Generic[Item]):
 
 
 class Paced:
-    """Says at most once in so many seconds that something may be drawn that is dear to draw."""
+    """Limits how often something that is slow to draw is drawn: at most once every ``every_s`` seconds."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s, self._due_s = every_s, 0.0
 
     def is_due(self) -> bool:
-        """Whether the time has come; if so, the next time is ``every_s`` later."""
+        """True if enough time has passed. If so, the next time is ``every_s`` later."""
         now_s = time.monotonic()
         if now_s < self._due_s:
             return False

@@ -1,4 +1,4 @@
-"""One history of what a reader changes: links, devices, job, objective, choices and moves by hand. It has no widget."""
+"""One history of the user's edits: links, devices, job, objective, choices and moves by hand. It has no widget."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,18 +8,18 @@ import traitlets
 
 T = TypeVar("T")
 MOST_KEPT = 100
-"""Edits that can be undone; a thousand of a large network would fill the memory."""
+"""Maximum number of edits that can be undone. A thousand of a large network would fill the memory."""
 
 
 class Undoable(Generic[T]):
-    """States to go back to, and those that were gone back from, to make again."""
+    """Past states for undo, and undone states for redo."""
 
     def __init__(self, most: int) -> None:
         self.past: deque[T] = deque(maxlen=most)
         self.future: deque[T] = deque(maxlen=most)
 
     def add(self, before: T) -> None:
-        """Keep the state before a change; what could be made again cannot any more."""
+        """Keep the state before a change. Clears what could be redone."""
         self.past.append(before)
         self.future.clear()
 
@@ -28,7 +28,7 @@ class Undoable(Generic[T]):
         self.future.clear()
 
     def turn(self, now: T, *, back: bool) -> T | None:
-        """Return the state before the last change, or after the last one gone back from; None where there is none."""
+        """Return the state before the last change, or after the last undone one. None if there is none."""
         source, target = (self.past, self.future) if back else (self.future, self.past)
         if not source:
             return None
@@ -37,50 +37,51 @@ class Undoable(Generic[T]):
 
 
 class Edit(NamedTuple):
-    """An edit in a few words, and what every part held before it."""
+    """An edit in a few words, and every part's value before it."""
 
     label: str
     values: dict[str, Any]
 
 
 class UndoHistory(traitlets.HasTraits):
-    """Edits of all parts of the lab, in the order in which they were made.
+    """Edits of all parts of the lab, in order.
 
-    A part is read and written by the functions it was added with; ``undo`` writes all parts, in the order in which they
-    were added, as an edit of one may have changed others: a device that leaves changes the job's shape.
+    A part has a function that reads it and one that writes it. ``undo`` writes all parts, in the order in which they
+    were added, because an edit of one may have changed others: a device that leaves changes the job's shape.
     """
 
     can_undo = traitlets.Bool(False)
     can_redo = traitlets.Bool(False)
     undo_label = traitlets.Unicode("")
-    """What ``undo`` would take back, such as "Batch 16 → 32"; empty for nothing."""
+    """What ``undo`` would undo, such as "Batch 16 → 32". Empty for nothing."""
     redo_label = traitlets.Unicode("")
     said = traitlets.Unicode("")
-    """What was undone, or made again, last; empty after another edit."""
+    """What was last undone or redone. Empty after another edit."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         super().__init__()
         self.edits: Undoable[Edit] = Undoable(most)
         self.is_turning = False
-        """Whether an edit is being undone or made again, so that what changes meanwhile is no edit."""
+        """True while an edit is undone or redone. Changes made meanwhile are not recorded as edits."""
         self._parts: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
 
     def add_part(self, name: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
         self._parts[name] = read, write
 
     def snapshot(self, **before: Any) -> dict[str, Any]:
-        """Return what every part holds; what one held ``before`` may be given in place of that."""
+        """Return every part's value. ``before`` gives values that replace the current ones."""
         return {name: before[name] if name in before else read() for name, (read, _) in self._parts.items()}
 
     def keep(self, label: str, values: dict[str, Any] | None = None, **before: Any) -> None:
-        """Keep an edit that is being made. ``before`` are parts that have changed already, ``values`` are all parts."""
+        """Record an edit that is being made. ``before`` are parts that have changed already, ``values`` are all
+        parts."""
         if not self.is_turning:
             self.edits.add(Edit(label, self.snapshot(**before) if values is None else values))
             self._tell()
             self.said = ""
 
     def undo(self) -> str:
-        """Take the last edit back; return its label, empty where there is none."""
+        """Undo the last edit and return its label. Empty if there is none."""
         return self._turn(back=True)
 
     def redo(self) -> str:
@@ -105,7 +106,7 @@ class UndoHistory(traitlets.HasTraits):
         finally:
             self.is_turning = False
         self._tell()
-        self.said = f"{'Undone' if back else 'Made again'}: {edit.label}."
+        self.said = f"{'Undone' if back else 'Redone'}: {edit.label}."
         return edit.label
 
     def _tell(self) -> None:

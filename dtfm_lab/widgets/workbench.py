@@ -1,4 +1,4 @@
-"""The whole lab in one cell: the network at the left, its results at the right, what to do next on top."""
+"""The whole lab in one cell: the network on the left, its results on the right, what to do next on top."""
 
 import asyncio
 import logging
@@ -59,7 +59,7 @@ from dtfm_lab.widgets.what_if.worth_panel import WorthPanel
 
 log = logging.getLogger(__name__)
 AGAIN = "import dtfm_lab as lab\n{name} = lab.Lab(restores=True)\n{name}"
-"""What the page runs in a new kernel for the lab of one that has ended."""
+"""Code that the page runs in a new kernel to bring back a lab whose kernel has ended."""
 
 
 class Lab(w.VBox):
@@ -68,19 +68,19 @@ class Lab(w.VBox):
     Parameters
     ----------
     topology
-        A name, a file or a Topology; None begins with a blank canvas. A Plan brings its job, and stands as it is.
+        A name, a file or a Topology. None starts with a blank canvas. A Plan brings its job and is shown unchanged.
     job
-        A name, a file or a Job; None takes one that fits the network.
+        A name, a file or a Job. None chooses one that fits the network.
     autosave
-        Keep what is on the screen in the user's own state folder as it changes, and offer it after a restart. A folder
-        is for a page that many people open: it keeps a file for each of them, which is back after a reload.
+        Save what is on the screen in the user's state folder as it changes, and offer it after a restart. Pass a
+        folder for a page that many people open: each visitor has a file there, restored after a reload.
     restores
-        Put back at once what was kept, rather than offer it.
+        Restore the saved lab at once instead of offering it.
     live
-        Plan at once, and again after every edit; the bar switches it.
+        Plan at once, and again after every edit. A switch in the bar turns this on and off.
 
-    The nouns behind the screen are attributes: ``topology``, ``job``, ``plan``, ``predicted``,
-    ``measured`` and ``comparison``, None while there is none.
+    The results behind the screen are attributes: ``topology``, ``job``, ``plan``, ``predicted``, ``measured`` and
+    ``comparison``. Each is None until it exists.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class Lab(w.VBox):
         is_own = job is not None
         network, job, plan = _opened(topology, job)
         self.opened_network = network
-        """The network that was opened, before groups of GPUs that are planned as one device are drawn as one."""
-        if network is not None and job is not None:  # groups of GPUs are drawn as what they are planned as, one device
-            network, _ = network_of(network, job)  # what the job leaves open stays so
+        """The network as opened, before groups of GPUs that are planned as one device are drawn as one."""
+        if network is not None and job is not None:  # a group of GPUs that is planned as one device is drawn as one
+            network, _ = network_of(network, job)  # what the job leaves open stays open
         with untold():
             self.lab_state = LabState()
             self.lab_state.takes_offers = True
@@ -116,7 +116,7 @@ class Lab(w.VBox):
             self.door = Door(self.open_network, self.network_panel.files.take)
             self.network_panel.files.open_named = self._switch_network
             self._opened_with = None if is_own or plan is not None else self.lab_state.job
-            """The job that came with the network; another one is the reader's."""
+            """The job that came with the network. A different one was chosen by the user."""
             self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
             for trait in ("can_undo", "undo_label"):
                 w.dlink((self.lab_state.history, trait), (self.bar.view, trait))
@@ -174,7 +174,7 @@ class Lab(w.VBox):
     def _steps(self) -> list[LabStep]:
         """Return the panes in order of their tabs and pages: the lab's own, and those of extensions.
 
-        The lab needs no more than an entry here, or a pane of an extension, to show, save and restore a new one.
+        A new pane needs only an entry here, or an extension, to be shown, saved and restored.
         """
         groups = of("plan", lambda plan: f"{counted(plan.job.n_stages, 'group')} of {plan.job.n_replicas}")
         predicted = of("predicted", lambda it: f"predicted {format_s(it.iteration_s)} under {it.context.schedule}")
@@ -209,7 +209,7 @@ class Lab(w.VBox):
         return steps
 
     def _steps_of_extensions(self) -> list[LabStep]:
-        """Return the panes of extensions; one that fails is left out, so that the lab opens without it."""
+        """Return the panes of extensions. One that fails is left out, so that the lab still opens."""
         steps = []
         for name, place in offered("panes").items():
             try:
@@ -219,7 +219,7 @@ class Lab(w.VBox):
         return steps
 
     def _menus(self) -> list[w.Widget]:
-        """Return the boxes that the bar opens over the lab: of the network, of the job, and of what is rarer."""
+        """Return the boxes that the bar opens over the lab: for the network, the job and less used actions."""
         larger = w.Checkbox(False, description="Larger type, for a projector", indent=False)
         larger.observe(lambda change: mark(self, "dtfm-large", change["new"]), "value")
         gallery = button("All networks, with pictures", "", "Open the gallery", "auto")
@@ -239,11 +239,11 @@ class Lab(w.VBox):
             self.run_panel.playback.view.playing = True
 
     def open_network(self, name: str) -> None:
-        """Open a bundled network, or a blank canvas where the name is empty, with the job that fits it."""
+        """Open a bundled network with the job that fits it. An empty name opens a blank canvas."""
         self.draw_network(lab.load_topology(name) if name else None)
 
     def draw_network(self, topology: Topology | None, job: Job | None = None) -> None:
-        """Draw a network, or a blank canvas for None, with a job; without one, with the job that fits it."""
+        """Draw a network, or a blank canvas for None. Without a job, it gets the one that fits it."""
         if topology is not None:
             self.plan_panel.job_controls.take(job or opening_job(topology))
         self._draw(topology)
@@ -255,17 +255,17 @@ class Lab(w.VBox):
         self.network_pane.open_best_view()
 
     def take_job(self, job: Job) -> None:
-        """Show a job in the lab's controls with exactly the shape that it has."""
+        """Set the lab's job controls to a job, with exactly the shape that it has."""
         self.plan_panel.job_controls.take_exactly(job)
 
     def _switch_network(self, name: str) -> None:
-        """Open a bundled network in the place of what is drawn; a job that was chosen for that stays."""
+        """Open a bundled network in place of the current one. A job that the user chose stays."""
         if self.job is None or self.job == self._opened_with:
             return self.open_network(name)
         self._draw(lab.load_topology(name) if name else None)
 
     def show_pane(self, name: str) -> None:
-        """Show a result by its name, and so its tab and page.
+        """Show a pane by its name, and so its tab and page.
 
         The names are plan (the tab Search), schedule, groups, what-if, worth, run, compare, words, and those of
         extensions. Raises UnknownName.
@@ -304,7 +304,7 @@ class Lab(w.VBox):
                 self.workspace.show_copied(name == "copied")
 
     def _take_link(self, link: str, again: bool) -> None:
-        """Open the lab of a link in the page's address; after a reload, what was kept since is newer."""
+        """Open the lab that a link in the page's address holds. After a reload, the autosaved lab is newer and wins."""
         if not (again and self.autosave is not None):
             begin(self._open_link(link), lambda line: self.lab_state.report_error("link", line))
 
@@ -313,7 +313,7 @@ class Lab(w.VBox):
         await self.workspace.open_link(link)
 
     def _plans_by_itself(self) -> bool:
-        """Whether a plan follows what is drawn and chosen now."""
+        """True if a plan follows what is drawn and chosen now."""
         return self.replanning.switch.value and not self.lab_state.not_planned
 
     def _count_stages(self) -> None:
@@ -361,7 +361,8 @@ class Lab(w.VBox):
         return self.lab_state.comparison
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | None:
-        """Add the network as SVG and one line of text, for readers without widgets, as of a saved notebook."""
+        """Add the network as SVG and one line of text, for viewers without widgets, such as a saved notebook on a web
+        page."""
         bundle: dict[str, Any] | None = super()._repr_mimebundle_(**options)
         if self.bar.view.again:  # its variable is known once it is shown
             self.bar.view.again = AGAIN.format(name=_variable_of(self))
@@ -376,7 +377,7 @@ class Lab(w.VBox):
 
 
 def _variable_of(noun: object) -> str:
-    """Return the name of the notebook's variable that holds this, so that a new kernel has it, too."""
+    """Return the name of the notebook variable that holds this object, so that a new kernel can assign it again."""
     shell = get_ipython()
     names = {} if shell is None else dict(shell.user_ns)
     own = (name for name, value in names.items() if value is noun and not name.startswith("_"))
@@ -384,7 +385,7 @@ def _variable_of(noun: object) -> str:
 
 
 def measured_words(trace: Trace) -> str:
-    """Return the seconds of a measured iteration, and what ran where that is less than the plan."""
+    """Return the seconds of a measured iteration, and what ran if that is less than the plan."""
     part = f", {trace.context.part}" if trace.context.part else ""
     return f"measured {format_s(trace.iteration_s)}{part}"
 
@@ -392,7 +393,7 @@ def measured_words(trace: Trace) -> str:
 def _opened(
     given: Topology | str | Plan | None, job: Job | str | None
 ) -> tuple[Topology | None, Job | None, Plan | None]:
-    """Return the network and the job to open, and the plan where one is given. Raises LabError."""
+    """Return the network and the job to open, and the plan if one is given. Raises LabError."""
     opened = None if given is None else as_plan_or_network(given)
     if isinstance(opened, Plan):
         if job is not None:
@@ -404,7 +405,7 @@ def _opened(
 
 
 def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
-    """Return a step's ``result``: a description of one of the state's nouns, empty while there is none."""
+    """Return a step's ``result``: a description of one trait of the state. Empty while it is None."""
 
     def result(lab_state: LabState) -> str:
         noun = getattr(lab_state, trait)

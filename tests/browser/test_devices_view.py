@@ -27,7 +27,7 @@ def test_a_device_is_disturbed_from_the_menu(page, open_notebook, ask_kernel, ev
     ask_kernel(page, "devices.running = True; devices.states = {name: running for name in names}")
     button.click()
     menu = view.locator(".dtfm-faults")
-    expect(menu).to_contain_text("50 % of an iteration computing")
+    expect(menu).to_contain_text("50 % of the iteration computing")
     menu.get_by_label("Device to disturb").select_option("edsger")
     eventually(page, "devices.selected", ["edsger"])
     expect(button).to_have_text("Disturb edsger")
@@ -45,7 +45,7 @@ def test_a_device_is_disturbed_from_the_menu(page, open_notebook, ask_kernel, ev
     menu.get_by_role("menuitem", name="Kill").hover()
     page.mouse.down()
     ask_kernel(page, "devices.states = {name: running | {'busy': 0.75} for name in names}")
-    expect(menu).to_contain_text("75 % of an iteration computing")
+    expect(menu).to_contain_text("75 % of the iteration computing")
     page.mouse.up()  # what is pressed is still there
     eventually(page, "done[1:]", [("grace", "kill")])
     page.set_viewport_size({"width": 900, "height": 420})

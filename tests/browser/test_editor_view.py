@@ -151,7 +151,7 @@ def test_a_link_that_is_selected_anywhere_is_shown_drawn_or_not_and_a_value_draw
     page.keyboard.up("Shift")
     side = page.locator(".dtfm-side")
     expect(side).to_contain_text("Link bob – gus")
-    expect(side).to_contain_text("As any other pair; a number that you type makes it its own.")
+    expect(side).to_contain_text("As any other pair: type a number to give it its own.")
     eventually(page, "editor.selected_link", ["bob", "gus"])
     editor.enter("back-bandwidth", "0.5")
     drawn = {"source": "gus", "target": "bob", "one_way": True, "latency_ms": 50, "bandwidth_gbps": 0.5}

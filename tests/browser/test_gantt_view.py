@@ -121,7 +121,7 @@ def test_a_tangle_of_messages_is_drawn_once_zoomed_in(page, open_notebook, ask_k
     chart = page.locator(".dtfm-gantt").first
     chart.focus()
     page.keyboard.press("m")
-    chart.get_by_text("4,000 messages in sight: zoom in to see them").wait_for()
+    chart.get_by_text("4,000 messages in view: zoom in to see them").wait_for()
     for _ in range(8):
         page.keyboard.press("+")
     expect(chart.locator(".dtfm-tangle")).to_have_text("")

@@ -74,10 +74,10 @@ def test_a_person_drags_a_device_to_another_group_and_takes_it_back(page, open_n
     expect(path.locator('.column[data-stage="2"] .price')).to_have_text(re.compile(r"^(same|[+−].* m?s)$"))
     expect(path.locator(".dtfm-path-told")).to_contain_text(f"if {first} and ")
     page.mouse.move(*end, steps=4)
-    expect(path.locator(".dtfm-path-told")).to_contain_text(f"if {first} and {other} change places")
+    expect(path.locator(".dtfm-path-told")).to_contain_text(f"if {first} and {other} swap places")
     page.mouse.up()
     eventually(page, f"{first!r} in the_lab.plan.stages[2] and {other!r} in the_lab.plan.stages[0]", True)
-    page.get_by_text(f"By hand, {first} and {other} exchanged").wait_for()
+    page.get_by_text(f"You swapped {first} and {other}").wait_for()
     page.locator(".dtfm-groups-panel button[title*='Take back']").click()
     eventually(page, "the_lab.plan is plan", True)
 

@@ -205,7 +205,7 @@ def compared(lab, keys, eventually):
 def shared(lab, keys):
     share, menu = lab.root.locator(".dtfm-bar [data-menu=more]"), lab.root.locator(".dtfm-menu-more")
     keys.reach(share, back=True)
-    for name, done in (("Page", "it needs nothing but a browser"), ("Copy link", "copied"), ("Record", "")):
+    for name, done in (("Save page", "opens in any browser"), ("Copy link", "copied"), ("Record", "")):
         keys.press("Enter")
         button = keys.button(re.compile(f"{name}$"), menu)
         keys.reach(button)

@@ -77,7 +77,7 @@ def test_a_student_finds_why_eight_laptops_wait(page, open_notebook, ask_kernel,
     page.wait_for_timeout(500)
     for row in range(4):  # on a busy machine others take longer, too: the student tries the next
         compared.locator(".dtfm-residuals tbody button").nth(row).click()
-        compared.get_by_role("button", name="It is this one").click()
+        compared.get_by_role("button", name="Guess this one").click()
         eventually(page, "the_lab.run_panel.guessing.tries", row + 1)
         if ask_kernel(page, "print(the_lab.lab_state.is_mystery)") == "False":
             break
@@ -172,12 +172,12 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
     search = lab.pane("Search")
     search.get_by_role("button", name="Frontier", exact=True).click()
     ask_kernel(page, "the_lab.plan_panel.frontier.searches.value = 3; the_lab.plan_panel.frontier.seconds.value = 1")
-    search.get_by_role("button", name="Find it").click()
+    search.get_by_role("button", name="Find frontier").click()
     eventually(page, "the_lab.plan_panel.frontier.search is None and the_lab.plan_panel.frontier.frontier is not None",
                True)  # fmt: skip
     page.wait_for_timeout(500)
     lab.look("frontier")
-    search.get_by_role("button", name=re.compile("^Take the plan of")).last.press("Enter")
+    search.get_by_role("button", name=re.compile("^Use the plan of")).last.press("Enter")
     eventually(page, PLANNED, True)
     lab.look("cheaper")
 

@@ -61,7 +61,7 @@ def test_systems_are_asked_looked_at_and_asked_again(page, open_notebook, ask_ke
     eventually(page, "len(state.shown_tasks) > 0", True)
 
     press(page, "Assumptions")
-    page.get_by_label("While it sends").select_option("it computes on (overlapped)")
+    page.get_by_label("While it sends").select_option("it keeps computing (overlapped)")
     expect(megatron).to_contain_text("transport overlapped")
     expect(megatron).to_have_attribute("aria-pressed", "true")
 

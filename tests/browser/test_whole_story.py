@@ -218,7 +218,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     """The lab in a file; another network, which makes the run one of before; and back, equal to the last digit."""
     page = lab.page
     more = lab.menu("more")
-    more.get_by_title("Write the whole lab into this file").click()
+    more.get_by_title("Save the whole lab in this file").click()
     more.get_by_text("saved as lab.json").wait_for()
     lab.look("saved")
     lab.close_menu()
@@ -231,7 +231,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     expect(stale).to_have_count(1)
     lab.look("stale")
     more = lab.menu("more")
-    more.get_by_title("Put back what this file, or this link, holds").click()
+    more.get_by_title("Restore the lab from this file or link").click()
     more.get_by_text("restored").wait_for()
     lab.close_menu()
     eventually(page, "the_lab.comparison is not None", True)

@@ -139,7 +139,7 @@ def test_what_is_left_is_told_at_the_pace_of_the_last_iterations() -> None:
     assert progress.left_s(4) == pytest.approx(4.0)
     clock.now_s += 1.0
     assert progress.left_s(4) == pytest.approx(3.0)
-    assert "2 of 4 iterations done, some 4 s left" in progress.line.value
+    assert "2 of 4 iterations done, about 4 s left" in progress.line.value
     run.absorb({"event": "stopped"})
     progress.show(run)
     assert "stopped after 3 of 4 iterations" in progress.line.value

@@ -45,7 +45,7 @@ async def test_the_suspect_is_named_and_nothing_is_said_without_a_measurement() 
     lab_state, panel, plan = bench_and_panel()
     assert "nothing measured yet" in panel.tiles.value
     assert panel.refit.disabled
-    assert panel.refit.tooltip == "Nothing measured yet: run the plan first"
+    assert panel.refit.tooltip == "Nothing measured yet: press Run first"
     lab_state.comparison = comparison = compared(plan)
     await until(lambda: panel.residuals.tables != [])
     first = comparison.suspects.iloc[0]

@@ -207,7 +207,7 @@ async def test_a_drag_is_priced_and_a_drop_on_a_device_exchanges_the_two() -> No
     assert lab_state.plan.cost.total_s == pytest.approx(priced_s, rel=1e-9)
     assert device in lab_state.plan.stages[2]
     assert partner in lab_state.plan.stages[0]
-    assert "By hand" in panel.line.value
+    assert "You swapped" in panel.line.value
     assert panel.groups.offers == {}, "prices of another plan"
 
 
@@ -252,7 +252,7 @@ async def test_moves_by_hand_are_undone_and_made_again_also_after_a_planner_has_
     assert panel.hand.redo.disabled
     lab_state.plan = plan_of(seed=1)
     assert panel.hand.note == "", "this plan was not made by hand"
-    assert panel.hand.undo.tooltip == f"Undo: {device} and {partner} exchanged"
+    assert panel.hand.undo.tooltip == f"Undo: {device} and {partner} swapped"
     panel.hand.undo.click()
     assert lab_state.plan is plan
 

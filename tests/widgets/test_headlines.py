@@ -163,7 +163,7 @@ def check(one: Shown) -> None:
         assert now <= held_s * (1 + SAME), "no plan is worse than the one that was there"
         if not same_places and not by_cost:
             assert now <= held_s * (1 - 0.0049), "no device moves for nothing"
-    if match := re.search(r"The old plan would come to ([\d.,]+ \S+) now", one.rest):
+    if match := re.search(r"The old plan would take ([\d.,]+ \S+) now", one.rest):
         assert held_s is not None
         assert is_close(match[1], held_s)
     if match := re.search(r"before the edit it would come to ([\d.,]+ \S+), too", one.rest):
@@ -208,7 +208,7 @@ def test_regions_that_change_places_are_named_as_regions() -> None:
     before = planned()
     stages[1], stages[5] = stages[5], stages[1]
     swapped = describe_moves(Difference(before, planned()))
-    assert swapped in {f"{a} and {b} changed places" for a in regions for b in regions}
+    assert swapped in {f"{a} and {b} swapped stages" for a in regions for b in regions}
     assert regions[1] in swapped
     assert regions[5] in swapped
     stages[1][0], stages[2][0] = stages[2][0], stages[1][0]

@@ -181,7 +181,7 @@ def test_links_of_a_network_that_is_no_longer_drawn_are_not_edited() -> None:
 @pytest.mark.parametrize(
     ("shows", "entry", "told"),
     [
-        (LATENCY, "fast", "&#x27;fast&#x27; is no number; wanted one such as 12.5"),
+        (LATENCY, "fast", "&#x27;fast&#x27; is not a number; wanted one such as 12.5"),
         (LATENCY, "-3", "latency is -3.0; wanted 0 or more ms"),
         (LATENCY, "1,000", "may be thousands or thousandths; wanted it without a comma"),
         (BANDWIDTH, "0", "bandwidth is 0.0; wanted more than 0 Gbit/s"),

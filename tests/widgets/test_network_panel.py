@@ -28,7 +28,7 @@ def test_a_half_typed_value_leaves_the_network_in_force_and_says_what_is_wrong()
     assert panel.lab_state.topology is before
     assert panel.editor.problem == (
         "all other pairs: latency_ms: input should be greater than or equal to 0; found -5. "
-        "Until then the network before stays in force."
+        "Until this is fixed, the lab keeps the last valid network."
     )
     panel.drawing.undo()
     assert panel.editor.problem == ""

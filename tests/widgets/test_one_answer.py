@@ -39,7 +39,7 @@ async def test_a_plan_that_does_not_fit_is_told_in_the_bar_in_the_sentence_and_o
     assert (number["note"], number["bad"]) == ("does not fit in memory", True)
     said = headline(state, None, None, "")
     assert (said.lead, said.rest, said.kind) == ("The plan does not fit:", f"{prediction.lacking}.", "error")
-    assert next_action(state).label.endswith(", though it does not fit")
+    assert next_action(state).label.endswith(", although it does not fit")
     panel.show(replace(prediction, lacking=""))
     assert not bar_numbers(state, None)[0]["bad"]
     assert next_action(state).label == "Run it for real"

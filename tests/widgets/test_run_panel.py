@@ -93,8 +93,8 @@ async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_
     await until(lambda: "<b>john</b> stood still in iteration" in panel.happened.value)
     first, second = panel.run.faults
     for fault in (first, second):
-        assert f"in iteration {fault.iteration}; another worker takes its place" in panel.happened.value
-        assert f"training goes on, {format_s(fault.lost_s)} lost" in panel.happened.value
+        assert f"in iteration {fault.iteration}; a replacement takes over" in panel.happened.value
+        assert f"training continues, {format_s(fault.lost_s)} lost" in panel.happened.value
     await until(lambda: lab_state.note_of("run") == "")
     assert re.fullmatch(r"\d+ of 5,000 iterations done", lab_state.run_progress)
     took = f"its copy took over in {format_s(second.lost_s)}, with the state of edsger; 1 device before it"
@@ -137,7 +137,7 @@ async def test_a_run_that_ends_after_another_network_was_opened_measures_nothing
     panel.iterations.value = 2
     panel.start.click()
     lab_state.topology = lab.load_topology("mixed-gpus")
-    await until(lambda: "which is no longer shown" in panel.happened.value)
+    await until(lambda: "which is no longer open" in panel.happened.value)
     assert lab_state.measured is None
     assert f"{PLAN.job.name} on lecture-hall" in panel.happened.value
 
@@ -164,7 +164,7 @@ async def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() 
     lab_state.selected = () if len(ends) == 2 else (secret.name,)
     lab_state.selected_link = tuple(reversed(ends)) if len(ends) == 2 else ()
     panel.guessing.name.click()
-    assert "found at try 2" in panel.happened.value
+    assert "found on try 2" in panel.happened.value
     assert not lab_state.is_mystery
     panel.begin_mystery(np.random.default_rng(2))
     panel.guessing.reveal.click()

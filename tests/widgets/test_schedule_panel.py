@@ -91,7 +91,7 @@ async def test_a_prediction_that_takes_long_says_so_and_can_be_stopped() -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(predictions, "simulate", slowly)
         panel.redo()
-        await until(lambda: panel.chart.busy == "playing gpipe …")
+        await until(lambda: panel.chart.busy == "simulating gpipe …")
         assert panel.chart.stale
         may_end.set()
         await until(lambda: panel.chart.busy == "")

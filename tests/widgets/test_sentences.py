@@ -121,7 +121,7 @@ def check_numbers(the_lab: lab.Lab) -> None:
     every = trace.context.synchronise_every
     assert f"MFU {format_share(trace.metrics['mfu'])}" in chart.caption
     assert (" %, chiefly " in chart.caption) == (busy < 1)
-    assert (f"the mean of {every:,} iterations (drawn: one that " in chart.caption) == (every > 1)
+    assert (f"on average over {every:,} iterations (shown: one that " in chart.caption) == (every > 1)
 
     faster, note = state.bounded_plan.speed_up_words, re.sub("<.*?>", "", the_lab.plan_panel.note.value)
     for said in (note, tabs["plan"]):
@@ -134,7 +134,7 @@ def check_numbers(the_lab: lab.Lab) -> None:
     cost = format_s(plan.cost.total_s)
     travels, hidden = trace.travel
     assert re.search(rf"communication cost (\S+ \S+ → )?{re.escape(cost)}", leads["under"][0])
-    assert leads["under"][0].endswith(f"{format_s(travels)}, {format_s(hidden)} of it hidden behind computation")
+    assert leads["under"][0].endswith(f"{format_s(travels)}, {format_s(hidden)} of it while it computes")
     assert f"communication cost {cost}" in note
     otherwise = state.chosen_plan.job != plan.job
     assert (f"{cost} as planned" in leads["under"][0]) == otherwise, "it is of the plan's own job"
@@ -164,7 +164,7 @@ def check_headline(the_lab: lab.Lab, trace: Trace) -> None:
         assert match[2] == f"{100 * of_class:.0f}"
     elif match := re.search(r": (.+) → (.+)\.$", said["lead"]):
         assert (match[1], match[2]) == (the_lab.bar.view.numbers[0]["was"], the_lab.bar.view.numbers[0]["value"])
-    assert state.pane != "what-if" or asked.last is None or "planned anew" not in told
+    assert state.pane != "what-if" or asked.last is None or "replanned" not in told
 
 
 def check_answer(the_lab: lab.Lab, note: str, base: Trace) -> None:
@@ -175,7 +175,7 @@ def check_answer(the_lab: lab.Lab, note: str, base: Trace) -> None:
     change = f": {format_s(base.iteration_s)} → {format_s(now.iteration_s)}. "
     same = f": {format_s(base.iteration_s)} as before. "
     assert change in note or (same in note and now.iteration_s == pytest.approx(base.iteration_s, rel=1e-3))
-    assert f"{format_s(now.iteration_s)} an iteration" in panel.numbers.value
+    assert f"{format_s(now.iteration_s)} per iteration" in panel.numbers.value
     assert f"<b>{format_s(now.iteration_s)}</b>" in panel.numbers.value, "as the bar writes it"
     columns = {words: "busy_s" if cause == "computing" else f"{cause}_s" for cause, words in PARTS.items()}
     for words, percent in re.findall(rf"({'|'.join(columns)}) is (\d+) % of a device's time", note):
@@ -234,7 +234,7 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
     await until(lambda: the_lab.compare_panel.refitting.is_useful)
     the_lab.compare_panel.refitting.apply()
     note = the_lab.compare_panel.refitting.note
-    assert "The fitted links are drawn, the plan is of the one before." in note.value
+    assert "The fitted links are drawn, but the plan is for the previous network: plan again." in note.value
     await settled(the_lab)
     assert "The fitted links are drawn." in note.value
     for pane in ("run", "compare"):
@@ -258,7 +258,7 @@ async def test_a_mystery_that_is_solved_leaves_what_was_measured() -> None:
     state.selected = (the_lab.topology.names[0],)
     guessing.name.click()
     answer = (
-        f"Mystery: yes, it is {the_lab.topology.names[0]}, whose computations take 3 times as long; found at try 1."
+        f"Mystery: yes, it is {the_lab.topology.names[0]}, whose computations take 3 times as long, found on try 1."
     )
     for pane in ("run", "compare"):
         the_lab.show_pane(pane)
@@ -277,7 +277,7 @@ async def test_what_was_planned_anew_is_forgotten_with_the_plan_that_it_is_laid_
     the_lab.show_pane("what-if")
     panel.controls.by_name["bandwidth"].value = 0.2
     await until(lambda: panel.anew is not None)
-    assert "planned anew" in panel.numbers.value
+    assert "replanned" in panel.numbers.value
     plan = the_lab.plan
     the_lab.lab_state.plan = replace(plan)
     assert panel.anew is None
@@ -343,7 +343,7 @@ async def test_where_nothing_can_be_planned_no_number_of_the_plan_before_stands(
         await until(lambda said=said: bar.headline["kind"] == "error" and said in bar.headline["rest"])
         assert controls.batch.value == batch, "what was typed stays, to be corrected"
         assert bar.numbers == []
-        assert inspector.facts["title"] == "One pipeline of the plan before"
+        assert inspector.facts["title"] == "One pipeline of the previous plan"
     controls.batch.value = 16
     await settled(the_lab)
     assert bar.numbers[0]["label"] == "Iteration, guessed"

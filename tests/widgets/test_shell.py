@@ -51,7 +51,7 @@ def test_counts_are_short(number: float, words: str) -> None:
 
 def test_the_headline_says_what_is_worth_most() -> None:
     state = LabState()
-    assert headline(state, None, None, "").lead == "Nothing is drawn yet."
+    assert headline(state, None, None, "").lead == "No network yet."
     state = a_state()
     reason = reason_of(state.plan)
     assert reason
@@ -108,7 +108,7 @@ def test_where_another_number_is_searched_for_the_headline_tells_the_bars_too() 
     state.predicted = lab.simulate(state.plan)
     number = bar_numbers(state, history.before)[0]
     assert number["was"]
-    told = f"; the iteration, not searched for, {number['was']} → {number['value']}."
+    told = f"; the iteration, which is not the objective, {number['was']} → {number['value']}."
     assert headline(state, history.before, None, "").lead.endswith(told)
 
 
@@ -160,7 +160,7 @@ def test_the_inspector_follows_the_selection() -> None:
     state.topology = topology_of(document | {"devices": document["devices"][:-1]})
     assert inspect(state)["title"] == "Stage 5", "the plan before stays until there is another"
     state.selected_stage = -1
-    assert (inspect(state)["kind"], inspect(state)["title"]) == ("pipeline", "One pipeline of the plan before")
+    assert (inspect(state)["kind"], inspect(state)["title"]) == ("pipeline", "One pipeline of the previous plan")
     state.topology = None
     assert inspect(state)["kind"] == "empty"
 

@@ -92,7 +92,7 @@ async def test_a_move_by_hand_and_an_edit_are_undone_in_their_order(the_lab) -> 
     hand.exchange(first, other)
     await until(lambda: state.plan is not plan)
     made = state.plan
-    assert state.history.undo_label == f"{first} and {other} exchanged"
+    assert state.history.undo_label == f"{first} and {other} swapped"
     the_lab.plan_panel.job_controls.batch.value *= 2
     hand.undo.click()
     assert (state.plan, state.job) == (made, job)

@@ -142,7 +142,7 @@ async def test_the_large_sliders_turn_the_controls_and_follow_them() -> None:
     assert panel.setting.values["global_batch"] == batches[0]
     panel.controls.by_name["latency"].value = 10.0
     assert view.values["latency"] == len(by_key["latency"]["texts"]) - 1
-    assert {slider["note"] for slider in view.sliders} == {"plan held"}
+    assert {slider["note"] for slider in view.sliders} == {"same placement"}
     view.values = {"bandwidth": 10_000, "latency": "high"}
     assert panel.setting.values["latency"] == 10.0, "what is no stop is left out"
 
@@ -178,7 +178,7 @@ async def test_the_network_plays_what_is_asked_with_the_plan_that_suits_it(world
     panel.controls.by_name["bandwidth"].value = 10.0
     await until(lambda: panel.anew is not None and panel.anew[0] == panel.setting)
     _, anew = panel.anew
-    assert "anew" in panel.numbers.value
+    assert "replanned" in panel.numbers.value
     assert anew is None or anew.trace.iteration_s < panel.last.iteration_s
     assert state.tried is (panel.last.prediction.trace if anew is None else anew.trace)
     assert state.shown_tasks == ({} if anew is None else roles_of(anew.plan))

@@ -164,7 +164,7 @@ async def test_nothing_is_restored_into_a_search_or_a_run(tmp_path: Path) -> Non
     lab_state = LabState()
     row = Workspace(lab_state, {})
     row.path.value = str(tmp_path / "lab")  # the ending goes without saying, as when it was saved
-    for step, said in (("plan", "a search is going on"), ("run", "a run is going on")):
+    for step, said in (("plan", "a search is in progress"), ("run", "a run is in progress")):
         lab_state.set_busy(step, True)
         row.restore.click()
         await until(lambda said=said: said in row.status.value)

@@ -1,4 +1,5 @@
-"""The step Compare: how wrong the prediction was, who is to suspect, and a network fitted to what was measured."""
+"""The step Compare: how wrong the prediction was, which devices and links are suspects, and a network fitted to the
+run."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,17 +21,18 @@ from dtfm_lab.widgets.views.residuals import ResidualsView
 NOTHING = Tile("Error", "–", "nothing measured yet"), Tile("From messages", "–", ""), Tile("From computation", "–", "")
 BEGUN = "comparing action by action"
 TITLES = {"links": "Messages", "devices": "Computation", "stages": "Computation"}
-CLICK = "a click lights it on the network"
+CLICK = "click a row to highlight it on the network"
 SECRET = "Something is secretly slow. Read the residuals, then name it."
 
 
 class ComparePanel(Panel):
-    """Shows ``lab_state.comparison``; a click on a row selects its device, stage or link in the lab's state."""
+    """Shows ``lab_state.comparison``. Clicking a row selects its device, stage or link in the lab's state."""
 
     def __init__(
         self, lab_state: LabState, plan_again: Callable[[], None] | None = None, guessing: w.Widget | None = None
     ) -> None:
-        """``plan_again`` starts a search, see ``Refitting``; ``guessing`` names what is secretly slow."""
+        """``plan_again`` starts a search, see ``Refitting``. ``guessing`` is the control that guesses what is secretly
+        slow."""
         self._guessing = [] if guessing is None else [guessing]
         self._lab_state, self._is_opening, self._chosen = lab_state, Guard(), ""
         self._findings: Findings | None = None
@@ -52,7 +54,7 @@ class ComparePanel(Panel):
         self.refitting.redo()
 
     def select(self, of: str, name: str) -> None:
-        """Select a "link" ("a -> b"), a "device", a "nic" (of a device) or a "stage" in the lab's state."""
+        """Select a "link" ("a -> b"), a "device", a device's "nic" or a "stage" in the lab's state."""
         state = self._lab_state
         with state.hold_trait_notifications():
             state.selected_link = tuple(name.split(ARROW, 1)) if of == "link" else ()
@@ -60,7 +62,7 @@ class ComparePanel(Panel):
             state.selected = () if of == "link" else self._devices_of.get(name, ()) if of == "stage" else (name,)
 
     def _laid_out(self) -> w.VBox:
-        what = "The verdict, each suspect, and the fitted values"
+        what = "The verdict, every suspect and the fitted values"
         more = more_menu([self.summary, self.refitting.table], "In sentences", what)
         self.refitting.note.add_class("dtfm-grow")
         refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
@@ -91,13 +93,13 @@ class ComparePanel(Panel):
         self._show_findings()
 
     def _show_findings(self) -> None:
-        """Show what was found; while something is secretly slow, nothing that names it."""
+        """Show the findings. While something is secretly slow, hide everything that names it."""
         found, secret = self._findings, self._lab_state.is_mystery
         self.refitting.hold(secret=secret)
         self._lab_state.suspects = () if found is None or secret else found.suspects
         if found is None:
             self.tiles.value = tiles_html(NOTHING)
-            self.summary.value = markup.line("Nothing to compare yet: run the plan first.", "note")
+            self.summary.value = markup.line("Nothing to compare yet: press Run first.", "note")
             self.residuals.tables = []
             return
         self.tiles.value = tiles_html(found.tiles, secret=secret)
@@ -106,7 +108,7 @@ class ComparePanel(Panel):
         with self.residuals.hold_sync():
             self.residuals.tables = hidden(found.tables) if secret else found.tables
             self.residuals.n_stages = len(self._devices_of)
-            if not self._chosen:  # messages of emulated links were not timed: what was measured comes first
+            if not self._chosen:  # messages of emulated links were not timed, so open on what was measured
                 with self._is_opening:
                     self.residuals.table = "devices" if found.links_by_model else "links"
         self._mark()
@@ -114,7 +116,7 @@ class ComparePanel(Panel):
             self.refitting.begin()
 
     def _plan(self) -> Plan | None:
-        """Return the plan that ran; where it is unknown, the plan with the choices."""
+        """Return the plan that ran. If it is unknown, return the plan with the choices."""
         try:
             return self._lab_state.ran or self._lab_state.chosen_plan
         except LabError:
@@ -129,7 +131,7 @@ class ComparePanel(Panel):
         self.select({"links": "link", "devices": "device"}.get(self.residuals.table, "stage"), row)
 
     def _mark(self) -> None:
-        """Mark the rows of the devices, the stage or the link that are selected in the lab's state."""
+        """Mark the rows of the selected devices, stage or link."""
         state, table = self._lab_state, self.residuals.table
         order = "by name" if state.is_mystery else "largest error first"
         self.residuals.title = f"{TITLES.get(table, 'Residuals')}, {order}"

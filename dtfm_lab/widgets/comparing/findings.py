@@ -1,6 +1,6 @@
 """A comparison as the pane shows it: three tiles, tables of residuals, and the suspects in sentences.
 
-A residual is measured minus predicted, with its interval. It contains no widget.
+A residual is measured minus predicted, with its interval. This module contains no widget.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from dtfm_lab.domain.units import counted, signed_share
 from dtfm_lab.widgets import markup
 
 MOST_SENTENCES = 12
-"""Most suspects that are told in a sentence each; the rest are counted."""
+"""Maximum number of suspects described in a sentence each. The rest are counted."""
 MOST_ROWS = 200
-"""Most rows of a table; the first suspects are kept."""
+"""Maximum rows of a table. The strongest suspects are kept."""
 ROUNDING = 1e-9
-"""Relative difference of two times that counts as none."""
+"""Relative difference up to which two times count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
 ARROW = " -> "
-"""Between the devices of a link's name."""
+"""Separates the two devices in a link's name."""
 HUES = {"F": "forward", "B": "backward"}
-"""The hue of a message, by the last letter of its kind; all others average."""
+"""The hue of a message, by the last letter of its kind. All other kinds are averaging."""
 
 Table = dict[str, Any]
 
@@ -44,23 +44,23 @@ class Tile(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a comparison has to say."""
+    """The findings of a comparison."""
 
     headline: str
     tiles: tuple[Tile, ...]
     tables: list[Table]
     drift: str
-    """Whether the error changes from iteration to iteration; empty where too few were measured."""
+    """How the error changes from iteration to iteration. Empty if too few were measured."""
     links_by_model: bool
-    """Whether nobody timed the messages."""
+    """True if messages were not timed but emulated by the link model."""
     sentences: tuple[str, ...]
-    """The verdict, the suspects, and where the prediction is left first."""
+    """The verdict, the suspects, and where measurement and prediction first diverge."""
     suspects: tuple[tuple[str, ...], ...] = ()
     """(source, target) of each suspected link, (name,) of each suspected device."""
 
     @classmethod
     def of(cls, comparison: Comparison) -> Findings:
-        """Read a comparison. This is slow, so a thread calls it."""
+        """Read a comparison. This is slow, so call it on a thread."""
         suspects = comparison.suspects["sentence"].tolist()
         more = len(suspects) - MOST_SENTENCES
         rest = [f"and {more} more, in comparison.suspects"] if more > 0 else []
@@ -74,7 +74,7 @@ class Findings(NamedTuple):
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
-    """Return the error, and what messages and computations make of it."""
+    """Return the error, and the parts that messages and computations contribute to it."""
     error_s, whole_s = comparison.error_s, comparison.predicted_iteration_s
     notable_s = NOTABLE * whole_s
     share = signed_share(comparison.iteration_error)
@@ -101,7 +101,7 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
 
 
 def tiles_html(tiles: tuple[Tile, ...], *, secret: bool = False) -> str:
-    """Return the tiles as HTML; ``secret`` leaves out the reasons, which name suspects."""
+    """Return the tiles as HTML. ``secret`` leaves out the reasons, which name suspects."""
     inside = "".join(
         f'<div class="dtfm-tile-number{" dtfm-alarming" if tile.is_alarming else ""}"><span>{escape(tile.name)}</span>'
         f"<b>{escape(tile.value)}</b><small>{escape('' if secret and at else tile.reason)}</small></div>"
@@ -124,11 +124,15 @@ def _suspected(names: list[str], noun: str) -> str:
 def tables(comparison: Comparison) -> list[Table]:
     """Return {"key", "name", "noun", "own", "second", "measured", "count", "rows"} of links, devices and stages. Slow.
 
-    ``measured`` is what the second time of a row is called: "by the link model" for emulated links, which nobody times.
-    Rows have id, label and hue; predicted_s, measured_s and error_s, of one message or of the computations of an
-    iteration, and the error's 95 % interval over iterations, low_s to high_s (None after a single iteration); relative,
-    to the predicted (None where that is 0); second_s, how much later the last message of an iteration arrives, of
-    links; and suspect, whether it is one. The largest error comes first; if rows are left out, no suspect is.
+    ``measured`` is the heading of a row's second time: "by the link model" for emulated links, which are not timed.
+    Rows, the largest error first, have
+
+    - id, label and hue
+    - predicted_s, measured_s and error_s, per message, or per iteration for computations
+    - low_s and high_s, the error's 95 % interval over iterations. None after a single iteration.
+    - relative, the error as a share of the predicted time. None if that is 0.
+    - second_s, for links: how much later than predicted the last message of an iteration arrives
+    - suspect, True if it is one. If rows are left out, no suspect is.
     """
     rows = comparison.rows
     received, computed = rows[rows["lane"] == Lane.RECEIVE.value], rows[rows["lane"] == Lane.COMPUTE.value]
@@ -147,8 +151,8 @@ def tables(comparison: Comparison) -> list[Table]:
     found, by_model = [], comparison.measured.context.links_by_model
     for key, name, noun, own, second, its in (
         ("links", "Links", "link", "each message", "last arrival", links),
-        ("devices", "Devices", "device", "computing longer, an iteration", "", devices),
-        ("stages", "Stages", "stage", "computing longer, an iteration", "", stages),
+        ("devices", "Devices", "device", "extra computing per iteration", "", devices),
+        ("stages", "Stages", "stage", "extra computing per iteration", "", stages),
     ):
         marked = [
             row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"]), "noun": noun}
@@ -165,7 +169,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def hidden(found: list[Table]) -> list[Table]:
-    """Return tables that tell nobody from another, for a reader who is to find out: by name, without suspects."""
+    """Return the tables without suspects and sorted by name, for a user who has to find out."""
     return [
         table | {"rows": sorted((row | {"suspect": False} for row in table["rows"]), key=lambda row: row["label"])}
         for table in found
@@ -173,7 +177,7 @@ def hidden(found: list[Table]) -> list[Table]:
 
 
 def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[tuple[str, str]]]:
-    """The rank of every link and device by suspicion, and those that are suspects."""
+    """Return the rank of every link and device by suspicion, and the set of suspects."""
     if comparison.blame_missing:
         return {}, set()
     table = comparison.blame.table
@@ -183,7 +187,7 @@ def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[
 
 
 def _of(rows: pd.DataFrame, by: str) -> list[Table]:
-    """Return rows with the means of what was predicted and measured, and the error's interval."""
+    """Return rows with the mean predicted and measured times, and the error's interval."""
     found = []
     for key, group in rows.groupby(by):
         predicted, measured = (group[column].to_numpy(float) for column in BOTH)

@@ -1,4 +1,4 @@
-"""Links and computations fitted to the measurement, beside those that were drawn."""
+"""Links and computations fitted to the measurement, compared with those that were drawn."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,30 +24,31 @@ from dtfm_lab.widgets.controls import button, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.tasks import begin
 
-FITS = "Fit latencies, bandwidths and computations to what was measured"
-USES = "Draw the links as fitted, in place of the drawn"
+FITS = "Fit latencies, bandwidths and computing times to what was measured"
+USES = "Replace the drawn links with the fitted ones"
 MOST_FITTED = 12
-"""Rows of the table of fitted values."""
+"""Maximum rows of the table of fitted values."""
 HEAD = ["", "drawn", "fitted", "95 % interval", "times the drawn", "note"]
 
 
 class Refitting:
-    """A button that fits the network to a comparison, a table of the result, and a button that draws that network."""
+    """A button that fits the network to a comparison, a table of the result, and a button that draws the fitted
+    network."""
 
     def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
-        """``plan_again`` starts a search on the lab's network; without it a line points to the pane Search."""
+        """``plan_again`` starts a search on the lab's network. Without it, a line points to the pane Search."""
         self._lab_state, self._plan_again = lab_state, plan_again
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
         self._drawn: Topology | None = None
-        """The network with the fitted links, while it is the one that is drawn."""
+        """The network with the fitted links. None if another network is drawn."""
         self._note = ""
-        """What was said of the fit before that."""
+        """The line about the fit, shown again when the fitted network is no longer drawn."""
         self._is_secret = self._is_fitting = False
         self.found: Refit | None = None
         self.button = button("Refit", "", FITS, "auto")
         self.use = button("Use the refitted network", "", USES, "auto")
-        self.again = button("Plan again", "", "Search anew, on the refitted network", "auto")
+        self.again = button("Plan again", "", "Search again on the refitted network", "auto")
         self.table, self.note = w.HTML(), w.HTML(layout=w.Layout(min_width="0"))
         self.button.on_click(lambda _: self.redo())
         self.use.on_click(lambda _: self.apply())
@@ -63,17 +64,17 @@ class Refitting:
         self._update_buttons()
 
     def hold(self, *, secret: bool) -> None:
-        """Refuse to fit while something is secretly slow, as the fitted values would tell."""
+        """Disable fitting while something is secretly slow, because the fitted values would reveal it."""
         self._is_secret = secret
         self._update_buttons()
 
     @property
     def is_useful(self) -> bool:
-        """Whether a refit is there that changes links and predicts at least as well as what was drawn."""
+        """True if a refit exists that changes links and predicts at least as well as the drawn network."""
         return self.found is not None and not self.found.is_worse and _links_differ(self.found)
 
     def begin(self) -> None:
-        """Fit by itself, where the plan that ran is known."""
+        """Fit without being asked, if the plan that ran is known."""
         if self._plan is not None:
             self.redo()
 
@@ -81,7 +82,7 @@ class Refitting:
         if self._comparison is None or self.button.disabled:
             return
         if self._plan is None:
-            self._report_error("The plan of this run is not there any more: run again, and refit that.")
+            self._report_error("The plan of this run is gone: run again, then refit.")
             return
         begin(self._refit(self._comparison, self._plan), self._report_error)
 
@@ -104,7 +105,7 @@ class Refitting:
             return
         self.found = found
         self.table.value = _fitted(found)
-        links = "" if _links_differ(found) else "every link is as drawn, only computations were fitted: "
+        links = "" if _links_differ(found) else "every link is as drawn, only computing times were fitted: "
         self.note.value = markup.line(escape(f"{links}{found.sentence}"), "warning" if found.is_worse else "note")
         self._update_buttons()
 
@@ -117,19 +118,19 @@ class Refitting:
         self._follow_drawing()
 
     def _follow_drawing(self) -> None:
-        """Say what is drawn and planned, as long as it is the network with the fitted links."""
+        """Describe what is drawn and planned, as long as the network with the fitted links is drawn."""
         if self._drawn is None:
             return
         is_drawn, is_stale = self._lab_state.topology is self._drawn, self._lab_state.plan_is_stale
-        planned = ", the plan is of the one before" if is_stale else ""
+        planned = ", but the plan is for the previous network: plan again" if is_stale else ""
         self.note.value = markup.line(f"The fitted links are drawn{planned}.") if is_drawn else self._note
         show(self.again, is_drawn and is_stale and self._plan_again is not None)
         self._drawn = self._drawn if is_drawn else None
 
     def _update_buttons(self) -> None:
-        """Enable what is possible; a disabled button says why."""
-        why = "Nothing measured yet: run the plan first" if self._comparison is None else ""
-        why = "Not while something is secretly slow: a fit would tell what" if self._is_secret else why
+        """Enable the buttons that can be used. A disabled button gives the reason."""
+        why = "Nothing measured yet: press Run first" if self._comparison is None else ""
+        why = "Not while something is secretly slow: a fit would reveal it" if self._is_secret else why
         for each in (self.button, self.use, self.note):
             show(each, not self._is_secret)
         self.button.disabled = bool(why) or self._is_fitting
@@ -137,7 +138,7 @@ class Refitting:
         if self.found is None:
             why = why or "Refit first"
         elif not _links_differ(self.found):
-            why = "Every link is as drawn: only computations were fitted, the network stays as it is"
+            why = "Every link is as drawn: only computing times were fitted, so the network stays as it is"
         self.use.disabled = bool(why)
         self.use.tooltip = why or USES
 
@@ -146,7 +147,7 @@ class Refitting:
 
 
 def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topology:
-    """Return the drawn network with the links that the fit changed, as far as their ends are still drawn."""
+    """Return the drawn network with the links that the fit changed, if both ends are still drawn."""
     before, fitted = plan.topology, found.topology
     if drawn is None or not set(fitted.names) & set(drawn.names):
         drawn = before
@@ -171,16 +172,16 @@ def _links_differ(found: Refit) -> bool:
 
 
 def _fitted(found: Refit) -> str:
-    """Return the error before and after, and the values that differ most from what was drawn."""
+    """Return the error before and after, and the values that differ most from the drawn ones."""
     off = found.off
     n_off = f"{len(off)} of {counted(len(found.table), 'value')}"
-    line = markup.line(f"<b>{escape(found.sentence)}</b>; {n_off} drawn out of their 95 % intervals", "figure")
+    line = markup.line(f"<b>{escape(found.sentence)}</b>; {n_off} were drawn outside their 95 % intervals", "figure")
     if not len(off):
         return line
     rows = [_row(row) for row in off.head(MOST_FITTED).itertuples(index=False)]
     more = f", furthest {MOST_FITTED} of {len(off)}" if len(off) > MOST_FITTED else ""
     html = markup.table(pd.DataFrame(rows, columns=HEAD).map(escape), "dtfm-fitted", "fitted values")
-    return f"{line}<p>Drawn out of their intervals{more}</p>{html}"
+    return f"{line}<p>Drawn outside their intervals{more}</p>{html}"
 
 
 def _row(row: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The step Groups: the groups in path order, the paper's five steps, why the plan is so, and devices moved by hand."""
+"""The step Groups: the groups in path order, the paper's five steps, why the plan is as it is, and moves by hand."""
 
 import asyncio
 from functools import partial
@@ -22,30 +22,30 @@ from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView, Lettered, letter
 
 NO_PLAN = "No plan yet"
 HINT = "Drag a device: each column shows what the move would cost. Gradients average inside a group."
-ITERATION = "What a move costs: communication, and in brackets the predicted iteration."
+ITERATION = "Each column shows a move's communication cost, with the predicted iteration in brackets."
 SETTLED_S = 0.06
-"""Seconds without another plan or selection before explanation and prices are computed."""
+"""Seconds without a new plan or selection before explanations and prices are computed."""
 MODES = {"Path": "path", "Ring": "ring", "Weights": "weights"}
 MODE_WORDS = (
-    "A column a group, in path order",
+    "One column per group, in path order",
     "The paper's five steps from a network to a plan",
     "Seconds between any two groups",
 )
 STEPS = {"a": "graph", "b": "groups", "c": "nodes", "d": "weights", "e": "path"}
-"""{letter: word} of each step, as on its button."""
+"""{letter: word on the button} of each step."""
 
 
 class GroupsPanel(Panel):
-    """Shows ``lab_state.plan`` step by step; a device moved by hand makes it another plan."""
+    """Shows ``lab_state.plan`` step by step. Moving a device by hand makes a new plan."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "groups")
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
         self._displayed: tuple[Plan | None] | None = None
-        """The plan that is drawn; None while nothing has been."""
+        """(plan,) as drawn, where plan may be None. None until something is drawn."""
         self._n_requested = 0
-        """Number of the newest request for an explanation; the results of earlier ones are dropped."""
+        """Number of the newest request for an explanation. The results of earlier ones are dropped."""
         self._is_following = Guard()
         self.groups = classed(GroupsView(height=0, hint=NO_PLAN, can_move=True), "dtfm-fill")
         self.mode = classed(segments(list(MODES.items()), MODE_WORDS), "dtfm-segmented")
@@ -56,7 +56,7 @@ class GroupsPanel(Panel):
         self.hand = HandMoves(lab_state, self.groups, self._explained, self._report_error)
         self.line = classed(w.HTML(), "dtfm-groups-line")
         self.why = w.HTML(tabbable=True)  # a page of text, which arrows scroll
-        what = "Why the plan is as it is, or a selected device where it is"
+        what = "Why the plan looks like this, or why the selected device is in its place"
         self.why_menu = more_menu([self.why], "Why?", what)
         more = more_menu([self.hand.view], "Move …", "Move the selected device to another place in the plan")
         row = toolbar(self.mode, self.step, spacer(), self.hand.undo, self.hand.redo, self.why_menu, more)
@@ -76,7 +76,7 @@ class GroupsPanel(Panel):
         self._show()
 
     def _show(self) -> None:
-        """Draw the plan, as soon as the pane is on the screen."""
+        """Draw the plan, once the pane is on the screen."""
         plan = self._lab_state.plan
         if not self._lab_state.shows("groups"):
             self.hand.take(plan)
@@ -85,7 +85,7 @@ class GroupsPanel(Panel):
             return
         self._displayed = (plan,)
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"
-        with self._is_following:  # devices that the plan lacks stay selected in other views
+        with self._is_following:  # devices outside the plan stay selected in other views
             self.groups.show(plan)
         self._follow()
         self.step.disabled = plan is None
@@ -94,14 +94,14 @@ class GroupsPanel(Panel):
         self._ask()
 
     def _show_mode(self) -> None:
-        """The steps belong to the ring alone."""
+        """Show the steps only in the ring view."""
         is_ring = self.mode.value == "ring"
         show(self.step, is_ring)
         show(self.why_menu, not is_ring)
         self._describe()
 
     def _describe(self) -> None:
-        """Show the step, or what can be done, on the line that is kept for it."""
+        """Show the current step, or a hint, on the line reserved for it."""
         plan, letter = self._lab_state.plan, self.step.value
         if plan is None:
             self.line.value = ""
@@ -116,7 +116,7 @@ class GroupsPanel(Panel):
         else:
             line = self.hand.note or (ITERATION if "iteration_s" in self.groups.offers else HINT)
             if self.mode.value == "weights":
-                line = "Seconds between any two groups, in path order; outlined cells are hops of the path."
+                line = "Seconds between any two groups, in path order. Outlined cells are hops of the path."
             self.line.value = f'<div class="dtfm-step-told" role="status" title="{escape(line)}">{escape(line)}</div>'
 
     def _selected_here(self) -> None:
@@ -134,7 +134,7 @@ class GroupsPanel(Panel):
                 self.groups.selected_group = stage
 
     def _follow(self) -> None:
-        """Select what is selected elsewhere, as far as the plan has it."""
+        """Select the devices that are selected elsewhere, if the plan has them."""
         known = set() if self._lab_state.plan is None else set(self._lab_state.plan.topology.names)
         names = [name for name in self._lab_state.selected if name in known]
         if set(names) == set(self.groups.selected):
@@ -157,12 +157,12 @@ class GroupsPanel(Panel):
             self._lab_state.selected_link = tuple(pairs[0][:2])
 
     def _ask(self) -> None:
-        """Explain and price the selection soon; without an event loop, nothing is computed."""
+        """Explain and price the selection soon. Without an event loop, nothing is computed."""
         self._n_requested += 1
         if self._lab_state.plan is None:
-            self.why.value = markup.line("No plan yet", "note")
+            self.why.value = markup.line("No plan yet: draw at least two devices", "note")
             return
-        self.why.value = self.why.value or markup.line("looking at the plan …", "note")
+        self.why.value = self.why.value or markup.line("explaining the plan …", "note")
         if has_event_loop() and self._lab_state.shows("groups"):
             begin(self._show_why(self._n_requested), self._report_error)
 
@@ -183,14 +183,14 @@ class GroupsPanel(Panel):
             await self.hand.price(plan, device)
 
     async def _explained(self, plan: Plan) -> Explanation:
-        """Return the plan's explanation, computed once on a thread."""
+        """Return the plan's explanation. It is computed once, on a thread."""
         if self._explaining is None or self._explaining[0] is not plan:
             self._explaining = plan, asyncio.ensure_future(asyncio.to_thread(explain, plan))
         return await self._explaining[1]
 
 
 SHOWN_IN_PATH = 12
-"""Most groups of a path that are listed; of a longer path only the ends are."""
+"""Maximum number of groups of a path that are listed. Of a longer path, only the ends are."""
 
 
 class StepText(NamedTuple):
@@ -200,13 +200,13 @@ class StepText(NamedTuple):
     happens: str
     """What the step does, for any plan."""
     numbers: str
-    """What it gives for this plan."""
+    """The step's result for this plan."""
     source: str
     """Section or equation of the paper."""
 
 
 def describe_step(plan: Plan, letter: str) -> StepText:
-    """Return one of the five steps in words; raises KeyError for a letter other than a to e.
+    """Return one of the five steps in words. Raises KeyError for a letter other than a to e.
 
     Source: DT-FM section 3, its communication graph, equations 1 to 4.
     """
@@ -223,7 +223,7 @@ def _graph(plan: Plan, _groups: Lettered) -> StepText:
         numbers = f"{counted(n, 'device')} and {n * (n - 1):,} directed links: {ranges}."
     return StepText(
         "Communication graph",
-        "Every pair of devices has a latency and a bandwidth in each direction: all that the planner knows.",
+        "Every pair of devices has a latency and a bandwidth in each direction. The planner knows nothing else.",
         numbers,
         "section 3, matrices A and B",
     )
@@ -244,8 +244,8 @@ def _groups(plan: Plan, groups: Lettered) -> StepText:
         numbers += f" {counted(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
     return StepText(
         "Balanced groups",
-        "Devices gather into groups of one size. All of a group will hold the same layers and average their gradients; "
-        "a group waits for its slowest device.",
+        "Devices form groups of equal size. All devices of a group hold the same layers and average their gradients. "
+        "A group waits for its slowest device.",
         numbers,
         "equation 2",
     )
@@ -256,7 +256,7 @@ def _nodes(plan: Plan, _groups: Lettered) -> StepText:
     n = s * d
     return StepText(
         "Coarsened graph",
-        "Each group becomes one node, and between two nodes there is one edge.",
+        "Each group becomes one node. One edge joins every two nodes.",
         f"{counted(n, 'device')} and {counted(n * (n - 1) // 2, 'pair')} of them become {counted(s, 'node')} and "
         f"{counted(s * (s - 1) // 2, 'edge')}.",
         "equation 3",
@@ -279,8 +279,8 @@ def _weights(plan: Plan, groups: Lettered) -> StepText:
             numbers = f"{'The edge' if len(weights) == 1 else 'Every edge'} weighs {format_s(float(weights[0]))}."
     return StepText(
         "Weights",
-        "Devices of two groups are matched so that the slowest pair is as fast as can be. "
-        "That pair, activations there and gradients back, is the edge's weight.",
+        "Devices of two groups are matched so that the slowest pair is as fast as possible. "
+        "The edge's weight is that pair's time to send activations one way and gradients back.",
         numbers,
         "equation 3",
     )
@@ -288,8 +288,8 @@ def _weights(plan: Plan, groups: Lettered) -> StepText:
 
 def _path(plan: Plan, groups: Lettered) -> StepText:
     cost, s = plan.cost, plan.job.n_stages
-    left = f"at most {format_share(max(plan.gap, 0.001))} of it could be saved"
-    proof = "which is proven best in this shape" if plan.gap < PROVEN else left
+    left = f"another plan could save at most {format_share(max(plan.gap, 0.001))} of it"
+    proof = "proven best in this shape" if plan.gap < PROVEN else left
     whole = f"{format_s(cost.total_s)} of communication cost, {proof}."
     if s == 1:
         numbers = f"A single stage needs no path: the plan has its synchronisation, {whole}"

@@ -1,4 +1,4 @@
-"""Exchanging two devices by hand: the cost of every exchange, the plan after one, undo and redo."""
+"""Swapping two devices by hand: the cost of every swap, the resulting plan, undo and redo."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,11 +22,11 @@ from dtfm_lab.widgets.what_if.setting import n_actions
 IDLE = -1
 """Stage of a device that the plan leaves idle."""
 PRICED_UP_TO = 100_000
-"""Actions of an iteration up to which moves are priced in its seconds as well."""
+"""Maximum actions per iteration for which moves are also priced in seconds of an iteration."""
 
 
 class HandMoves:
-    """Exchanges devices that are dragged in the groups view; ``view`` is a menu for the same."""
+    """Swaps devices that are dragged in the groups view. ``view`` is a menu that does the same."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class HandMoves:
     ) -> None:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
         self._made: Plan | None = None
-        """The plan of the last move, undo or redo."""
-        self.move_to = menu("Move to", "min(400px, 100%)", "60px", (), "Where the selected device would go")
+        """The plan that resulted from the last move, undo or redo."""
+        self.move_to = menu("Move to", "min(400px, 100%)", "60px", (), "Where to move the selected device")
         self.move = button("Move", "exchange", "", "84px", disabled=True)
         self.undo, self.redo = icon_button("undo", ""), icon_button("repeat", "")
         self.note = ""
-        """The last move in words; empty where the plan was not made by hand."""
+        """The last move in words. Empty if the plan was not made by hand."""
         self.view = w.HBox([self.move_to, self.move])
         self.move.on_click(lambda _: self._move_chosen())
         history = lab_state.history
@@ -63,7 +63,8 @@ class HandMoves:
     async def price(self, plan: Plan, device: str) -> None:
         """Compute the prices of a device's other places on a thread, and set the view's ``offers``.
 
-        Communication costs come first, as they are exact and quick; the seconds of an iteration follow, group by group.
+        Communication costs come first, because they are exact and quick. The seconds of an iteration follow, group by
+        group.
         """
         if self._groups.offers.get("device") == device or device not in plan.topology.names:
             return
@@ -86,7 +87,7 @@ class HandMoves:
                 self._groups.offers = self._groups.offers | {"groups": groups, "iteration_s": now_s}
 
     def _iteration(self, plan: Plan) -> float | None:
-        """Return the seconds of an iteration as the lab predicts it; None where that takes long or is not possible."""
+        """Return the predicted seconds of an iteration. None if the simulation would take long or is not possible."""
         state = self._lab_state
         try:
             chosen = plan.changed(job=plan.job.with_fields(**state.choices))
@@ -97,17 +98,17 @@ class HandMoves:
             return None
 
     def offer(self) -> None:
-        """Offer the places of the selected device, cheapest first."""
+        """List the places that the selected device could take, cheapest first."""
         plan, offered, selected = self._lab_state.plan, self._groups.offers, self._groups.selected
         if plan is None or len(selected) != 1 or offered.get("device") != selected[0]:
-            hint = "select one device" if len(selected) != 1 else "working out the prices"
+            hint = "select one device" if len(selected) != 1 else "computing what each move costs"
             self._choices([("no plan yet" if plan is None else hint, None)], why_not=hint.capitalize())
             return
         places = []
         for place in offered["groups"]:
             cost = f"{format_s(place['cost_s'])}, {change(place['change_s'], offered['now_s'])}"
             places.append((f"{named(plan, place['stage'])}, for {place['partner']}: {cost}", place["partner"]))
-        none = "There is no other place"
+        none = "No other place: all devices are in one group"
         self._choices(places or [(none, None)], why_not="" if places else none)
 
     def _choices(self, options: list[tuple[str, str | None]], *, why_not: str) -> None:
@@ -116,7 +117,7 @@ class HandMoves:
             self.move_to.options = options
             self.move_to.index = next((at for at, (_, value) in enumerate(options) if value == kept), 0)
         self.move_to.disabled = self.move.disabled = bool(why_not)
-        self.move.tooltip = why_not or "Exchange the selected device with the one named"
+        self.move.tooltip = why_not or "Swap the selected device with the one named"
 
     def _gesture(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         plan, device, kind = self._lab_state.plan, content.get("device"), content.get("kind")
@@ -129,7 +130,7 @@ class HandMoves:
                 begin(self._drop(plan, device, content), self._report_error)
 
     async def _drop(self, plan: Plan, device: str, content: dict[str, Any]) -> None:
-        """Exchange with the device that it was dropped on, or with the cheapest one of a group."""
+        """Swap a dropped device with the one it was dropped on, or with the cheapest one of a group."""
         partner = content.get("partner")
         if partner is None:
             explanation = await self._explained(plan)
@@ -144,24 +145,24 @@ class HandMoves:
             self.exchange(selected[0], partner)
 
     def exchange(self, device: str, partner: str) -> None:
-        """Exchange two devices of the plan, or put an idle one in another's place."""
+        """Swap two devices of the plan, or put an idle one in the place of another."""
         if (plan := self._lab_state.plan) is not None:
             begin(self._exchange(plan, device, partner), self._report_error)
 
     async def _exchange(self, plan: Plan, device: str, partner: str) -> None:
         made = await asyncio.to_thread(exchanged, plan, device, partner)
         if self._lab_state.plan is not plan:
-            return  # the prices are of another plan
-        self._lab_state.history.keep(f"{device} and {partner} exchanged")
-        self._put(made, f"By hand, {device} and {partner} exchanged: {from_to(plan, made)}.")
+            return  # the plan has changed, so this swap is of an outdated one
+        self._lab_state.history.keep(f"{device} and {partner} swapped")
+        self._put(made, f"You swapped {device} and {partner}: {from_to(plan, made)}.")
 
     def _state(self) -> tuple[Plan | None, bool]:
-        """The plan, and whether it is of what is drawn and chosen."""
+        """Return the plan, and whether it matches what is drawn and chosen."""
         state = self._lab_state
         return state.plan, state.topology is None or not state.plan_is_stale
 
     def _put_back(self, before: tuple[Plan | None, bool]) -> None:
-        """Go back to the plan before an edit, where it is of what is drawn and chosen then."""
+        """Restore the plan from before an edit, if it matched what was drawn and chosen then."""
         state, (plan, stood) = self._lab_state, before
         now = state.plan
         if plan is None or not stood or plan is now:
@@ -171,7 +172,7 @@ class HandMoves:
             state.plan = now
 
     def _turn(self, *, back: bool) -> None:
-        """Take back the last edit of the lab, or make it again."""
+        """Undo the lab's last edit, or redo it."""
         history = self._lab_state.history
         history.undo() if back else history.redo()
 
@@ -179,12 +180,12 @@ class HandMoves:
         """Say on the buttons what they would do."""
         history = self._lab_state.history
         for each, label, nothing in (
-            (self.undo, history.undo_label, "Nothing to take back"),
-            (self.redo, history.redo_label, "Nothing to make again"),
+            (self.undo, history.undo_label, "Nothing to undo"),
+            (self.redo, history.redo_label, "Nothing to redo"),
         ):
             disable(each, "" if label else nothing)
             if label:
-                each.tooltip = f"{'Undo' if each is self.undo else 'Make again'}: {label}"
+                each.tooltip = f"{'Undo' if each is self.undo else 'Redo'}: {label}"
 
     def _put(self, plan: Plan, line: str) -> None:
         self._made, self.note = plan, line
@@ -193,11 +194,11 @@ class HandMoves:
 
 
 def offers(explanation: Explanation, device: str) -> dict[str, Any]:
-    """Return the cost of every exchange of a device: the cheapest into each group, and with each device.
+    """Return the cost of every swap of a device: the cheapest swap into each group, and with each device.
 
     ``{"device", "stage", "now_s", "groups": [{"stage", "partner", "cost_s", "change_s"}], "devices": {name: [cost_s,
-    change_s]}}``. Groups come cheapest first; group -1 are the idle devices. The costs are exact: those of
-    ``Explanation.places``, and of the plan after the move.
+    change_s]}}``. Groups come cheapest first. Group -1 holds the idle devices. The costs are exact: they equal
+    ``Explanation.places``, and the cost of the plan after the move.
 
     Raises UnknownName for a device that the plan's network does not have.
     """
@@ -218,12 +219,12 @@ def offers(explanation: Explanation, device: str) -> dict[str, Any]:
 
 
 def exchanged(plan: Plan, device: str, partner: str) -> Plan:
-    """Return the plan with two devices exchanged; in a plan for the communication cost, pipelines are paired again in
-    the same stage order.
+    """Return the plan with two devices swapped.
 
-    Network and job are the same, so the bound of either plan holds for both, and the larger one is kept.
+    In a plan for the communication cost, pipelines are paired again in the same stage order. Network and job are the
+    same, so the lower bound of either plan holds for both, and the larger one is kept.
 
-    Raises PlanError where the two have the same group, UnknownName for a device that is not there.
+    Raises PlanError if both are in the same group, UnknownName for a device that does not exist.
     """
     for name in (device, partner):
         plan.topology.index(name)
@@ -249,7 +250,7 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
 
 
 def change(difference_s: float, of_s: float) -> str:
-    """Return a difference with its sign, as precise as the cost beside it: ``+0.51 s``, ``−3 ms``, ``no change``."""
+    """Return a difference with its sign, as precise as the cost next to it: ``+0.51 s``, ``−3 ms``, ``no change``."""
     if abs(difference_s) <= 1e-9 * of_s:
         return "no change"
     size = abs(difference_s)
@@ -258,7 +259,7 @@ def change(difference_s: float, of_s: float) -> str:
 
 
 def from_to(before: Plan, after: Plan) -> str:
-    """Return ``13.41 s → 13.92 s, +0.51 s``: the communication cost, after the iteration where both are known."""
+    """Return ``13.41 s → 13.92 s, +0.51 s``: the communication cost, after the iteration time if both are known."""
     cost = _from_to(before.cost.total_s, after.cost.total_s)
     if before.iteration_s is None or after.iteration_s is None:
         return cost
@@ -270,5 +271,5 @@ def _from_to(now_s: float, then_s: float) -> str:
 
 
 def named(plan: Plan, stage: int) -> str:
-    """Return ``stage 2 (C)``; ``idle`` for -1."""
+    """Return ``stage 2 (C)``, or ``idle`` for -1."""
     return "idle" if stage < 0 else f"stage {stage} ({lettered(plan).letter(stage)})"

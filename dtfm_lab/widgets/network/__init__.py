@@ -1,1 +1,1 @@
-"""The step Network: a drawing of the network on a canvas, on a map and as a matrix, and its files."""
+"""The step Network: the network as a canvas, a map and a matrix, and its files."""

@@ -1,18 +1,19 @@
-"""A Topology as the document that is drawn, and back: names, screen units (ms, Gbit/s), positions.
+"""Convert a Topology to the document that is drawn, and back: names, screen units (ms, Gbit/s), positions.
 
 A document is plain JSON::
 
     name, description, default: {latency_ms, bandwidth_gbps}, fill: "default" | "distance" | "drawn"
-    devices   {name, region, gpu, x, y}, and where there are any: host, gpus and inner {latency_ms, bandwidth_gbps} of a
-              group, price_per_hour, uplink_gbps, downlink_gbps,
-              hardware {gpu, peak_tflops, memory_gib} (holds while it names the device's GPU), measured_as;
+    devices   {name, region, gpu, x, y}, and optionally:
+              host, gpus, price_per_hour, uplink_gbps, downlink_gbps,
+              inner {latency_ms, bandwidth_gbps} of a group of GPUs,
+              hardware {gpu, peak_tflops, memory_gib} (valid while it names the device's GPU), measured_as,
               members and inside {latency_ms, bandwidth_gbps} of a host that stands for all its devices
     regions   {name, latency_ms, bandwidth_gbps}
     between   {regions: [a, b], latency_ms, bandwidth_gbps}, or one way with "from" and "to" for "regions"
     links     {source, target, latency_ms, bandwidth_gbps, one_way}
 
-A device without hardware or price takes those of another device with its GPU, else those of the table of GPUs.
-``measured_as`` is the name that a device had when its messages were timed.
+A device without hardware or price takes those of another device with the same GPU, else the GPU table's.
+``measured_as`` is the device's name when its messages were timed.
 """
 
 import re
@@ -32,15 +33,15 @@ from dtfm_lab.widgets.network.drawn_hosts import by_host, with_members
 from dtfm_lab.widgets.network.links import filled
 
 KEPT = ("host", "gpus", "inner", "uplink_gbps", "downlink_gbps")
-"""Keys of a device in a file that pass through the drawing as they are."""
+"""Keys of a device in a file that the drawing keeps unchanged."""
 SPACING = 90.0
-"""Pixels between devices that have no position of their own."""
+"""Pixels between devices that have no position."""
 WIDER_THAN_HIGH = 1.25
-"""About the canvas's width over its height."""
+"""Approximate aspect ratio of the canvas."""
 BESIDE, BELOW = 3.5, 2
-"""Slots between the blocks of two regions, for the links between them and their labels."""
+"""Slots between the blocks of two regions, which leave room for links and their labels."""
 ALIKE = 1e-9
-"""Share by which a latency or a bandwidth may differ after conversion to ms and Gbit/s and back."""
+"""Relative difference that converting a latency or bandwidth to ms or Gbit/s and back may cause."""
 
 
 LIMITS = {
@@ -50,14 +51,16 @@ LIMITS = {
     "downlink_gbps": (1e-6, 1e6),
     "price_per_hour": (0.0, 1e6),
 }
-"""Least and most of what is typed into a field of the lab: from 1 kbit/s to 1 Pbit/s, and up to 1,000 s of latency.
-Wider than any network there is, and narrow enough that no number on the screen needs 29 digits."""
+"""Minimum and maximum of numbers typed into a field: 1 kbit/s to 1 Pbit/s, and up to 1,000 s of latency.
+
+This is wider than any real network, and narrow enough that no number on the screen needs 29 digits.
+"""
 
 
 def document_of(topology: Topology) -> Document:
-    """Return the document of a topology: all but times by message size, which ``topology_of`` adds again.
+    """Return the document of a topology. It lacks the times by message size, which ``topology_of`` adds again.
 
-    A large network is drawn by host: see ``drawn_hosts``.
+    A large network is drawn by host, see ``drawn_hosts``.
     """
     if (grouped := by_host(topology)) is not None:
         hosts, more = grouped
@@ -84,7 +87,8 @@ def document_of(topology: Topology) -> Document:
 def topology_of(document: Document, known: Topology | None = None) -> Topology:
     """Return the topology that a document draws.
 
-    Times by message size are taken from ``known``, on the links that have not changed since, and times of blocks.
+    Links that have not changed keep ``known``'s times by message size, and GPUs keep its measured blocks.
+
     Raises TopologyError in one line that names the thing, the value found and the value wanted.
     """
     if not document["devices"]:
@@ -109,25 +113,27 @@ def topology_of(document: Document, known: Topology | None = None) -> Topology:
 
 
 def _with_blocks(topology: Topology, known: Topology) -> Topology:
-    """Return the topology with what ``known`` has measured of its GPUs, on devices that still have one of these."""
+    """Return the topology with ``known``'s block times on every device whose GPU was measured there."""
     measured = {device.gpu: device.measured for device in known.devices if device.measured is not None}
     devices = (replace(device, measured=measured.get(device.gpu)) for device in topology.devices)
     return replace(topology, devices=tuple(devices)) if measured else topology
 
 
 def _check_limits(mapping: Mapping[str, Any]) -> None:
-    """Raise TopologyError for a number that no field of the lab takes, before anything is computed from it."""
+    """Raise TopologyError for a number outside ``LIMITS``, before anything is computed from it."""
     drawn = [(part, at, one) for part in PARTS for at, one in enumerate(mapping[part])]
     for part, at, one in [*drawn, ("default", None, mapping["default"])]:
         for key in LIMITS.keys() & one.keys():
             number, (least, most) = as_number(one[key]), LIMITS[key]
-            if number is not None and number > 0 and not least <= number <= most:  # others are refused as in a file
+            if (
+                number is not None and number > 0 and not least <= number <= most
+            ):  # reading the topology refuses zero, negative and missing numbers
                 where = f"{part}." if at is None else f"{part}[{at}]."
                 raise TopologyError(_named(f"{where}{key} is {number:.6g}; wanted {least:.6g} to {most:.6g}", mapping))
 
 
 def _named(error: str, mapping: Mapping[str, Any]) -> str:
-    """Return the line of an error with what is drawn by name, where the reader of files counts: ``devices[0].gpu``."""
+    """Return an error line that names things as drawn. The reader of files counts them: ``devices[0].gpu``."""
     line = error.removeprefix(f"{mapping['name']}: ").replace("default.", "all other pairs: ", 1)
 
     def thing(found: re.Match[str]) -> str:
@@ -146,11 +152,11 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "between": ((), ("latency_ms", "bandwidth_gbps")),
     "links": (("source", "target"), ("latency_ms", "bandwidth_gbps")),
 }
-"""{part: (texts, numbers)}: the keys that every entry of a part must have, so that it can be drawn."""
+"""{part: (texts, numbers)}: the keys that every entry of a part needs to be drawn."""
 
 
 def is_document(value: Any) -> TypeGuard[Document]:
-    """Whether a value can be drawn, valid or not: a mapping with all parts, and texts where names belong."""
+    """True if a value can be drawn, valid or not: it is a mapping with all parts, and has texts where names belong."""
     if not isinstance(value, dict) or not _has_keys(value.get("default"), (), ("latency_ms", "bandwidth_gbps")):
         return False
     parts_hold = all(
@@ -174,7 +180,7 @@ def _has_ends(pair: dict[str, Any]) -> bool:
 
 
 def gpus_of(document: Document) -> list[str]:
-    """Return the GPUs that a device may have: the drawing's first, then those of the table by name."""
+    """Return the GPUs that a device may have: those in the drawing first, then those of the GPU table, by name."""
     own = dict.fromkeys(device["gpu"] for device in document["devices"]) or {"laptop": None}
     return list(own | dict.fromkeys(sorted(HARDWARE, key=str.casefold)))
 
@@ -194,7 +200,7 @@ def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[d
 
 
 def _is_usual(device: Device) -> bool:
-    """Whether the device has the hardware that the table of GPUs gives for its GPU."""
+    """True if the device has the hardware that the GPU table gives for its GPU."""
     numbers = {"peak_flop_per_s": device.peak_flop_per_s, "memory_bytes": device.memory_bytes}
     return hardware_fields(device.gpu) == numbers
 
@@ -205,7 +211,7 @@ def _hardware(device: Device) -> dict[str, Any]:
 
 
 def _sections(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the devices as a topology file has them."""
+    """Return the devices as sections of a topology file."""
     hardware: dict[str, Any] = {}
     prices: dict[str, float] = {}
     for device in drawn:
@@ -255,7 +261,8 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
 
 
 def _corners(sides: dict[str, int]) -> dict[str, tuple[float, float]]:
-    """Return the corner of each region's block, in units of ``SPACING``: rows of blocks, about as wide as a canvas."""
+    """Return the corner of each region's block, in units of ``SPACING``. Rows of blocks are about as wide as a
+    canvas."""
     n_in_row = max(1, round(sqrt(len(sides) * WIDER_THAN_HIGH)))
     corners: dict[str, tuple[float, float]] = {}
     regions, top = list(sides), 0.0
@@ -284,6 +291,6 @@ def with_times(topology: Topology, known: Topology, document: Document) -> Topol
 
 
 def _origins(document: Document, known: Topology) -> list[int | None]:
-    """Return the index in ``known`` of each drawn device; None for a new one, and for all copies but the first."""
+    """Return the index in ``known`` of each drawn device. None for new devices, and for all copies but the first."""
     at = {name: i for i, name in enumerate(known.names)}
     return [at.pop(device.get("measured_as", ""), None) for device in document["devices"]]

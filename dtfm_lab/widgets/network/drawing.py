@@ -1,6 +1,6 @@
-"""The network as it is drawn, with its undo history: the state that canvas, map and matrix share.
+"""The drawn network with its undo history: the state that canvas, map and matrix share.
 
-A drag is accepted at the pace at which the lab can answer it, so that every moment it shows is finished.
+A drag is accepted at the pace at which the lab can answer, so that every moment it shows has its plan.
 """
 
 import asyncio
@@ -18,52 +18,52 @@ from dtfm_lab.widgets.undoing import MOST_KEPT, UndoHistory
 Document = dict[str, Any]
 
 BY_DISTANCE, AS_DRAWN = "distance", "drawn"
-"""Values of ``document["fill"]`` where pairs of regions without a line get one by a rule.
+"""Values of ``document["fill"]`` for which a rule sets pairs of regions without a line.
 
-By the distance of known cities alone; or else as far apart as they are drawn.
+The distance is that of known cities, or, for ``AS_DRAWN``, also the drawn distance of other regions.
 """
 PATIENCE_S = 0.5
-"""Most seconds that a moment of a drag waits for the answer to the one before."""
+"""Maximum seconds that a moment of a drag waits for the answer to the one before."""
 LEAST_S = 0.2
-"""Least seconds between two moments of a drag, so that the page, too, has time to draw what follows from each."""
+"""Minimum seconds between two moments of a drag, so that the page has time to draw the results of each."""
 LOOK_S = 0.01
 
 
 def empty_document(name: str = "drawn") -> Document:
-    """Return a blank canvas, with links as over an ordinary internet connection; between regions by distance."""
+    """Return a blank canvas with ordinary internet links. Links between regions depend on their distance."""
     empty: Document = {part: [] for part in ("devices", "regions", "between", "links")}
     return {"name": name, **empty, "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1}, "fill": AS_DRAWN}
 
 
 class Drawing(traitlets.HasTraits):
-    """A document in screen units (ms, Gbit/s) and what is selected in it. Setting ``document`` can be undone."""
+    """A document in screen units (ms, Gbit/s) and its selection. Setting ``document`` can be undone."""
 
     document = traitlets.Dict()
     selected = traitlets.List(traitlets.Unicode())
     """Names of the selected devices."""
     selected_link = traitlets.List(traitlets.Unicode())
-    """Source and target of the selected link, which need not have a line; empty for none."""
+    """Source and target of the selected link, which need not have a line. Empty for none."""
     can_undo = traitlets.Bool(False)
     can_redo = traitlets.Bool(False)
     is_in_gesture = traitlets.Bool(False)
-    """Whether a drag is under way."""
+    """True during a drag."""
     playback = traitlets.Bytes(b"")
-    """What its views play, with the traits below: see ``DocumentView``."""
+    """The playback that its views show, with the traits below. See ``DocumentView``."""
     playback_devices = traitlets.List(traitlets.Unicode())
     conditions = traitlets.Dict()
     restored_from = traitlets.Dict()
 
     def __init__(self, document: Document | None = None, history: UndoHistory | None = None) -> None:
-        """``history`` is shared with other parts of the lab; by default the drawing has its own."""
+        """``history`` is shared with other parts of the lab. By default the drawing has its own."""
         super().__init__(document=empty_document() if document is None else document)
         self.edits = UndoHistory(MOST_KEPT) if history is None else history
         self.edits.add_part("drawing", lambda: self.document, self._put)
         for name in ("can_undo", "can_redo"):
             traitlets.dlink((self.edits, name), (self, name))
         self.on_swap: Callable[[str, str], None] = lambda a, b: None
-        """Called with two devices of which one is dropped on the other, to exchange their places in the plan."""
+        """Called with two devices when one is dropped on the other, to swap their places in the plan."""
         self._gesture_from: dict[str, Any] | None = None
-        """What all parts of the history held when the gesture began that is under way; None between gestures."""
+        """Values of all parts of the history when the current gesture began. None between gestures."""
         self._is_undoing = Guard()
         """True while the document changes without a new entry in the history."""
         self.observe(self._record, "document")
@@ -80,7 +80,7 @@ class Drawing(traitlets.HasTraits):
         return [edit.values["drawing"] for edit in self.edits.edits.past]
 
     def gesture(self, phase: str) -> None:
-        """Keep all edits between ``begin`` and ``end`` as one entry of the history: those of one drag."""
+        """Record all edits between ``begin`` and ``end``, such as those of one drag, as one entry of the history."""
         before, self._gesture_from = self._gesture_from, self.edits.snapshot() if phase == "begin" else None
         if before is not None and before["drawing"] != self.document:
             self.edits.keep(change_words(before["drawing"], self.document), before)
@@ -112,7 +112,7 @@ class Drawing(traitlets.HasTraits):
 
 
 def change_words(before: Document, after: Document) -> str:
-    """Return what an edit of the drawing changes, in a few words: "ada left", "front – back", "the drawing"."""
+    """Return what an edit of the drawing changes, in a few words: "ada removed", "front – back changed"."""
     was, now = ({one["name"]: one for one in document["devices"]} for document in (before, after))
     for names, verb in ((now.keys() - was.keys(), "added"), (was.keys() - now.keys(), "removed")):
         if names and len(was) != len(now):
@@ -125,7 +125,7 @@ def change_words(before: Document, after: Document) -> str:
 
 
 def _changed_lines(before: Document, after: Document) -> list[dict[str, Any]]:
-    """Return the lines of links, pairs of regions and regions that are in one of the documents only, each once."""
+    """Return the lines of links, pairs of regions and regions that only one of the documents has, each once."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for part in ("links", "between", "regions"):
         for one, other in ((after, before), (before, after)):
@@ -148,7 +148,7 @@ def _some(names: list[str], noun: str) -> str:
 
 
 def _shared(new: Any, before: Any) -> Any:
-    """Return ``new`` with the equal parts of ``before`` in it: all, or the beginning and the end of a list."""
+    """Return ``new`` with equal parts of ``before`` reused: all of it, or the beginning and the end of a list."""
     if new == before:
         return before
     if not isinstance(new, list) or not isinstance(before, list):
@@ -160,17 +160,17 @@ def _shared(new: Any, before: Any) -> Any:
 
 
 class PacedEdits:
-    """Calls ``accept`` after every edit of a drawing; of a drag's moments, the newest once the one before is answered,
-    and the last one at once.
+    """Calls ``accept`` after every edit of a drawing, at a limited rate during a drag.
 
-    A hand moves faster than plans are found. Were each move taken at once, it would end the search of the one before,
-    and nothing would be seen to follow until the hand rests.
+    A hand moves faster than plans are found. If every move were accepted at once, each would end the search of the one
+    before, and no result would be seen until the hand rests. So during a drag, the newest move is accepted once the one
+    before has its answer. The last one is accepted at once.
     """
 
     def __init__(self, drawing: Drawing, accept: Callable[[], None], report_error: Callable[[str], None]) -> None:
         self._drawing, self._accept, self._report_error = drawing, accept, report_error
         self.is_answering: Callable[[], bool] = lambda: False
-        """Whether a plan or a prediction is computed that follows from an edit."""
+        """True if a plan or a prediction that follows from an edit is being computed."""
         self._waits = False
         self._accepted_s = -LEAST_S
         drawing.observe(lambda _: self._edited(), "document")
@@ -190,7 +190,7 @@ class PacedEdits:
         return self._drawing.is_in_gesture and (is_too_soon or self.is_answering())
 
     def _accept_last(self) -> None:
-        """Accept what still waits, if anything does."""
+        """Accept the waiting edit, if there is one."""
         if self._waits:
             self._accept_now()
 

@@ -20,7 +20,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, by_key, from_gbps, from_
 from dtfm_lab.widgets.network.drawing import Document
 
 MOST_DRAWN = 128
-"""Devices up to which each is drawn, which is the largest network that the paper places."""
+"""Maximum devices that are drawn one by one: the size of the largest network that the paper places."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DrawnHosts:
     """Which devices each entry of a document stands for."""
 
     members: Mapping[str, tuple[str, ...]]
-    """Devices of each entry, by its name; itself where it stands for one."""
+    """Devices of each entry, by its name. An entry for a single device maps to itself."""
 
     @classmethod
     def of(cls, document: Document) -> Self:
@@ -36,26 +36,30 @@ class DrawnHosts:
 
     @cached_property
     def entry_of(self) -> dict[str, str]:
-        """The entry that stands for each device."""
+        """{device: entry that stands for it}."""
         return {device: entry for entry, devices in self.members.items() for device in devices}
 
     def devices(self, entries: Iterable[str]) -> tuple[str, ...]:
-        """The devices of these entries."""
+        """Return the devices of these entries."""
         return tuple(device for entry in entries for device in self.members.get(entry, ()))
 
     def entries(self, devices: Iterable[str]) -> list[str]:
-        """The entries that stand for any of these devices, each once; those that are not drawn are left out."""
+        """Return the entries that stand for any of these devices, each once. Devices that are not drawn are left
+        out."""
         return list(dict.fromkeys(self.entry_of[device] for device in devices if device in self.entry_of))
 
     def link(self, ends: Iterable[str]) -> list[str]:
-        """The entries at both ends of a link between devices; empty where it is inside one, or not drawn."""
+        """Return the entries at both ends of a link between devices. Empty if it is inside one entry, or not drawn."""
         found = self.entries(ends)
         return found if len(found) == 2 else []
 
 
 def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
-    """The network with a device for each host, and the further keys of each one's entry; None where that loses
-    something: few devices, links that differ between two hosts, or devices of a host that differ."""
+    """Return the network with one device per host, and the extra keys of each host's entry.
+
+    None if that would lose something: the network is small, links between two hosts differ, or devices of a host
+    differ.
+    """
     if len(topology) <= MOST_DRAWN or topology.message_s is not None:
         return None
     groups = list(by_key((device.host or f"\0{i}", i) for i, device in enumerate(topology.devices)).values())
@@ -89,7 +93,7 @@ def _entry(topology: Topology, ids: list[int]) -> dict[str, Any]:
 
 
 def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
-    """Whether the devices of each host are alike, and so are all links between two hosts, and inside each."""
+    """True if all devices of each host are alike, and so are all links inside it and between any two hosts."""
     for ids in groups:
         kinds = {replace(topology.devices[i], name="x", position=None) for i in ids}
         if len(kinds) > 1 or topology.devices[ids[0]].gpus > 1:
@@ -106,8 +110,10 @@ def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
 
 
 def _expanded(between: FloatArray, inside: FloatArray, of: IntArray) -> FloatArray:
-    """(N, N) a value for each pair of devices, from (H, H) those between hosts and (H,) those inside; the diagonal
-    stays that of ``between``."""
+    """Return (N, N) values for each pair of devices, from (H, H) values between hosts and (H,) values inside them.
+
+    The diagonal stays that of ``between``.
+    """
     found = np.asarray(between[np.ix_(of, of)])
     for number, ids in by_key((int(number), i) for i, number in enumerate(of)).items():
         found[np.ix_(ids, ids)] = inside[number]
@@ -116,7 +122,7 @@ def _expanded(between: FloatArray, inside: FloatArray, of: IntArray) -> FloatArr
 
 
 def with_members(hosts: Topology, document: Document) -> Topology:
-    """The network that a document draws, of the one that has a device for each of its entries."""
+    """Return the network that a document draws, from the one with a device per entry."""
     entries = document["devices"]
     counts = [len(one.get("members") or ()) or 1 for one in entries]
     if max(counts, default=1) == 1:
@@ -147,7 +153,7 @@ def with_members(hosts: Topology, document: Document) -> Topology:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """The name, or with as many primes as it takes to be nobody's."""
+    """Return the name, with as many primes appended as it takes to make it unique."""
     while name in taken:
         name += "'"
     return name

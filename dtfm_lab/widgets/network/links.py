@@ -24,39 +24,39 @@ Speed = tuple[float, float]
 
 
 RULE = (
-    "Regions without a line between them: latency 5.6 ms + 3.0 × distance / 200,000 km/s, bandwidth 78 Mbit / latency "
-    "but at most 1.05 Gbit/s, fitted to 45 pairs of AWS regions (DT-FM, 2022), half of them within 15 %. "
+    "Between regions without a line: latency = 5.6 ms + 3.0 × distance / 200,000 km/s, bandwidth = 78 Mbit / latency, "
+    "at most 1.05 Gbit/s. Fitted to 45 pairs of AWS regions (DT-FM, 2022), half of them within 15 %. "
 )
 WHERE = {
-    BY_DISTANCE: "The distance is that of known cities; all other pairs have the numbers of “any other pair”.",
-    AS_DRAWN: "The distance is that of known cities; of others as they are drawn, 100 pixels being 1,000 km.",
+    BY_DISTANCE: "Distances are between known cities. All other pairs have the numbers of “any other pair”.",
+    AS_DRAWN: "Distances are between known cities. Other regions are as far apart as drawn: 100 pixels are 1,000 km.",
 }
 METRES_PER_PIXEL = 10_000.0
 DRAWN_STEP_M = 250_000.0
-"""Drawn distances are rounded to this, so that a nudge changes no link."""
+"""Drawn distances are rounded to multiples of this, so that a nudge changes no link."""
 
 
 Pair = tuple[str, str]
 
 
 class Origin(IntEnum):
-    """Which line the numbers of a link come from, from the most general to the most specific."""
+    """Which line a link's numbers come from, from the most general to the most specific."""
 
     NOWHERE = 0
-    """A device with itself, or one that is not drawn."""
+    """A link of a device with itself, or with one that is not drawn."""
     DEFAULT = 1
     DISTANCE = 2
     """The rule that computes links from distances."""
     PAIR = 3
     """A line between two regions."""
     REGION = 4
-    """The inside of a region."""
+    """The numbers inside a region."""
     LINK = 5
-    """A line of its own."""
+    """The link's own line."""
 
 
 class DrawnLinks(NamedTuple):
-    """Latency and bandwidth by the lines of a document, before NICs cap them."""
+    """Latency and bandwidth by the lines of a document, before NICs limit them."""
 
     latency_ms: FloatArray
     """(N, N), from row to column."""
@@ -66,7 +66,7 @@ class DrawnLinks(NamedTuple):
 
 
 def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
-    """Return the links of devices in this order; NaN and NOWHERE for devices that are not drawn."""
+    """Return the links of devices in this order. NaN and NOWHERE for devices that are not drawn."""
     n = len(names)
     latency_ms, gbps, origin = np.full((n, n), np.nan), np.full((n, n), np.nan), np.zeros((n, n), np.uint8)
     region_of = {device["name"]: device["region"] for device in document["devices"]}
@@ -100,7 +100,7 @@ def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
 
 
 def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:
-    """Return {(source, target): speed} of the single links with a line; a one-way line overrules a two-way one."""
+    """Return {(source, target): speed} of the single links with a line. A one-way line overrides a two-way one."""
     speeds: dict[tuple[str, str], Speed] = {}
     for link in sorted(document["links"], key=lambda link: bool(link.get("one_way"))):
         speed = (link["latency_ms"], link["bandwidth_gbps"])
@@ -113,9 +113,8 @@ def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:
 def filled(document: Document) -> list[dict[str, Any]]:
     """Return {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that the rule sets.
 
-    These are the pairs without a line ``between`` them, in either direction, whose names are known places or, where
-    the document says so, which are drawn; none unless the document uses the rule. Devices without a region keep the
-    default.
+    A pair is set by the rule if no line joins its regions in either direction and both names are known places. If the
+    document fills as drawn, all drawn regions count. Devices without a region keep the default.
     """
     fill = document.get("fill")
     if fill not in WHERE:
@@ -137,7 +136,7 @@ def filled(document: Document) -> list[dict[str, Any]]:
 
 
 def _middles(document: Document) -> dict[str, tuple[float, float]]:
-    """Return the middle of each region's devices, in pixels; none of a region without any."""
+    """Return the mean position, in pixels, of each region's devices. Regions without devices are left out."""
     members = by_key((device["region"], (device["x"], device["y"])) for device in document["devices"])
     return {
         region: (sum(x for x, _ in inside) / len(inside), sum(y for _, y in inside) / len(inside))
@@ -161,7 +160,7 @@ def _line_by_rule(a: str, b: str, link: LinkByDistance) -> dict[str, Any]:
 
 
 def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
-    """Give these directed links lines of their own; one line for both ways where they agree."""
+    """Give these directed links their own lines, with one line for both ways if they are equal."""
     all_speeds = {**link_speeds(document), **speeds}
     links: list[dict[str, Any]] = []
     done: set[Pair] = set()
@@ -176,10 +175,10 @@ def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
 
 
 def with_link(document: Document, ends: tuple[str, str], gbps: float, ms: float) -> Document:
-    """Return the document with a bandwidth in Gbit/s and a latency in ms for the link between two devices, both ways.
+    """Return the document with a new bandwidth in Gbit/s and latency in ms for the link between two devices, both ways.
 
-    A line of the two devices changes; else that of their region, or of the pair of their regions, as it rules the link;
-    devices without a region get a line of their own.
+    The line of the two devices changes if there is one. Otherwise the line that sets the link changes: that of their
+    region, or of their pair of regions. Devices without a region get their own line.
     """
     numbers = {"latency_ms": ms, "bandwidth_gbps": gbps}
     links = document["links"]

@@ -24,19 +24,19 @@ QUANTITIES = {
     LATENCY: Option(name="latency", help="Latency one way, in milliseconds", unit="ms", type=float, least=0),
     BANDWIDTH: Option(name="bandwidth", help="Bandwidth in Gbit/s", unit="Gbit/s", type=float, above=0),
 }
-"""What may be typed for the selected links."""
+"""Valid input for the selected links."""
 WIDTHS = {LATENCY: ("74px", "20px"), BANDWIDTH: ("98px", "42px")}
-NOTHING_SELECTED = "Click a cell, a link from its row to its column, to type other numbers; drag for many."
+NOTHING_SELECTED = "Click a cell to edit the link from its row to its column. Drag to select many."
 
 
 class MatrixEditor:
-    """``view`` shows a drawing's links as a matrix and edits them; ``canvas`` is the matrix alone.
+    """``view`` shows a drawing's links as a matrix and edits them. ``canvas`` is the matrix alone.
 
-    A typed number is set at once, on the selected links; those between two regions have a line on the canvas.
+    A typed number applies at once to the selected links. Those between two regions get a line on the canvas.
     """
 
     def __init__(self, drawing: Drawing, *, height: int = 520) -> None:
-        """``height`` of the matrix in pixels; 0 fills the element that ``view`` is in."""
+        """``height`` is that of the matrix in pixels. 0 fills the parent element."""
         self._drawing = drawing
         self._is_showing = Guard()
         self.canvas = MatrixView(drawing, height=height)
@@ -48,7 +48,7 @@ class MatrixEditor:
             shows: labelled(w.Text, of.unit, *WIDTHS[shows], tooltip=of.help, continuous_update=False)
             for shows, of in QUANTITIES.items()
         }
-        self.both_ways = checkbox("both ways", True, "The way back becomes the same")
+        self.both_ways = checkbox("both ways", True, "Give the opposite direction the same number")
         self.result = w.HTML(layout=w.Layout(flex="none"))
         row = toolbar(self.shows, *self.fields.values(), self.both_ways)
         result_row = w.HBox([self.what, self.result], layout=w.Layout(height="26px", padding="0 0 0 4px"))
@@ -64,7 +64,7 @@ class MatrixEditor:
         self._show_selected()
 
     def show(self, topology: Topology | None) -> None:
-        """Show the drawing's network; None while it is not valid."""
+        """Show the drawing's network, or nothing for None, while it is not valid."""
         self.canvas.show(topology)
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
@@ -73,7 +73,7 @@ class MatrixEditor:
             self.fields[self.canvas.shows].focus()
 
     def _show_selected(self) -> None:
-        """Show the number of the selected links, or its smallest and largest value."""
+        """Show the number of the selected links, or the smallest and the largest."""
         links = self.canvas.picked_links()
         topology = self.canvas.topology
         there = bool(links) and topology is not None and set(self.canvas.names) <= set(topology.names)
@@ -112,7 +112,7 @@ class MatrixEditor:
         self.result.value = f'<div class="dtfm-line" role="status">{escape(text)}</div>'
 
     def _edited(self, links: Sequence[Pair], shows: str, number: float) -> tuple[Document, int]:
-        """Return the edited document, and how many links changed."""
+        """Return the edited document and the number of links that changed."""
         document, topology = self._drawing.document, self.canvas.topology
         assert topology is not None, "links are selected of nothing"
         drawn = Counter(device["name"] for device in document["devices"])
@@ -144,4 +144,4 @@ def _number(text: str) -> float:
     try:
         return float(text.strip().replace(",", "."))
     except ValueError:
-        raise TopologyError(f"{text.strip()!r} is no number; wanted one such as 12.5") from None
+        raise TopologyError(f"{text.strip()!r} is not a number; wanted one such as 12.5") from None

@@ -1,4 +1,4 @@
-"""The step Network: one drawing of the network, on a canvas, on a map of the world, or as a matrix."""
+"""The step Network: one drawing of the network, on a canvas, on a world map, or as a matrix."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -28,25 +28,25 @@ from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.view import DocumentView
 
 VIEWS = {"canvas": "Rows", "map": "Map", "matrix": "Matrix"}
-"""How each view of the network reads: the canvas has a region's devices in rows."""
+"""Labels of the network's views. The canvas is "Rows" because it lays out a region's devices in rows."""
 REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects"]
-"""What of the lab's state is seen on the drawn network."""
+"""Traits of the lab's state that the drawn network shows."""
 MANY_DEVICES, MANY_LINKS = 32, 150
-"""Above both counts, a note points to the matrix."""
+"""If a network has more than both, a note points to the matrix."""
 
 
 class NetworkPanel(Panel):
-    """Sets ``lab_state.topology`` to what is drawn; while that is not valid, the last valid network stays."""
+    """Sets ``lab_state.topology`` to the drawing. While the drawing is not valid, the last valid network stays."""
 
     def __init__(self, lab_state: LabState, topology: Topology | None) -> None:
         self.lab_state = lab_state
         self._timed: Topology | None = None
-        """The network that was opened last. Links that are not edited keep its measured message times, if any."""
+        """The network that was opened last. Links that are not edited keep its measured message times."""
         self._gpus: list[str] = []
         self._hosts: tuple[list[Any], DrawnHosts] | None = None
-        """What ``drawn_hosts`` found last, and of which devices."""
+        """The devices of the last result of ``drawn_hosts``, and that result."""
         self._matrix_of: tuple[Topology, Topology] | None = None
-        """The last network of which a matrix of hosts was shown, and that of the hosts."""
+        """The last network whose hosts were shown as a matrix, and the network of those hosts."""
         self._accepted: tuple[Document, Topology] | None = None
         """The last valid document and its network."""
         self._problem, self._summary = "", ""
@@ -64,16 +64,16 @@ class NetworkPanel(Panel):
         self.open, self.save = self.files.open, self.files.save
         self.editor.take_files = self.files.take
         views = [(label, view) for view, label in VIEWS.items()]
-        what = ["Drawn by hand", "Regions in their cities", "Every directed link; for large networks"]
+        what = ["Devices in rows, drawn by hand", "Regions in their cities", "Every directed link, for large networks"]
         self.shown = segments(views, what, "76px", layout=w.Layout(width="auto"))
-        rules = [("all alike, as “any other pair”", "default"), ("by distance of known cities", BY_DISTANCE)]
+        rules = [("all equal, as “any other pair”", "default"), ("by distance of known cities", BY_DISTANCE)]
         rules += [("by distance, else as drawn", AS_DRAWN)]
-        what_fills = "Latency and bandwidth between two regions that have no line of their own in the drawing"
+        what_fills = "Latency and bandwidth between two regions without a line in the drawing"
         self.fill = menu("Regions without a line", "396px", "156px", rules, what_fills)
         self.note = w.HTML()
         self.picture = classed(w.VBox([self.editor]), "dtfm-picture")
         self.menu: list[w.Widget] = [self.fill, self.note]
-        """What is needed less often."""
+        """Controls that are used less often."""
         self.view = w.VBox([self.picture])
         self.show(topology)
         self.edits = PacedEdits(self.drawing, self._accept, lambda error: lab_state.report_error("network", error))
@@ -86,7 +86,7 @@ class NetworkPanel(Panel):
 
     @property
     def _made(self) -> list[tuple[w.Widget, DocumentView]]:
-        """The views that were shown so far, each with what draws."""
+        """The views that have been shown so far, each with the view that draws."""
         made: list[tuple[w.Widget, DocumentView]] = [(self.editor, self.editor)]
         made += [(self.map, self.map)] if self.map is not None else []
         return made + ([(self.matrix.view, self.matrix.canvas)] if self.matrix is not None else [])
@@ -100,21 +100,21 @@ class NetworkPanel(Panel):
 
     @property
     def _drawn(self) -> set[str]:
-        """Names of the devices, or hosts, that are drawn."""
+        """Names of the drawn devices or hosts."""
         return {device["name"] for device in self.drawing.document["devices"]}
 
     @property
     def drawn_hosts(self) -> DrawnHosts:
-        """Which devices each of them stands for."""
+        """Which devices each drawn device or host stands for."""
         document = self.drawing.document
         if self._hosts is None or self._hosts[0] is not document["devices"]:
             self._hosts = (document["devices"], DrawnHosts.of(document))
         return self._hosts[1]
 
     def show(self, topology: Topology | None, document: Document | None = None) -> None:
-        """Draw a network, None for a blank canvas, and begin a new undo history.
+        """Draw a network, or a blank canvas for None, and start a new undo history.
 
-        ``document`` is ``document_of(topology)`` where it is known already, as that is slow for hundreds of devices.
+        Pass ``document_of(topology)`` as ``document`` if it is known. Computing it is slow for hundreds of devices.
         """
         if document is None:
             self.files.name(topology)
@@ -140,7 +140,7 @@ class NetworkPanel(Panel):
             self.shown.value = settings["view"]
 
     def observe_edits(self, call: Callable[[], None]) -> None:
-        """Call back at every edit of the drawing, also while it is not valid."""
+        """Call back at every edit of the drawing, even while it is not valid."""
         self.drawing.observe(lambda _: call(), "document")
 
     def _begin(self, document: Document, timed: Topology | None) -> None:
@@ -160,14 +160,18 @@ class NetworkPanel(Panel):
         self.drawing.document = document
 
     def _accept(self) -> None:
-        """Set the network to what is drawn, or show why that is not valid."""
+        """Set the network to the drawing, or show why the drawing is not valid."""
         document = self.drawing.document
         self._unselect_removed()
         try:
             topology = self._topology_of(document)
         except LabError as error:
             if document["devices"]:
-                kept = "" if self.lab_state.topology is None else " Until then the network before stays in force."
+                kept = (
+                    ""
+                    if self.lab_state.topology is None
+                    else " Until this is fixed, the lab keeps the last valid network."
+                )
                 self._problem, self._summary = f"{error}.{kept}", ""
             else:  # an empty canvas is no error
                 self._problem, self._summary, self._accepted = "", "", None
@@ -187,7 +191,7 @@ class NetworkPanel(Panel):
             drawing.selected_link = []
 
     def _topology_of(self, document: Document) -> Topology:
-        """Return ``topology_of`` the document; quickly where devices were only moved."""
+        """Return the document's topology. This is quick if devices were only moved."""
         if self._accepted is not None:
             before, topology = self._accepted
             if _unplaced(before) == _unplaced(document) and filled(before) == filled(document):
@@ -201,11 +205,11 @@ class NetworkPanel(Panel):
         n = len(topology)
         text = f"{counted(n, 'device')}, {n * (n - 1):,} directed links, all with a latency and a bandwidth"
         if self._timed is not None and self._timed.message_s is not None and topology.message_s is not None:
-            text += "; message times as measured where nothing was edited"
+            text += "; links that were not edited keep their measured message times"
         return text
 
     def _update_view(self) -> None:
-        """Update all that the shown view has besides the drawing: problem, summary, stages and notes."""
+        """Update everything around the drawing in the shown view: problem, summary, stages and notes."""
         document, canvas = self.drawing.document, self.canvas
         pairs = filled(document)
         with canvas.hold_sync():
@@ -215,14 +219,14 @@ class NetworkPanel(Panel):
         if self.matrix is not None and canvas is self.matrix.canvas:
             self.matrix.show(self._drawn_network())
         self.fill.value = fill if (fill := document.get("fill")) in WHERE else "default"
-        notes = [f"{escape(RULE + WHERE[fill])} {len(pairs)} filled."] if fill in WHERE else []
+        notes = [f"{escape(RULE + WHERE[fill])} {len(pairs)} set this way."] if fill in WHERE else []
         n_links = len(document["links"])
         if len(document["devices"]) > MANY_DEVICES and n_links > MANY_LINKS and canvas is self.editor:
-            notes.append(f"{n_links:,} links have numbers of their own: the matrix shows them all.")
+            notes.append(f"{n_links:,} links have their own numbers: the matrix shows them all.")
         self.note.value = markup.line("<br>".join(notes))
 
     def _highlight(self) -> dict[str, Any]:
-        """Return what ``DocumentView.highlight`` shows: who does what, and which links and devices are suspected."""
+        """Return ``DocumentView.highlight``: each device's stage and replica, and the suspected links and devices."""
         roles, suspects = self._of_hosts(self._roles()), [list(ends) for ends in self.lab_state.suspects]
         return roles | {"suspects": suspects} if roles and suspects and not run_staleness(self.lab_state) else roles
 
@@ -243,7 +247,7 @@ class NetworkPanel(Panel):
         return marks | stage if set(marks["stages"]) <= drawn else {}
 
     def _drawn_roles(self, plan: Plan) -> dict[str, list[int]]:
-        """Return [stage, replica] of each drawn device, also where the plan's devices stand for several of them."""
+        """Return [stage, replica] of each drawn device, even if the plan's devices stand for several of them."""
         topology = self.lab_state.topology
         planned = None if topology is None or plan.job.group_gpus == 1 else planned_as(plan, topology)
         if planned is None:
@@ -252,7 +256,7 @@ class NetworkPanel(Panel):
         return {name: of[number] for name, number in planned.items() if number in of}
 
     def _of_hosts(self, roles: dict[str, Any]) -> dict[str, Any]:
-        """Return the marks by what is drawn: a host has those of its first device that serves."""
+        """Return the marks by drawn name. A host gets those of its first device that the plan uses."""
         entry_of = self.drawn_hosts.entry_of
         if len(entry_of) == len(self.drawn_hosts.members):
             return roles
@@ -262,7 +266,7 @@ class NetworkPanel(Panel):
         return roles | drawn | absent
 
     def _drawn_network(self) -> Topology | None:
-        """Return the network with a device for each that is drawn: a matrix of hosts where these are."""
+        """Return the network with one device per drawn entry: a network of hosts if hosts are drawn."""
         topology, hosts = self.lab_state.topology, self.drawn_hosts
         if topology is None or len(hosts.members) == len(topology):
             return topology
@@ -277,7 +281,7 @@ class NetworkPanel(Panel):
         self.canvas.summary = line or self._summary
 
     def _switch(self) -> None:
-        """Show another view; only the view that is shown follows the drawing."""
+        """Show another view. Only the view that is shown follows the drawing."""
         if self.shown.value == "map" and self.map is None:
             self.map = classed(MapView(self.drawing, height=0), "dtfm-fill")
         if self.shown.value == "matrix" and self.matrix is None:
@@ -303,7 +307,7 @@ class NetworkPanel(Panel):
             self.lab_state.selected_link = tuple(hosts.devices([end])[0] for end in ends if end in hosts.members)
 
     def _select_in_drawing(self) -> None:
-        """Select what is selected elsewhere, as far as it is drawn."""
+        """Select what is selected elsewhere, if it is drawn."""
         if self._is_linking:
             return
         hosts = self.drawn_hosts
@@ -313,7 +317,7 @@ class NetworkPanel(Panel):
 
 
 def highlight_of(tasks: Mapping[str, list[int]]) -> dict[str, Any]:
-    """Return the marks of devices with [stage, replica] of each, as ``DocumentView.highlight`` takes them."""
+    """Return the marks of devices, as ``DocumentView.highlight`` takes them, from each one's [stage, replica]."""
     return {"stages": {name: stage for name, (stage, _) in tasks.items()}, "tasks": dict(tasks)}
 
 

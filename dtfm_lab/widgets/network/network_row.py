@@ -1,4 +1,4 @@
-"""The row that opens and saves networks: shipped ones, files on the kernel's machine, files of the page."""
+"""The row that opens and saves networks: bundled ones, files on the kernel's machine, files on the user's computer."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ NamedBytes = tuple[str, bytes]
 
 
 class NetworkFilesRow:
-    """Menu, file name, and buttons; ``chosen`` is the shipped network that is drawn already.
+    """Menu, file name and buttons. ``chosen`` is the bundled network that is drawn already.
 
-    ``show`` takes the opened network, None for a blank canvas, and its document where that has been made;
-    ``show_summary`` takes one line on what was done; ``download`` a file's name and text, for the page to save.
+    ``show`` takes the opened network, or None for a blank canvas, and its document if it exists already.
+    ``show_summary`` takes one line about what was done. ``download`` takes a file's name and text for the page to save.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class NetworkFilesRow:
         self._lab_state, self._show, self._show_summary, self.send_to_page = lab_state, show, show_summary, download
         self._report_error = partial(lab_state.report_error, "network")
         self.open_named: Callable[[str], None] = lambda name: self._show(load_topology(name) if name else None, None)
-        """Called with the shipped network that is chosen, empty for a blank canvas."""
+        """Called with the name of the chosen bundled network. Empty for a blank canvas."""
         self._is_naming = Guard()
         self.choose = w.Dropdown(
             options=[BLANK, *topology_names()], value=chosen, description="Network", layout=w.Layout(width="290px")
@@ -53,12 +53,12 @@ class NetworkFilesRow:
         self.path = w.Text(
             placeholder="network.yaml", description="File", layout=w.Layout(width="290px"), continuous_update=False
         )
-        self.open = button("Open file", "folder-open", "Read this file, on the kernel's machine", "105px")
-        self.save = button("Save", "save", "Write this file, on the kernel's machine", "85px")
-        what = "Open a file of this computer; or drop one on the canvas"
+        self.open = button("Open file", "folder-open", "Read this file on the machine where Python runs", "105px")
+        self.save = button("Save", "save", "Write this file on the machine where Python runs", "85px")
+        what = "Open a file from this computer. You can also drop one on the canvas"
         given = {"accept": ",".join(topology_suffixes()), "multiple": True, "tooltip": what}
         self.upload = w.FileUpload(description="Open a file", layout=w.Layout(width="auto"), **given)
-        self.download = button("Download", "download", "The network as a YAML file, to this computer", "110px")
+        self.download = button("Download", "download", "Save the network on this computer as a YAML file", "110px")
         self.buttons = [self.open, self.save, self.upload, self.download]
         kernels, readers = w.HBox([self.path, self.open, self.save]), w.HBox([self.upload, self.download])
         here, there = (w.HTML(markup.line(where)) for where in ("On this computer", "Where Python runs"))
@@ -78,7 +78,7 @@ class NetworkFilesRow:
             self.open_named("" if change["new"] == BLANK else change["new"])
 
     def name(self, topology: Topology | None) -> None:
-        """Say in the menu which shipped network is drawn: none of another name."""
+        """Show in the menu which bundled network is drawn. None is shown for a network with another name."""
         drawn = BLANK if topology is None else topology.name
         with self._is_naming:
             self.choose.value = drawn if drawn in self.choose.options else None
@@ -129,9 +129,9 @@ class NetworkFilesRow:
         return self._lab_state.topology
 
     def _do(self, work: Callable[[], T], then: Callable[[T], None], *, busy: str) -> None:
-        """Call ``then`` with what ``work`` returns; where there is an event loop, the work runs on a thread.
+        """Call ``then`` with the result of ``work``. With an event loop, the work runs on a thread.
 
-        A file of a few hundred kilobytes takes YAML a second.
+        Reading a YAML file of a few hundred kilobytes takes a second.
         """
 
         async def working() -> None:
@@ -164,7 +164,7 @@ class NetworkFilesRow:
 
 
 def topology_from_bytes(files: Sequence[NamedBytes]) -> Topology:
-    """Return the network of one file, or of two with matrices. Raises a LabError that names the file."""
+    """Return the network of one file, or of two files with matrices. Raises a LabError that names the file."""
     if not files:
         raise FileError("no file was given; wanted one")
     with TemporaryDirectory(prefix="dtfm-") as folder:

@@ -1,4 +1,4 @@
-"""What stood on the screen before the last edit, and what the edit did to the plan. It contains no widget.
+"""What was shown before the last edit, and how the edit changed the plan. It contains no widget.
 
 A change is computed once: both plans, each on the network before and after, and what moved. Every sentence about an
 edit reads it, so that no two of them disagree.
@@ -20,38 +20,38 @@ from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.plan_words import describe_moves
 
 ONE_EDIT_S = 1.2
-"""Seconds within which the edits of a drag count as one."""
+"""Edits of a drag within this many seconds of each other count as one."""
 MOST_REMEMBERED = 30
-"""Networks and jobs whose newest plan is kept for an edit that is undone."""
+"""Number of networks and jobs whose newest plan is kept, in case an edit is undone."""
 SAME = 5e-3
-"""Share of a value below which it counts as the same: no device moves for less, and no number is told as changed."""
+"""Relative difference below which a value counts as the same. No device moves, and no change is reported, for less."""
 
 
 def is_same(was: float, now: float) -> bool:
-    """Whether a value is what it was, as far as a screen tells."""
+    """True if a value has not changed by more than ``SAME``."""
     return abs(now - was) <= SAME * was
 
 
 @dataclass(frozen=True)
 class BeforeEdit:
-    """The network, the job and the plan before an edit, and the seconds of an iteration that were shown, from FLOP."""
+    """The network, the job and the plan before an edit, and the shown seconds of an iteration, from FLOP."""
 
     topology: Topology
     job: Job | None
     plan: Plan
     iteration_s: float | None
     shown: Plan | None = None
-    """The plan with what was chosen for its prediction; None where nothing was predicted."""
+    """The plan with the choices of its prediction. None if nothing was predicted."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlanChange:
-    """From the plan that was shown before an edit to the one that followed it."""
+    """The change from the plan before an edit to the plan after it."""
 
     before: BeforeEdit
     after: Plan
     job: Job
-    """What was asked for after the edit, with what it leaves open."""
+    """The requested job after the edit, with what it leaves open."""
 
     @cached_property
     def difference(self) -> Difference:
@@ -59,34 +59,36 @@ class PlanChange:
 
     @cached_property
     def was(self) -> float | None:
-        """What the plan before was worth on its own network, by the objective of the later one; None where unknown."""
+        """The plan before, on its own network, by the later plan's objective. None if unknown."""
         return self._value(self.before.plan)
 
     @cached_property
     def now(self) -> float | None:
-        """What the plan is worth."""
+        """The later plan by its objective."""
         return self._value(self.after)
 
     @cached_property
     def held(self) -> float | None:
-        """What the plan before is worth on the later network. None where it does not fit there, where the job was
-        edited, too, and where the network is the same."""
+        """The plan before, on the later network. None if it does not fit, if the job was edited, or if the network
+        is the same."""
         return self._carried(self.difference)
 
     @cached_property
     def earlier(self) -> float | None:
-        """What the later plan is worth on the network before, None in the same cases: what a search finds by luck is
-        not the edit's doing."""
+        """The later plan, on the network before. None in the same cases.
+
+        A better value here means that the search got lucky: it is not the edit's effect.
+        """
         return self._carried(Difference(self.after, self.before.plan))
 
     @cached_property
     def moves(self) -> str:
-        """Who moved, and what else of the plan changed; empty where the plan is the one before."""
+        """Which devices moved and what else of the plan changed. Empty if the plan is the same."""
         return describe_moves(self.difference)
 
     @cached_property
     def no_longer_fits(self) -> bool:
-        """Whether all devices of the plan before are there and have no room for it."""
+        """True if all devices of the plan before still exist but it does not fit on them."""
         placed = {name for group in self.before.plan.stages for name in group}
         return self._is_of_network and self.held is None and placed <= set(self.after.topology.names)
 
@@ -97,24 +99,24 @@ class PlanChange:
 
     @cached_property
     def sentence(self) -> str:
-        """Whether the plan stays, or what it became and what the one before would come to."""
+        """What became of the plan, and what the plan before would take now."""
         was, now, held = self.was, self.now, self.held
         if not self.moves:
             stays = was is None or now is None or is_same(was, now)
             return self.moved if stays else "The plan stays: no better one was found."
         words = measure_of(self.after.objective).words
         if held is None or now is None or is_same(now, held):
-            kept = "The old plan no longer fits" if self.no_longer_fits else ""
+            kept = "The old plan no longer fits in memory" if self.no_longer_fits else ""
         else:
-            kept = f"The old plan would come to {words(held)} now"
+            kept = f"The old plan would take {words(held)} now"
         if self.earlier is not None and was is not None and self.earlier < was * (1 - SAME):
-            found = f"A better plan was found: before the edit it would come to {words(self.earlier)}, too"
+            found = f"The search found a better plan: it would have taken {words(self.earlier)} even before the edit"
             return ". ".join(filter(None, (found, kept, self.moved)))
         return f"{kept}. {self.moved}" if kept else self.moved
 
     @property
     def effect(self) -> str:
-        """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``; empty where a value is unknown."""
+        """Return ``1.2 s → 1.3 s``, or ``stays 1.2 s``. Empty if a value is unknown."""
         return effect(self.was, self.now, self.after.objective)
 
     def _value(self, plan: Plan) -> float | None:
@@ -123,7 +125,7 @@ class PlanChange:
 
     @property
     def _is_of_network(self) -> bool:
-        """Whether the network was edited and the job was not."""
+        """True if the network was edited and the job was not."""
         return self.job == self.before.job and self.after.topology.fingerprint != self.before.topology.fingerprint
 
     def _carried(self, difference: Difference) -> float | None:
@@ -137,7 +139,7 @@ class PlanChange:
 def effect(was: float | None, now: float | None, objective: str) -> str:
     """Return ``1.2 s → 1.3 s``, ``stays 1.2 s`` or ``stays about 1.2 s``, in the units of an objective.
 
-    Empty where a value is unknown.
+    Empty if a value is unknown.
     """
     if was is None or now is None:
         return ""
@@ -148,7 +150,7 @@ def effect(was: float | None, now: float | None, objective: str) -> str:
 
 
 class EditHistory:
-    """Keeps one ``BeforeEdit``: of the last edit, or of the first of a row of edits that follow each other fast."""
+    """Keeps one ``BeforeEdit``: before the last edit, or before the first of several quick ones."""
 
     def __init__(
         self,
@@ -156,31 +158,32 @@ class EditHistory:
         now_s: Callable[[], float] = time.monotonic,
         in_gesture: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``in_gesture``: whether a drag is under way, whose edits are one however slow they follow each other."""
+        """``in_gesture`` returns True during a drag. All edits of a drag count as one, however slow they are."""
         self._lab_state, self._now_s, self._in_gesture = lab_state, now_s, in_gesture
         self._was_in_gesture = False
         self._last_edit_s = -ONE_EDIT_S
         self._settled: BeforeEdit | None = None
-        """What stands on the screen, as long as the plan is of the network that is drawn."""
+        """What is shown, as long as the plan matches the drawn network."""
         self._predicted: BeforeEdit | None = None
-        """The same when something was predicted last."""
+        """The same, at the time of the last prediction."""
         self.before: BeforeEdit | None = None
         self._plans: dict[tuple[str, Job], Plan] = {}
-        """The newest plan of each of the last networks and jobs, by the network's fingerprint."""
+        """The newest plan of each recent network and job, by the network's fingerprint."""
         lab_state.observe(self._edited, ["topology", "job"])
         lab_state.observe(lambda _: self._settle(), ["plan", "predicted"])
         lab_state.observe(lambda _: self._chosen(), "predicted")
 
     def forget(self) -> None:
-        """Begin anew, as with another network."""
+        """Forget the last edit, for example because another network was opened."""
         self.before = None
 
     def end_gesture(self) -> None:
-        """The next edit is another one, however the drag before it ended."""
+        """Make the next edit a separate one, however the drag before it ended."""
         self._was_in_gesture = False
 
     def plan_on(self, topology: Topology, job: Job) -> Plan | None:
-        """Return the plan that stood on this network for this job, as before an edit that is now undone; else None."""
+        """Return the last plan of this network and job, for example after an edit was undone. None if there was
+        none."""
         return self._plans.get((topology.fingerprint, job))
 
     def _edited(self, change: dict[str, Any]) -> None:
@@ -189,16 +192,16 @@ class EditHistory:
             return
         now_s = self._now_s()
         if change["name"] == "topology" and change["old"].name != change["new"].name:
-            self.before = self._settled = None  # another network is no edit: one that follows at once is the first
+            self.before = self._settled = None  # opening a network is no edit, so an edit right after it is the first
             self._last_edit_s, self._was_in_gesture = now_s - ONE_EDIT_S, False
-        if self._settled is None:  # nothing stands yet that an edit could be told from
+        if self._settled is None:  # nothing is shown yet that an edit could be compared with
             return
         if now_s - self._last_edit_s >= ONE_EDIT_S and not self._was_in_gesture:
             self.before = self._settled
         self._last_edit_s, self._was_in_gesture = now_s, self._in_gesture()
 
     def _chosen(self) -> None:
-        """Another schedule, or other choices, for the same plan are an edit of their own: the one before is told."""
+        """Treat another schedule, or other choices, for the same plan as an edit."""
         settled, state = self._settled, self._lab_state
         if settled is None or settled.plan is not state.plan or shown_prediction(state) is None:
             return

@@ -1,4 +1,4 @@
-"""The mode Frontier: seconds against dollars, searched beside the page; a click takes one of the plans."""
+"""The mode Frontier: seconds against dollars, searched in the background. Clicking a point uses its plan."""
 
 import time
 from collections.abc import Callable
@@ -25,21 +25,24 @@ WHAT = (
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierSettings:
-    """What a frontier is searched with."""
+    """Settings of a frontier search."""
 
-    seconds: Annotated[float, Option(help="Seconds of all searches together.", least=1, most=3600)] = 15.0
+    seconds: Annotated[float, Option(help="Total seconds of all searches.", least=1, most=3600)] = 15.0
     searches: Annotated[
-        int, Option(help="The fastest, the cheapest, and those under limits of dollars an hour.", least=2, most=200)
+        int,
+        Option(help="Number of searches: fastest, cheapest, and under limits in dollars per hour.", least=2, most=200),
     ] = 12
-    seed: Annotated[int, Option(help="Of the searches.", most=2**31)] = 0
+    seed: Annotated[int, Option(help="Seed of the searches.", most=2**31)] = 0
 
 
 class FrontierPanel(SearchMode):
-    """Sets ``lab_state.plan`` to the plan of the point that is clicked."""
+    """Sets ``lab_state.plan`` to the plan of the clicked point."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
-        what = "Search for the frontier: the fastest, the cheapest, and those between"
-        super().__init__(lab_state, changed, button("Find it", "", what, "auto", style="primary"), FrontierSettings)
+        what = "Search for the fastest plan, the cheapest plan, and the best ones in between"
+        super().__init__(
+            lab_state, changed, button("Find frontier", "", what, "auto", style="primary"), FrontierSettings
+        )
         self.frontier: Frontier | None = None
         self.seconds, self.searches, self.seed = self._controls.values()
         self.chart = classed(FrontierView(self._choose, height=0), "dtfm-fill")
@@ -69,14 +72,14 @@ class FrontierPanel(SearchMode):
 
     @property
     def is_of_before(self) -> bool:
-        """Whether no frontier has been found of what is drawn now."""
+        """True if there is no frontier of the current network and job yet."""
         found, specified = self.frontier, self._lab_state.topology
         if found is None or specified is None or found.job != self._lab_state.job:
             return True
         return found.topology.fingerprint != specified.fingerprint
 
     def _describe(self) -> None:
-        """Say what was found, and whether it is of a network or a job before an edit."""
+        """Describe the frontier, and whether it is of a network or a job before an edit."""
         if self.frontier is not None:
             before = "Before the last edit: " if self.is_of_before else ""
             self.chart.caption = f"{before}{self.frontier.sentence}. {self.frontier.note}"

@@ -1,5 +1,7 @@
-"""The job that is planned: its name, its shape, its batch and its schedule, each pinned or left to the planner;
-and what a plan makes least, under which limits."""
+"""Controls of the job: its name, shape, batch and schedule, each pinned or left to the planner.
+
+The controls of the objective and its limits are here as well.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -23,44 +25,44 @@ from dtfm_lab.widgets.lab_state import Guard, LabState, is_another
 COMMUNICATION = "communication"
 UNLIMITED = 0.0
 LABEL_WIDTH = "164px"
-"""Of the controls here and of those below them in a menu, so that their fields stand in one column."""
+"""Label width of these controls and those below them in a menu, so that their fields line up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a plan must not exceed."""
+    """Limits that a plan must not exceed."""
 
     max_price_per_hour: Annotated[
-        float, Option(help="Only plans whose devices cost at most this much; 0: any.", least=UNLIMITED)
+        float, Option(help="Only plans whose devices cost at most this much per hour. 0: no limit.", least=UNLIMITED)
     ] = UNLIMITED
     max_iteration_s: Annotated[
-        float, Option(help="Only plans that take at most this long; 0: any.", least=UNLIMITED)
+        float, Option(help="Only plans whose iteration takes at most this long. 0: no limit.", least=UNLIMITED)
     ] = UNLIMITED
 
 
 class ObjectiveControls(SavedControls):
-    """The menu of objectives, with limits; at first what the job is planned for by default.
+    """The menu of objectives, with limits. It starts with the job's default objective.
 
-    Where the job's default becomes another, as with a job of given message sizes, the menu follows it.
+    The menu follows if the default changes, as with a job of given message sizes.
     """
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
         self._lab_state = lab_state
         self._changed: Callable[[], None] = lambda: None
         self.on_edit: Callable[[], None] = lambda: None
-        """Called after a person has chosen another objective, or other limits."""
+        """Called after the user has chosen another objective, or other limits."""
         self._default = ""
         self._is_offering, self._is_following = Guard(), Guard()
         offered = [(measure.choice, name) for name, measure in MEASURES.items()]
-        what = "seconds of the simulated iteration, dollars for tokens, or the communication cost of the paper"
+        what = "the simulated iteration time, the price of tokens, or the paper's communication cost"
         width = f"calc({LABEL_WIDTH} + 194px)"
-        self.objective = menu("Plan for", width, LABEL_WIDTH, offered, f"What the search makes least: {what}")
+        self.objective = menu("Plan for", width, LABEL_WIDTH, offered, f"What the search minimises: {what}")
         limits = controls_for(Limits, LABEL_WIDTH)
         self.max_price, self.max_seconds = limits.values()
         self.limits = w.VBox(list(limits.values()))
         self._controls = {"objective": self.objective, **limits}
         self._settled = self.settings()
-        """What the controls held before the last edit."""
+        """Values of the controls before the last edit."""
         lab_state.history.add_part("objective", self.settings, self.restore)
         for control in self._controls.values():
             control.observe(lambda _: self._keep(), "value")
@@ -75,7 +77,7 @@ class ObjectiveControls(SavedControls):
         return measure_of(self.objective.value)
 
     def options(self) -> dict[str, Any]:
-        """Return the keywords of a search."""
+        """Return the search's keyword arguments."""
         given: dict[str, Any] = {"objective": self.objective.value}
         if self.objective.value == COMMUNICATION:
             return given
@@ -84,7 +86,7 @@ class ObjectiveControls(SavedControls):
         return given | {name: limit for name, limit in limits.items() if limit > UNLIMITED}
 
     def restore(self, settings: object) -> None:
-        """Set the controls to saved values; limits that a file of before says were switched off stay off."""
+        """Set the controls to saved values. Limits that an older file has switched off stay off."""
         if isinstance(settings, dict) and settings.get("more") is False:
             settings = {"objective": settings.get("objective")}
         with self._is_following:
@@ -92,7 +94,7 @@ class ObjectiveControls(SavedControls):
         self._settled = self.settings()
 
     def _follow(self) -> None:
-        """Offer what the job can be planned for."""
+        """Offer the objectives that the job supports."""
         job = self._lab_state.job
         if job is None:
             return
@@ -108,7 +110,7 @@ class ObjectiveControls(SavedControls):
         self._show()
 
     def _keep(self) -> None:
-        """Keep what a person changes, so that it can be undone."""
+        """Record a change by the user, so that it can be undone."""
         before, self._settled = self._settled, self.settings()
         if self._is_following or before == self._settled:
             return
@@ -127,11 +129,11 @@ class ObjectiveControls(SavedControls):
 OPEN_SHAPE: tuple[int, ...] = ()
 OPEN_MICROBATCH = 0
 OPEN_SCHEDULE = ""
-"""Values of the menus where the planner chooses."""
+"""Values of the menus if the planner chooses."""
 
 
 class JobControls(SavedControls):
-    """Sets ``lab_state.job``, and offers the shapes that the drawn network allows, beside the planner's choice."""
+    """Sets ``lab_state.job``. Offers the planner's choice and the shapes that the drawn network allows."""
 
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self._lab_state, self._base = lab_state, job
@@ -140,13 +142,12 @@ class JobControls(SavedControls):
         self.job = menu("Job", "185px", "38px", names, what, value=job.name if job else "small")
         self.shape = menu("Shape", "265px", "48px", (), "Pipeline stages x data-parallel replicas")
         options = {option.name: option for option in options_of(Job)}
-        # without bounds of its own: a bounded one would make a batch of 0 into 1 without a word; the job says what is
-        # wanted
+        # an unbounded field, because a bounded one would silently turn a batch of 0 into 1; the job refuses 0 clearly
         self.batch = labelled(w.IntText, "Batch", "125px", "45px", tooltip=options["global_batch"].help)
         offered = [(CHOOSES, OPEN_MICROBATCH)]
         self.microbatch = menu("Micro-batch", "262px", "82px", offered, "Sequences per pipeline step")
         named = [(CHOOSES, OPEN_SCHEDULE), *((name, name) for name in schedules)]
-        order = "In which order devices pass micro-batches on; a search for the communication cost leaves it open"
+        order = "The order in which devices process micro-batches. The communication cost does not depend on it"
         self.schedule = menu("Schedule", "250px", "68px", named, order)
         # in the order of restoring, as the job sets the others, and the batch the micro-batches
         of_job = {"batch": self.batch, "microbatch": self.microbatch, "schedule": self.schedule}
@@ -155,7 +156,7 @@ class JobControls(SavedControls):
         self.view = w.VBox([w.HBox(row) for row in rows])
         self._is_filling, self._is_chosen = Guard(), Guard()
         self._settled = self._state()
-        """What the controls held when they set the job last."""
+        """Values of the controls when they last set the job."""
         self._take_job()
         lab_state.history.add_part("job", self._state, self._put)
         self.job.observe(lambda _: self._choose_job(), "value")
@@ -167,7 +168,7 @@ class JobControls(SavedControls):
         lab_state.observe(lambda _: self._follow_network(), "topology")
 
     def take(self, job: Job) -> None:
-        """Choose another job, in the place of the menu's of that name; the shape is one that is offered."""
+        """Choose another job, in place of the menu's job with that name. Its shape is one that is offered."""
         self._base = job
         with self._is_filling:
             self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
@@ -178,7 +179,7 @@ class JobControls(SavedControls):
         return self._base, self.settings(), self._lab_state.job
 
     def _put(self, state: tuple[Job | None, dict[str, Any], Job | None]) -> None:
-        """Go back to what ``_state`` has returned before an edit."""
+        """Restore what ``_state`` returned before an edit."""
         base, settings, job = state
         if state == self._state():
             return
@@ -195,14 +196,14 @@ class JobControls(SavedControls):
             self._take_job()
 
     def _follow_network(self) -> None:
-        """Offer the shapes of what is drawn. On another network the shape is the job's own again."""
+        """Offer shapes for the drawn network. On another network, the shape is the job's own again."""
         before, now = self._drawn, self._lab_state.topology
         self._drawn = now or before
         another = before is None or now is None or is_another(before, now)
         self._offer_shapes(None if another else self.shape.value)
 
     def take_exactly(self, job: Job) -> None:
-        """Choose a job with all that it names, its shape too."""
+        """Choose a job with everything it specifies, including its shape."""
         self.take(job)
         topology, shape = self._lab_state.topology, (job.n_stages, job.n_replicas)
         if topology is None or None in shape:
@@ -216,7 +217,7 @@ class JobControls(SavedControls):
         return super().settings() | {"shape": list(self.shape.value or ())}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """Set the controls to saved values; unknown or impossible values are ignored."""
+        """Set the controls to saved values. Unknown or impossible values are ignored."""
         batch = settings.get("batch")
         if isinstance(batch, int) and not 1 <= batch <= MOST_COUNT:
             settings = {name: value for name, value in settings.items() if name != "batch"}
@@ -226,7 +227,7 @@ class JobControls(SavedControls):
             self.shape.value = tuple(shape)
 
     def _take_job(self, *, as_is: bool = False) -> None:
-        """Fill the controls from the chosen job; unless ``as_is``, what was left to the planner stays with it."""
+        """Fill the controls from the chosen job. Fields left to the planner stay so, unless ``as_is`` is set."""
         if self._is_filling:
             return
         given = self._base is not None and self.job.value == self._base.name
@@ -238,7 +239,7 @@ class JobControls(SavedControls):
             self._offer_microbatches(also=microbatch)
             self.microbatch.value = microbatch
             names = [name for _, name in self.schedule.options]
-            if job.schedule is not None and job.schedule not in names:  # registered since, or by somebody else
+            if job.schedule is not None and job.schedule not in names:  # registered since, or by a plug-in
                 self.schedule.options = [*self.schedule.options, (job.schedule, job.schedule)]
             if not (stays_open and self.schedule.value == OPEN_SCHEDULE):
                 self.schedule.value = job.schedule or OPEN_SCHEDULE
@@ -246,7 +247,7 @@ class JobControls(SavedControls):
         self._offer_shapes(OPEN_SHAPE if is_open else None if as_is else self.shape.value)
 
     def _offer_microbatches(self, also: int | None = None) -> None:
-        """Offer the micro-batches that divide the batch, and the one that is set."""
+        """Offer the micro-batches that divide the batch, and the current one."""
         batch, kept = self.batch.value, self.microbatch.value if also is None else also
         if not 1 <= batch <= MOST_COUNT:
             return  # the job says what is wanted
@@ -258,8 +259,8 @@ class JobControls(SavedControls):
                 self.microbatch.value = kept
 
     def _offer_shapes(self, wanted: tuple[int, ...] | None) -> None:
-        """Offer the planner's choice, the shapes that use the most devices, and the plan's, or one near it, if that
-        fits."""
+        """Offer the planner's choice, the shapes that use the most devices, and the plan's shape or a nearby one if
+        that fits."""
         topology = self._lab_state.topology
         if topology is None:
             self._lab_state.job = None
@@ -283,8 +284,10 @@ class JobControls(SavedControls):
         self._set_job()
 
     def _shapes(self, job: Job, n_devices: int) -> list[tuple[int, ...]]:
-        """Return the shapes that use all devices, or most; a job of given sizes keeps its stages, as these are of one
-        stage."""
+        """Return the shapes that use all devices, or as many as possible.
+
+        A job with given message sizes keeps its number of stages, because the sizes are per stage.
+        """
         if job.model is None:
             return [(job.n_stages, max(n_devices // job.n_stages, 1))]
         usable = next((n for n in range(n_devices, 0, -1) if job.shapes(n)), 0)
@@ -292,7 +295,7 @@ class JobControls(SavedControls):
 
     @property
     def _open_words(self) -> str:
-        """What the planner chooses where one of stages and replicas is the job's."""
+        """Label of the open shape. It names the number of stages or replicas if the job pins one of them."""
         job = self._chosen
         if job.n_stages is not None and job.n_replicas is None:
             return f"{counted(job.n_stages, 'stage')}; {CHOOSES} replicas"
@@ -301,7 +304,8 @@ class JobControls(SavedControls):
         return CHOOSES
 
     def _sized(self, job: Job) -> Job:
-        """Return the job with the batch of the controls, of one stage and one replica, to try every shape on."""
+        """Return the job with the controls' batch, one stage and one replica, so that every shape can be tried on
+        it."""
         if job.model is None:
             return job
         microbatch = self.microbatch.value or 1
@@ -311,7 +315,7 @@ class JobControls(SavedControls):
             return job
 
     def _set_job(self, *, by_hand: bool = False) -> None:
-        """Set the job to what the controls say, None where that is refused; ``by_hand``: it can be undone."""
+        """Set the job from the controls, or None if it is refused. ``by_hand`` records an edit that can be undone."""
         if self._is_filling or self.shape.value is None:
             return
         chosen = self._chosen
@@ -336,10 +340,10 @@ class JobControls(SavedControls):
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:
-    """Return the (stages, replicas) nearest to the wanted ones when devices come or go; None where none is near.
+    """Return the (stages, replicas) nearest to the wanted ones when devices come or go. None if none is near.
 
-    A shape stays if it fits and leaves fewer devices idle than one more pipeline or group takes. Where too few are
-    left, there are fewer stages or fewer replicas, not both.
+    A shape stays if it fits and leaves fewer devices idle than one more pipeline or group takes. If too few devices are
+    left, either the stages or the replicas shrink, not both.
     """
     n_stages, n_replicas = wanted
     if n_stages * n_replicas <= n_devices:
@@ -363,13 +367,13 @@ JOB_FIELDS = {
     "n_stages": "stages",
     "n_replicas": "replicas",
 }
-"""Fields of a job that the bar's menu changes, by their name in a sentence."""
+"""Fields of a job that the bar's menu changes, with their names in a sentence."""
 MOST_TOLD = 3
-"""Fields of a job up to which each is told; of more, that the job changed."""
+"""Maximum number of changed fields that are listed. If more change, only "The job changed" is reported."""
 
 
 def job_words(before: Job | None, job: Job | None) -> str:
-    """Return what differs between two jobs, such as "Batch 16 → 32"; empty where nothing does."""
+    """Return the differences between two jobs, such as "Batch 16 → 32". Empty if there are none."""
     if before is None or job is None or before == job:
         return ""
     if before.name != job.name:
@@ -390,4 +394,4 @@ def job_words(before: Job | None, job: Job | None) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return "open" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return "planner's choice" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,4 +1,4 @@
-"""The pane Search: the real search, the same in slow motion, seconds against dollars, and a race of planners."""
+"""The pane Search: the real search, a slow one to watch, seconds against dollars, and a race of planners."""
 
 import asyncio
 from functools import partial
@@ -24,38 +24,38 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 TEACHING, REAL, RACE, FRONTIER = "Teaching", "Real", "Race", "Frontier"
 MODES = (REAL, TEACHING, FRONTIER, RACE)
-"""What the pane can show, as saved files name it."""
+"""Modes of the pane, as saved files name them."""
 PICTURES = {"Placements": REAL, "Frontier": FRONTIER}
 PICTURE_WORDS = ("The placements that the search tries", "The fastest plan at each hourly price")
-SLOW_WORDS = "Watch a simple search from random placements, one generation at a time"
+SLOW_WORDS = "Watch a simple search start from random placements, one generation at a time"
 AIMS = {"Seconds": "iteration", "Dollars": "price"}
 AIM_WORDS = ("Search for the fastest iteration", "Search for the cheapest tokens")
-NO_PRICES = "No device of this network has a price, so no plan costs dollars."
+NO_PRICES = "No device of this network has a price, so plans cannot be compared in dollars."
 SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
 """Names of the modes' settings in a saved file."""
 MODES_BEFORE = {"Search": REAL}
-"""Modes that saved files may name otherwise."""
+"""Older names of modes in saved files."""
 STEP = "plan"
 """Name of this pane."""
 
 
 class PlanPanel(Panel):
-    """Sets ``lab_state.job`` from the controls and ``lab_state.plan`` from a search of one of its modes."""
+    """Sets ``lab_state.job`` from the controls and ``lab_state.plan`` from a search in one of its modes."""
 
     def __init__(self, lab_state: LabState, job: Job | None) -> None:
         self.lab_state = lab_state
         self._report_error = partial(lab_state.report_error, STEP)
         self.job_controls = JobControls(lab_state, job)
         self.mode = segments(MODES, ())
-        """What is shown; the controls below set it."""
+        """The shown mode. The controls below set it."""
         self.aim = classed(segments(list(AIMS.items()), AIM_WORDS), "dtfm-segmented")
         self.picture = classed(segments(list(PICTURES.items()), PICTURE_WORDS), "dtfm-segmented")
         self.slow = toggle("Slow", SLOW_WORDS)
-        self.racing = button("Race planners", "", "Several planners side by side", "auto")
+        self.racing = button("Race planners", "", "Run several planners and compare their curves", "auto")
         self._is_following = Guard()
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
         self.objective_controls.on_edit = self._plan_for_objective
-        what = "Give every device without a price what its GPU usually costs an hour"
+        what = "Give every device without a price the usual hourly price of its GPU"
         self.typical_prices = button("Use typical prices", "", what, "auto", style="primary")
         self.typical_prices.on_click(lambda _: self._take_prices())
         self.race = RacePanel(lab_state, self._update_buttons, self.objective_controls.options)
@@ -113,37 +113,37 @@ class PlanPanel(Panel):
             self.mode.value = REAL
 
     def look_for_cheaper(self) -> None:
-        """Show seconds against dollars, and search for the frontier where there is none of what is drawn."""
+        """Show seconds against dollars, and search for the frontier unless the current network and job have one."""
         if self._is_idle:
             self.mode.value = FRONTIER
             if self.frontier.is_of_before:
                 self.frontier.redo()
 
     def end(self) -> None:
-        """Stop the search that runs."""
+        """Stop the running search."""
         for search in self._searches:
             search.stop.click()
 
     def _plan_for_objective(self) -> None:
-        """Plan for what was just chosen; where that takes prices and there are none, offer typical ones."""
+        """Plan for the chosen objective. If it needs prices and there are none, offer typical ones."""
         self._update_buttons()
         if self.lab_state.plan is not None and self._is_idle and not self._lacks_prices:
             self.redo()
 
     @property
     def _lacks_prices(self) -> bool:
-        """Whether dollars are asked for and no device has a price."""
+        """True if dollars matter and no device has a price."""
         topology, asked = self.lab_state.topology, self.objective_controls.options()
         in_dollars = asked["objective"] == "price" or "max_price_per_hour" in asked
         return in_dollars and topology is not None and not any(device.price_per_hour for device in topology.devices)
 
     def _take_prices(self) -> None:
-        """Give the network typical prices, as an edit that can be undone, and plan for what was chosen."""
+        """Give the network typical prices, as an edit that can be undone, and plan for the chosen objective."""
         if (topology := self.lab_state.topology) is None:
             return
         self.lab_state.topology = topology.with_typical_prices()
         if self._lacks_prices:
-            self._report_error(f"{NO_PRICES} None of its GPUs has a typical price either.")
+            self._report_error(f"{NO_PRICES} Its GPUs have no typical price either: set prices in the inspector.")
         self._plan_for_objective()
 
     @property
@@ -174,12 +174,13 @@ class PlanPanel(Panel):
             self.mode.value = mode
 
     def _aim(self, objective: str | None) -> None:
-        """Search for seconds or for dollars: choosing the objective plans at once, or offers typical prices."""
+        """Minimise seconds or dollars. Choosing the objective plans at once, or offers typical prices."""
         if not self._is_following and objective is not None:
             self.objective_controls.objective.value = objective
 
     def _follow_aim(self) -> None:
-        """Show what is searched for; the communication cost, which is neither, is in the menu."""
+        """Show the chosen objective. The communication cost is neither seconds nor dollars, so it is only in the
+        menu."""
         objective = self.objective_controls.objective
         offered = [one[1] for one in objective.options]
         with self._is_following:
@@ -188,13 +189,13 @@ class PlanPanel(Panel):
         self._update_buttons()
 
     def _enter(self) -> None:
-        """Tell the modes that follow the plan whether they are looked at."""
+        """Tell the modes that follow the plan whether they are on the screen."""
         mode = self.mode.value if STEP in (self.lab_state.pane, *self.lab_state.shown_panes) else None
         (self.teaching.enter if mode == TEACHING else self.teaching.leave)()
         self.real.look(mode in (REAL, RACE))
 
     def _describe_plan(self) -> None:
-        """Write both seconds of the plan; where that is on the screen, a thread looks whether its devices have the
+        """Describe the plan's seconds and cost. If it is on the screen, a thread checks that its devices have enough
         memory."""
         state, plan = self.lab_state, self.lab_state.plan
         self._update_buttons()
@@ -203,7 +204,7 @@ class PlanPanel(Panel):
             self.note.value = ""
         elif state.plan_is_stale:
             drawn = state.topology is not None
-            then = "plan again" if drawn else "what follows is of the network before; draw or open one to plan again"
+            then = "plan again" if drawn else "draw or open a network to plan again"
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:
             self._note_plan()
@@ -211,7 +212,7 @@ class PlanPanel(Panel):
                 begin(self._look_at_memory(plan), self._report_error)
 
     def _note_plan(self) -> None:
-        """Write both seconds of the plan, with their bounds as far as these have risen."""
+        """Describe the plan's iteration and communication cost, with their bounds as raised so far."""
         plan = self.lab_state.bounded_plan
         if plan is not None and not self.lab_state.plan_is_stale:
             self.note.value = markup.line(headline(plan), "figure")
@@ -223,9 +224,9 @@ class PlanPanel(Panel):
 
 
 def _lacking(plan: Plan) -> str:
-    """Return which devices lack memory while the plan's iteration is played, and what would fit; empty where all fit.
+    """Return which devices lack memory during the simulated iteration, and what would fit. Empty if all fit.
 
-    It is the answer of the bar and of the chart, too: messages that wait count as held.
+    The bar and the chart use the same check: waiting messages count as memory.
     """
     if plan.job.model is None:
         return ""

@@ -1,4 +1,4 @@
-"""A plan in words: its seconds, what no plan can beat, its dollars; and how it became another.
+"""A plan in words: its seconds, its lower bound, its dollars, and how it changed.
 
 It contains no widget.
 """
@@ -29,7 +29,7 @@ def _at_most(plan: Plan, before: str, after: str = "") -> str:
 
 
 def headline(plan: Plan) -> str:
-    """Return both seconds, the dollars and the shape of a plan as one line of HTML."""
+    """Return a plan's iteration time, communication cost, dollars and shape as HTML lines."""
     cost, parts = plan.cost, []
     if plan.iteration_s is not None:
         parts.append(f"iteration <b>{format_s(plan.iteration_s)}</b>{_at_most(plan, ' (', ')')}")
@@ -43,8 +43,8 @@ def headline(plan: Plan) -> str:
     parts.append(f"communication cost {communication}")
     dollars = plan.price_per_billion_tokens
     if dollars or (dollars is not None and plan.objective == "price"):
-        hourly = f"{format_dollars(plan.price_per_hour)} an hour{_free(plan)}"
-        parts.append(f"{format_dollars(dollars)} a billion {plan.job.counted}, {hourly}")
+        hourly = f"{format_dollars(plan.price_per_hour)} per hour{_free(plan)}"
+        parts.append(f"{format_dollars(dollars)} per billion {plan.job.counted}, {hourly}")
     lines = [" · ".join(parts), f"{shape_line(plan)} · by {escape(plan.planner)}", choices_line(plan)]
     return "<br>".join(filter(None, lines))
 
@@ -56,7 +56,7 @@ def choices_line(plan: Plan) -> str:
 
 
 def _free(plan: Plan) -> str:
-    """Return how many devices that serve have no price, which counts as 0."""
+    """Return how many devices of the plan have no price, which counts as 0."""
     n = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
     return f" ({counted(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
 
@@ -78,16 +78,20 @@ def shape_line(plan: Plan) -> str:
 
 
 NAMED = 4
-"""Most phrases about who moved; the devices of the others are counted."""
+"""Maximum number of phrases about moves. Devices of further moves are counted."""
 LISTED_CHANGES = ("stays", "moved", "gone idle", "come in", "added")
-"""Changes of a device that are told, of one that stays in its group where the group has another number; that one left
-the network is the edit itself."""
-BY_SHAPE = {"blocks": "blocks cut anew", "shares": "batch shared out anew", "forwards ahead": "other forwards ahead"}
-"""Choices of one number a stage or a pipeline, in words; in another shape they differ anyway."""
+"""Changes of a device that are reported.
+
+"stays" is included because its group may have another number. A device that left the network is not: that is the edit.
+"""
+BY_SHAPE = {"blocks": "stages resized", "shares": "work shares changed", "forwards ahead": "warm-up changed"}
+"""Choices with a number per stage or pipeline, in words. In another shape they always differ, so they are not
+reported."""
 
 
 class Move(NamedTuple):
-    """From one stage to another, None where a device has none; by each plan's own numbers, as the map shows them."""
+    """A move from one stage to another, None if a device has none. Stages have each plan's own numbers, as on the
+    map."""
 
     was: int | None
     now: int | None
@@ -101,7 +105,7 @@ class Move(NamedTuple):
 
 @dataclass
 class MovedGroup:
-    """A region, or a device that is in none."""
+    """A region, or a device without a region."""
 
     name: str
     n_devices: int = 0
@@ -109,44 +113,44 @@ class MovedGroup:
 
     @property
     def as_one(self) -> Move | None:
-        """The move of all its devices; None where these differ."""
+        """The move that all its devices share. None if they differ."""
         return next(iter(self.moves)) if set(self.moves.values()) == {self.n_devices} else None
 
 
 def describe_moves(difference: Difference) -> str:
-    """Return who moved and what else of the plan changed; empty where nothing did.
+    """Return which devices moved and what else of the plan changed. Empty if nothing did.
 
-    Stages of plans in other shapes have nothing in common but their numbers: then the shapes are told.
+    Stages of plans with different shapes only have their numbers in common, so then the shapes are reported.
     """
     was, now = (f"{plan.job.n_stages} x {plan.job.n_replicas}" for plan in (difference.before, difference.after))
     moves = _who_moved(difference) if was == now else [f"{was} → {now} stages x replicas"]
     anew = BY_SHAPE if was == now else dict.fromkeys(BY_SHAPE, "")
     choices = [anew.get(what, f"{what} {old} → {new}") for what, (old, new) in difference.choices.items()]
     words = ", ".join(filter(None, [*moves, *choices]))
-    return words if moves else f"{words[:1].upper()}{words[1:]}"  # names are written as they are
+    return words if moves else f"{words[:1].upper()}{words[1:]}"  # a name keeps its own case
 
 
 def _who_moved(difference: Difference) -> list[str]:
     groups = _groups(difference)
     swapped = _swapped(groups)
-    phrases = [(2 * one.n_devices, f"{one.name} and {other.name} changed places") for one, other in swapped]
+    phrases = [(2 * one.n_devices, f"{one.name} and {other.name} swapped stages") for one, other in swapped]
     done = {group.name for pair in swapped for group in pair}
     for group in groups:
         for move, n in group.moves.items() if group.name not in done else ():
             who = group.name if n == group.n_devices else f"{n} of {group.name}"
             phrases.append((n, f"{who} {move.words}"))
     if not phrases and (n := len(difference.new_pipelines)):
-        return [f"{n} of {counted(difference.after.job.n_replicas, 'pipeline')} paired anew"]
+        return [f"{n} of {counted(difference.after.job.n_replicas, 'pipeline')} re-paired"]
     phrases.sort(key=lambda phrase: -phrase[0])
     named, rest = (sum(n for n, _ in part) for part in (phrases[:NAMED], phrases[NAMED:]))
-    if rest > named:  # four names of many say less than how many there are
+    if rest > named:  # if many moved, their number says more than four names
         return [f"{named + rest} of {counted(len(difference.after.topology), 'device')} moved"]
     more = [f"{rest} more device{'s' * (rest != 1)} moved"] if rest else []
     return [words for _, words in phrases[:NAMED]] + more
 
 
 def _groups(difference: Difference) -> list[MovedGroup]:
-    """Return the groups of which a device moved."""
+    """Return the groups in which a device moved."""
     plans = (difference.before, difference.after)
     region_of = {device.name: device.region for plan in plans for device in plan.topology.devices}
     groups: defaultdict[str, MovedGroup] = defaultdict(lambda: MovedGroup(""))
@@ -170,7 +174,7 @@ def _move(row: Any) -> Move:
 
 
 def _swapped(groups: list[MovedGroup]) -> list[tuple[MovedGroup, MovedGroup]]:
-    """Return the pairs of groups of which each stands, as one, where the other stood."""
+    """Return the pairs of groups that swapped places as a whole."""
     by_move: dict[Move, MovedGroup] = {}
     pairs = []
     for group in groups:

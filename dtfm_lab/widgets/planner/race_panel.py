@@ -1,4 +1,4 @@
-"""The mode Race: several planners side by side, their curves, a table of how they stand, and the leader's plan."""
+"""The mode Race: several planners compared by their curves and a table, and the leader's plan."""
 
 import asyncio
 import math
@@ -30,39 +30,37 @@ from dtfm_lab.widgets.tasks import Paced, begin
 from dtfm_lab.widgets.views.convergence import ConvergenceView
 
 RACED = ("evolutionary", "dtfm", "hybrid", "random")
-"""Planners that are chosen at first, in the order of their colours."""
+"""Planners that race by default, in the order of their colours."""
 NO_RACE = "No race yet. Planners search this network with equal CPU time; the lowest curve leads."
-CPU_CLOCK = "seconds of processor time of each planner"
-FAIR = "Same network, job and seed; equal CPU seconds for each, its solver's included: who has used least goes next."
+CPU_CLOCK = "CPU seconds per planner"
+FAIR = "Same network, job, seed and CPU seconds for each planner, solvers included. The one that used least goes next."
 TURN_S = 0.01
-"""CPU seconds of a turn, or a little more, as a step is not cut short."""
+"""CPU seconds per turn. A turn may take longer, because a step is not interrupted."""
 WAIT_S = 0.05
-"""Most seconds of a turn in which the planner waits without using the CPU."""
+"""Maximum seconds of a turn in which the planner waits without using the CPU."""
 ENDLESS_S = 1e6
-"""Seconds given to a search that is stopped from outside."""
+"""Time limit of a search that is stopped from outside."""
 HEAD = ("", "best", "behind", "computed", "priced", "found at", "planner")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RaceSettings:
-    """What a race is asked with."""
+    """Settings of a race."""
 
     seconds: Annotated[
         float,
-        Option(
-            help="Seconds that each planner may compute; waiting for the others does not count.", least=0.1, most=3600
-        ),
+        Option(help="CPU seconds per planner. Waiting for the others does not count.", least=0.1, most=3600),
     ] = 3.0
-    seed: Annotated[int, Option(help="Of every planner's search.", most=2**31)] = 0
+    seed: Annotated[int, Option(help="Seed of every planner's search.", most=2**31)] = 0
 
 
 class RacePanel(SearchMode):
-    """Sets ``lab_state.plan`` to the leader's plan when that is taken over."""
+    """Sets ``lab_state.plan`` to the leader's plan when the user takes it."""
 
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], options: Callable[[], dict[str, Any]] = dict
     ) -> None:
-        start = button("Race", "", "Start all of them", "auto", style="primary")
+        start = button("Start race", "", "Start all chosen planners", "auto", style="primary")
         super().__init__(lab_state, changed, start, RaceSettings)
         self._options = options
         self.standings = Standings()
@@ -71,7 +69,9 @@ class RacePanel(SearchMode):
             name: checkbox(name, name in RACED) for name in [*RACED, *(one for one in planners if one not in RACED)]
         }
         self.seconds, self.seed = self._controls.values()
-        self.take = button("Take the leader's plan", "", "Go on with the best plan of the race", "auto", disabled=True)
+        self.take = button(
+            "Take the leader's plan", "", "Use the best plan of the race as the lab's plan", "auto", disabled=True
+        )
         axes = {"against": "seconds", "clock": CPU_CLOCK}
         self.curve = classed(ConvergenceView(title="Race", height=0, **axes, empty=NO_RACE), "dtfm-fill")
         self._traits = {"against": (self.curve, "against")}
@@ -82,10 +82,10 @@ class RacePanel(SearchMode):
             *self._controls.values(),
         ]
         rarer += [w.HTML(markup.line(FAIR, "note"))]
-        more = more_menu(rarer, "Planners", "Who races, for how long, and how")
+        more = more_menu(rarer, "Planners", "Which planners race, for how long, and the seed")
         self.bar = [self.start, self.stop, self.take, spacer(), more]
         self.live = classed(w.VBox(), "dtfm-searched")
-        """The pictures of the live search, until there has been a race."""
+        """The pictures of the live search, shown until the first race."""
         self.view = w.VBox([self.live, self.curve, self.table])
         self.take.on_click(lambda _: begin(self._take_leader(), self._report_error))
         for box in self.planners.values():
@@ -94,7 +94,7 @@ class RacePanel(SearchMode):
 
     @property
     def chosen(self) -> list[str]:
-        """Names of the planners that race, in the order of their colours."""
+        """Names of the racing planners, in the order of their colours."""
         return [name for name, box in self.planners.items() if box.value]
 
     def settings(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class RacePanel(SearchMode):
                 self.take.disabled = False
 
     def show_live(self, shown: Sequence[Shown], caption: str, is_another: bool) -> None:
-        """Draw what is new of the live search, which may be another than before, until there has been a race."""
+        """Draw new steps of the live search, until the first race. ``is_another`` says that the search is a new one."""
         if self.search is not None or self.standings.newest:
             return
         steps = [one.step for one in shown]
@@ -154,7 +154,7 @@ class RacePanel(SearchMode):
         self.curve.extend_all({steps[-1].planner: rows(steps)}, f"No race yet; {caption}")
 
     def _describe(self, state: str) -> str:
-        """Return in words how far the race has come and which planners lead."""
+        """Return in words how far the race is and which planners lead."""
         standings = self.standings
         leader = standings.leader
         used_s = max(step.seconds for step in standings.newest.values())
@@ -164,7 +164,7 @@ class RacePanel(SearchMode):
         return f"{state} {used_s:.1f} s of processor time each: {lead}, {words}"
 
     def _show_table(self) -> None:
-        """Write a row for each planner, in the order and the colours of their curves."""
+        """Write one row per planner, in the order and the colours of their curves."""
         best_s = self.standings.leader.best_s
         lines = []
         for place, name in enumerate(self.curve.points):
@@ -185,17 +185,17 @@ class RacePanel(SearchMode):
 def race(
     topology: Topology, job: Job, planners: Sequence[str], *, seed: int, cpu_s: float, **options: Any
 ) -> Iterator[PlanStep]:
-    """Yield steps of all the planners, mixed; ``seconds`` of a step is the CPU time that its planner has used.
+    """Yield steps of all planners, interleaved. ``seconds`` of a step is the CPU time that its planner has used.
 
-    The planner that has used the least CPU time has the next turn, so that at any moment all have used the same but
-    for a turn, however busy the machine is. CPU time is that of the thread that runs the turns, read around each step,
-    and of the threads that a planner starts, such as a solver's. These threads go on between turns, so that a planner
-    may be ahead and then waits for the others. Its initial placements and its bound count as its time; compiling
-    kernels, which happens once a machine, counts for no planner. A planner ends when it has used ``cpu_s`` or has
-    proved its best.
+    The planner that has used the least CPU time gets the next turn. So at any moment all have used the same time to
+    within one turn, however busy the machine is. CPU time is that of the thread that runs the turns, read around each
+    step, and of threads that a planner starts, such as a solver's. These threads continue between turns, so a planner
+    may get ahead and then waits for the others. A planner's initial placements and its bound count as its time.
+    Compiling kernels, which happens once per machine, counts for no planner. A planner ends when it has used ``cpu_s``
+    or has proved its best.
 
-    Of a turn, the steps that improved best or bound are yielded, and the newest; of a planner that ends, the last step
-    again, with all the time that it has used.
+    A turn yields the steps that improved the best or the bound, and its newest step. A planner that ends yields its
+    last step again, with all the time that it has used.
 
     ``options`` are further keywords of ``planning.search``, such as the objective. Raises what ``search`` raises.
     """
@@ -229,7 +229,7 @@ class _Racer:
         return self._own_s + self._tasks.cpu_s
 
     def turn(self) -> Iterator[PlanStep]:
-        """Search for ``TURN_S``; yield the steps that improved, and the newest."""
+        """Search for ``TURN_S`` and yield the steps that improved, and the newest."""
         ends_s, latest = self.used_s + TURN_S, time.monotonic() + WAIT_S
         newest = None
         while self.used_s < ends_s and time.monotonic() < latest:
@@ -253,21 +253,21 @@ class _Racer:
             yield replace(self._last, seconds=self.used_s)
 
     def close(self) -> None:
-        """End the search, and its solver with it."""
+        """End the search and its solver."""
         if isinstance(self._steps, Generator):
             self._steps.close()
 
 
 @dataclass
 class Standings:
-    """The newest step of each planner of a race, and when it found its best."""
+    """The newest step of each planner in a race, and when it found its best."""
 
     newest: dict[str, PlanStep] = field(default_factory=dict)
     found_at_s: dict[str, float] = field(default_factory=dict)
     """CPU seconds that each planner had used when it found its best."""
 
     def add(self, steps: Iterable[PlanStep]) -> None:
-        """Add steps, in the order in which they came."""
+        """Add steps in the order in which they arrived."""
         for step in steps:
             before = self.newest.get(step.planner)
             if before is None or step.best_s < before.best_s:
@@ -276,11 +276,11 @@ class Standings:
 
     @property
     def leader(self) -> PlanStep:
-        """The newest step of the best planner; of equal ones, of the first to get there."""
+        """The newest step of the best planner. Of equal ones, the first to get there."""
         return min(self.newest.values(), key=lambda step: (step.best_s, self.found_at_s[step.planner]))
 
     @property
     def bound_s(self) -> float:
-        """The highest bound that any planner has proved, which holds for all, but at most the best cost."""
+        """The highest bound that any planner has proved. It holds for all, and is at most the best cost."""
         proved_s = max(step.bound_s for step in self.newest.values())
         return min(proved_s, self.leader.best_s)

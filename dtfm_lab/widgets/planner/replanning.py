@@ -1,4 +1,4 @@
-"""What goes on by itself: a plan at once and after every edit, by short searches on a thread; then its bound rises."""
+"""Live replanning by short searches on a thread, at once and after every edit, followed by raising the lower bound."""
 
 import asyncio
 import logging
@@ -22,23 +22,25 @@ from dtfm_lab.widgets.planner.short_searches import BUDGETS_S, Replanned, first_
 from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 
 RESTS_S = (0.25, 0.4)
-"""Seconds without an edit before the second and the third search, so that the first plan is predicted and drawn with
-the processor to itself."""
+"""Seconds without an edit before the second and the third search.
+
+Meanwhile the first plan can be predicted and drawn without sharing the processor.
+"""
 SHOWN_S = 0.1
-"""Most seconds that a search waits until the plan at hand has been sent to the page."""
+"""Maximum seconds that a search waits until the current plan has been sent to the page."""
 BOUND_REST_S = 4.0
-"""Seconds that a plan stands before its bound is raised: longer than the searches that follow an edit."""
+"""Seconds that a plan must last before its bound is raised: longer than the searches that follow an edit."""
 BOUND_FRAME_S = 0.5
-"""Seconds between two looks at the bound."""
+"""Seconds between two checks of the bound."""
 LONGEST_S = 120.0
 STALLED_S = 20.0
-"""Most seconds of raising, and of raising in vain."""
+"""Maximum seconds of raising a bound, in total and without progress."""
 
 logger = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):
-    """The plan to begin with, None for none, and the network and the job to plan for."""
+    """The plan to start from, or None, and the network and the job to plan for."""
 
     plan: Plan | None
     topology: Topology
@@ -46,11 +48,11 @@ class Request(NamedTuple):
 
 
 class LiveReplanning(Panel):
-    """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changed, or where there is none.
+    """Sets ``lab_state.plan`` soon after ``lab_state.topology`` or ``lab_state.job`` changes, or if there is no plan.
 
-    The search begins with the old placement, see ``planning.adapt_plan``. An edit during a search ends it, and only
-    the newest network is planned for. ``options`` returns what a first plan is searched for: objective and limits.
-    What an edit did is told from the plan before it, also where it is one of a drag; ``history`` knows that plan.
+    The search starts from the old placement, see ``planning.adapt_plan``. An edit during a search ends it, and only the
+    newest network is planned for. ``options`` returns the objective and limits of a first plan. ``history`` keeps the
+    plan from before an edit, or from before a whole drag, so that the edit's effect can be described.
     """
 
     def __init__(
@@ -65,19 +67,25 @@ class LiveReplanning(Panel):
         self.history = history or EditHistory(lab_state)
         self._task: asyncio.Task[None] | None = None
         self._cancelled, self._woken = Cancellation(), asyncio.Event()
-        """Both are set by what makes a search out of date: one is asked by its thread, one is waited for in a rest."""
+        """Both are set when a search becomes out of date. The search's thread checks the first, a pause waits for the
+        second."""
         self._looks_further = False
         self._is_freer = False
-        """Whether the job leaves more to the planner than when the plan was made, which is a plan of it still."""
+        """True if the job leaves more to the planner than when the plan was made. The plan still satisfies the job."""
         self.foresee: Callable[[Plan], None] = lambda plan: None
-        """Called on the search's thread with the plan that is set next: what is shown of it is then there with it."""
+        """Called on the search's thread with the next plan before it is set, so that its prediction is ready with
+        it."""
         self.show_at_hand: Callable[[Plan], Callable[[], None] | None] = lambda plan: None
-        """Called on that thread with the plan at hand on the edited network; what it returns is called on the kernel's
-        loop, and the search begins after it."""
+        """Called on that thread with the current plan on the edited network.
+
+        The function that it returns is called on the kernel's loop, and the search starts after it.
+        """
         self.last: Replanned | None = None
         self.took_s = 0.0
         """Seconds from the last edit to the first plan that followed it."""
-        self.switch = checkbox("Live", live, "Every edit is followed by a short search from the current plan", "170px")
+        self.switch = checkbox(
+            "Live", live, "Plan again after every edit, by a short search from the current plan", "170px"
+        )
         self._controls = {"on": self.switch}
         self.view = self.switch
         self.switch.observe(lambda _: self._switch(), "value")
@@ -95,18 +103,18 @@ class LiveReplanning(Panel):
 
     @property
     def is_answering(self) -> bool:
-        """Whether the newest edit has no plan yet that is searched for."""
+        """True if the newest edit has no plan yet and one is being searched for."""
         return self._task is not None and not self._looks_further
 
     def begin(self) -> None:
-        """Plan what is drawn now, as once the kernel's loop runs."""
+        """Plan what is drawn now, for example once the kernel's loop runs."""
         self._request()
 
     def _yield_to_others(self) -> None:
-        """End a search that only looks on: a run is measured on the same processor, and a search was asked for."""
+        """End a background search, because a measured run or a search that the user started needs the processor."""
         if self._lab_state.is_needed_elsewhere:
             self._cancel()
-        else:  # an edit that came while something else was searched for has no plan yet
+        else:  # an edit made during another search has no plan yet
             self._request()
 
     def _note_freedom(self, change: dict[str, Any]) -> None:
@@ -121,7 +129,7 @@ class LiveReplanning(Panel):
         self._woken.set()
 
     def _request(self) -> None:
-        """Begin, or begin again, where the plan is out of date."""
+        """Start a search, or restart it, if the plan is out of date."""
         if not self.switch.value:
             return
         state = self._lab_state
@@ -136,7 +144,7 @@ class LiveReplanning(Panel):
             self._task = begin(self._follow(), partial(state.report_error, "plan"))
 
     def _next_request(self) -> Request | None:
-        """Return what to plan; None where the plan is up to date, or nothing is there to plan."""
+        """Return what to plan. None if the plan is up to date, or there is nothing to plan."""
         lab_state = self._lab_state
         if lab_state.topology is None or lab_state.job is None or "plan" in lab_state.busy:
             return None
@@ -145,10 +153,10 @@ class LiveReplanning(Panel):
         return Request(lab_state.plan, lab_state.topology, lab_state.job)
 
     async def _follow(self) -> None:
-        """Replan until the plan is of the newest network, then go on looking for better ones while nothing changes."""
+        """Replan until the plan is of the newest network, then keep looking for better plans while nothing changes."""
         try:
             while self.switch.value and self._next_request() is not None:
-                await asyncio.sleep(0)  # lets an edit that changes network and job set both
+                await asyncio.sleep(0)  # an edit may change the network and the job: wait until it has set both
                 if (request := self._next_request()) is None:
                     break
                 self._cancelled, self._woken = Cancellation(), asyncio.Event()
@@ -164,7 +172,7 @@ class LiveReplanning(Panel):
                 if not self.switch.value or now is None or not _same(now, request):
                     continue
                 self._is_freer = False
-                if why_not:  # it is not tried again before the next edit
+                if why_not:  # the same request would fail again, so wait for the next edit
                     self._lab_state.not_planned = why_not
                     break
                 if found is None:
@@ -189,7 +197,7 @@ class LiveReplanning(Panel):
             if not cancelled.is_set() and (show := self.show_at_hand(start)) is not None:
                 shown = asyncio.run_coroutine_threadsafe(_called(show), loop)
                 with suppress(TimeoutError):
-                    shown.result(SHOWN_S)  # the search would share the interpreter with what is sent
+                    shown.result(SHOWN_S)  # else the search would compete with the message for the interpreter
 
         if plan is None:
             found = first_plan(topology, job, cancelled, self._options(), live)
@@ -231,26 +239,26 @@ def _same(one: Request, other: Request) -> bool:
 
 
 class BackgroundBound:
-    """Sets ``lab_state.bound_s`` while the plan stands that it is for. ``options`` are those of a search.
+    """Sets ``lab_state.bound_s`` as long as its plan is the lab's. ``options`` returns the options of a search.
 
-    Only bounds of seconds rise, and only where a search has stated one: a placement of one's own has none.
+    Only bounds on seconds rise, and only if a search has stated one. A placement made by hand has none.
     """
 
     def __init__(self, lab_state: LabState, options: Callable[[], dict[str, Any]] = dict) -> None:
         self._lab_state, self._options = lab_state, options
         self._task: asyncio.Task[None] | None = None
         self._done: Plan | None = None
-        """The plan whose bound has been raised as far as it will be."""
+        """The plan whose bound has been raised as far as possible."""
         lab_state.observe(lambda _: self._forget(), ["plan", "topology", "job"])
         lab_state.observe(lambda _: self._begin_or_end(), "busy")
 
     @property
     def rises(self) -> bool:
-        """Whether a bound is being raised, or will be in a moment."""
+        """True if a bound is being raised, or will be in a moment."""
         return self._task is not None
 
     def end(self) -> None:
-        """Stop; the thread ends by itself after the step at hand."""
+        """Stop. The thread ends by itself after the current step."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -297,5 +305,5 @@ class BackgroundBound:
         try:
             await rising.watch(show, tick, every_s=BOUND_FRAME_S)
         finally:
-            if self._task is asyncio.current_task():  # else it was ended, or another has begun
+            if self._task is asyncio.current_task():  # else it was stopped, or another has started
                 self._done, self._task = plan, None

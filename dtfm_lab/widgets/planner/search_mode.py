@@ -1,4 +1,4 @@
-"""What the searches of the pane Search have in common: a button that begins one, Stop, and the steps that it yields."""
+"""The common part of the Search pane's searches: a start button, Stop, and the steps that a search yields."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +22,11 @@ from dtfm_lab.widgets.tasks import Paced, Stream, begin
 from dtfm_lab.widgets.views.population import cells_of
 
 SHOWN_S = 0.25
-"""Seconds between two placements shown, as each redraws whole networks."""
+"""Minimum seconds between two shown placements, because each redraws whole networks."""
 
 
 class _Last(NamedTuple):
-    """The newest step of a planner, and whether it is kept only while it is the newest."""
+    """A planner's newest step, and whether it is kept only as long as it is the newest."""
 
     number: int
     step: PlanStep
@@ -34,14 +34,14 @@ class _Last(NamedTuple):
 
 
 class BackgroundSearch(Stream[PlanStep]):
-    """Runs a search of one planner or several on a thread.
+    """Runs a search of one or more planners on a thread.
 
-    A thread suffices: planners spend their time in compiled code without the interpreter's lock, and the interpreter
-    lets the kernel run every few milliseconds. Of thousands of steps between two calls of ``drain``, those are kept
-    that improved best or bound, and of each planner the newest, with the newest median.
+    A thread suffices: planners spend their time in compiled code that releases the interpreter's lock, and the
+    interpreter lets the kernel run every few milliseconds. Of the thousands of steps between two calls of ``drain``, it
+    keeps those that improved the best or the bound, and each planner's newest step, with its newest median.
 
-    A stop ends the longest annealings of a plan by its seconds at once, though their step takes 300 ms. With
-    ``has_population`` some steps, the last among them, have what the search held.
+    A stop ends a plan's longest annealings at once, although one of their steps takes 300 ms. With ``has_population``,
+    some steps, including the last, hold the search's population.
     """
 
     def __init__(self, steps: Iterator[PlanStep], *, has_population: bool = False) -> None:
@@ -78,9 +78,9 @@ class BackgroundSearch(Stream[PlanStep]):
 
 
 class SearchMode(SavedControls):
-    """A way to search. A subclass makes ``bar`` and ``view``, begins a search and shows what it yields.
+    """A way to search. A subclass makes ``bar`` and ``view``, starts a search and shows what it yields.
 
-    One search runs at a time in the pane: ``changed`` is called when one begins or ends.
+    The pane runs one search at a time. ``changed`` is called when one starts or ends.
     """
 
     bar: list[w.Widget]
@@ -89,19 +89,19 @@ class SearchMode(SavedControls):
     def __init__(
         self, lab_state: LabState, changed: Callable[[], None], start: w.Button, settings: type, label_width: str = ""
     ) -> None:
-        """``settings`` is the dataclass whose options the search is asked with, see ``controls_for``."""
+        """``settings`` is the dataclass of the search's options, see ``controls_for``."""
         self._lab_state, self._changed, self.start = lab_state, changed, start
         self._controls = controls_for(settings, label_width)
         self._report_error = partial(lab_state.report_error, "plan")
         self.search: Stream[Any] | None = None
-        """The search that runs; None while none does."""
+        """The running search. None if none runs."""
         self.stop = button("Stop", "", "End the search and keep the best", "auto")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
         show(self.stop, False)
 
     def redo(self) -> None:
-        """Begin the search, as the button does."""
+        """Start the search, as the button does."""
         topology, job = self._lab_state.topology, self._lab_state.job
         if self.start.disabled or topology is None or job is None:
             return
@@ -115,7 +115,7 @@ class SearchMode(SavedControls):
         self._changed()
 
     def update_buttons(self, *, free: bool = True) -> None:
-        """Enable the buttons that can be used; ``free`` is False while another mode searches."""
+        """Enable the buttons that can be used. ``free`` is False while another mode searches."""
         runs = self.search is not None
         self.start.disabled = runs or not free or not self._is_ready
         self.stop.disabled = self.search is None or self.search.stopped.is_set()
@@ -127,11 +127,11 @@ class SearchMode(SavedControls):
         return self._lab_state.topology is not None and self._lab_state.job is not None
 
     def _begin(self, topology: Topology, job: Job) -> Stream[Any]:
-        """Start the search. Raises a LabError where it cannot be."""
+        """Start the search. Raises LabError if it cannot start."""
         raise NotImplementedError
 
     async def _watch(self, search: Any) -> None:
-        """Show what the search, which ``_begin`` has started, yields until it ends."""
+        """Show what the search yields until it ends. ``_begin`` has started it."""
         raise NotImplementedError
 
     async def _run(self, search: Stream[Any]) -> None:
@@ -149,31 +149,31 @@ class SearchMode(SavedControls):
 
 
 class PlacementPreview:
-    """Sets ``lab_state.shown_stages`` to the best of a search, at most four times a second."""
+    """Sets ``lab_state.shown_stages`` to a search's best placement, at most four times per second."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state, self._pace, self._best_s = lab_state, Paced(SHOWN_S), math.inf
 
     def show(self, step: PlanStep) -> None:
-        """Show a step's placement where it is better than the one shown."""
+        """Show a step's placement if it is better than the one shown."""
         if step.best_s < self._best_s and self._pace.is_due():
             self._best_s = step.best_s
             self._lab_state.shown_stages = stages_by_name(step.topology, step.devices)
 
 
 def network_cells(topology: Topology, job: Job) -> dict[str, Any]:
-    """Return where each device of a network is in a population's pictures; the job is of any shape."""
+    """Return where each device of a network is in a population's pictures, whatever the job's shape."""
     place_of, places = places_of(topology, pair_costs(topology, job))
     return cells_of(place_of, places, topology.names)
 
 
 def stages_by_name(topology: Topology, grid: np.ndarray) -> dict[str, int]:
-    """Return the stage of each device that serves, by its name; ``grid`` is (S, D) device indices."""
+    """Return {device: stage} of the devices in use. ``grid`` is (S, D) device indices."""
     names = topology.names
     return {names[device]: stage for stage, group in enumerate(grid.tolist()) for device in group}
 
 
 def rows(steps: Sequence[PlanStep]) -> np.ndarray:
-    """Return an (n, 5) array for a ConvergenceView."""
+    """Return an (n, 5) array of evaluations, seconds, best, bound and median for a ConvergenceView."""
     values = [(step.evaluations, step.seconds, step.best_s, step.bound_s, step.median_s) for step in steps]
     return np.array(values, dtype=float).reshape(-1, 5)

@@ -1,4 +1,4 @@
-"""The mode Real: the search that makes the lab's plans, its population and its curve, as it was asked for or live."""
+"""The mode Real: the search that makes the lab's plans, with its population and its curve, on demand or live."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -27,31 +27,31 @@ from dtfm_lab.widgets.views.population import PopulationView
 
 BEFORE = "before the last edit: "
 SHORT_S = 0.1
-"""Seconds from which a duration is shown to a tenth of a second, so that the text does not flicker."""
+"""Seconds from which a duration is shown to a tenth of a second. Shorter ones would flicker."""
 REPLAY_S = 0.15
-"""Seconds that a frame stays when a search is played again."""
-NO_PLAN = "Nothing is planned yet: draw or open a network, and the search of its plan is shown here."
-NOT_WATCHED = "The search of this plan was not watched. Plan searches, and draws how it comes to its plan."
+"""Seconds that a frame stays when a search is replayed."""
+NO_PLAN = "No plan yet: draw or open a network to see its search here."
+NOT_WATCHED = "The search for this plan was not recorded. Press Plan to search and watch."
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """What a search is asked with."""
+    """Settings of a search."""
 
     planner: Annotated[
-        str, Option(help="Who searches: ours, the paper's, chance, or the one that proves.", choices=planners)
+        str, Option(help="Search algorithm: ours, the paper's, random, or the one with proofs.", choices=planners)
     ] = "evolutionary"
     seconds: Annotated[
-        float, Option(help="Seconds of search, unless its best is proven before.", least=0.1, most=3600)
+        float, Option(help="Seconds of search. Ends earlier if the best is proven.", least=0.1, most=3600)
     ] = 3.0
-    seed: Annotated[int, Option(help="Equal seeds give equal searches.", most=2**31)] = 0
+    seed: Annotated[int, Option(help="The same seed gives the same search.", most=2**31)] = 0
 
 
 class SearchPanel(SearchMode):
-    """Sets ``lab_state.plan`` to what the search finds; ``aims`` says what that makes least.
+    """Sets ``lab_state.plan`` to the plan that the search finds. ``aims`` holds the objective.
 
-    While it is looked at it draws ``lab_state.live_search``, and gives it to ``show_live``, with whether it is another
-    one than before; else it is drawn once it is looked at. A search that was asked for is drawn in its place.
+    While on the screen, it draws ``lab_state.live_search`` and passes its steps to ``show_live``, which also learns if
+    it is a new search. Otherwise it is drawn once the pane is shown. A search that the user starts replaces it.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SearchPanel(SearchMode):
         show_live: Callable[[Sequence[Shown], str, bool], None],
         also: Sequence[w.Widget] = (),
     ) -> None:
-        """``also`` is what else stands in its menu."""
+        """``also`` are more widgets for its menu."""
         plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
         super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
         self._aims, self._show_live = aims, show_live
@@ -72,16 +72,16 @@ class SearchPanel(SearchMode):
         )
         self.curve = classed(ConvergenceView(height=0, empty=NOT_WATCHED), "dtfm-fill")
         self._traits = {"against": (self.curve, "against")}
-        what = "What the search minimises, your limits, who searches and for how long"
+        what = "The objective, your limits, the planner and the search time"
         more = more_menu([aims.objective, aims.limits, *self._controls.values(), *also], "Settings", what)
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()
-        """Names of the devices in the pictures; empty where there are none."""
+        """Names of the devices in the pictures. Empty if there are none."""
         self._displayed: LiveSearch | None = None
-        """The live search that is drawn; None for a search that was asked for, or nothing."""
+        """The live search on display. None for a search that the user started, or for nothing."""
         self._n_displayed = 0
-        """How much of the live search is drawn."""
+        """Number of the live search's steps that are drawn."""
         self._is_looked_at = self._follows = False
         self.population.observe(lambda _: self._play(), "playing")
         lab_state.observe(lambda _: self._age(), ["topology", "job"])
@@ -89,7 +89,7 @@ class SearchPanel(SearchMode):
         lab_state.observe(lambda _: self._raise_bound(), "bound_s")
 
     def look(self, is_looked_at: bool) -> None:
-        """Draw what is live from now on, or no longer."""
+        """Start drawing live searches, or stop."""
         self._is_looked_at = is_looked_at
         if is_looked_at:
             self._follow()
@@ -97,7 +97,7 @@ class SearchPanel(SearchMode):
             self.population.playing = False
 
     def show_objective(self) -> None:
-        """Write the curve in the chosen objective's words, unless it holds a search for another one."""
+        """Label the curve for the chosen objective, unless it holds a search for another one."""
         if not self.curve.points:
             self._show_measure(self._aims.measure)
 
@@ -106,7 +106,7 @@ class SearchPanel(SearchMode):
         self.curve.show_measure(measure.objective)
 
     def _age(self) -> None:
-        """Say of a search that is over that it was of something else than what is drawn now."""
+        """Note on a finished search that the network or the job has changed since."""
         if self.search is None and self.curve.points and not self.curve.caption.startswith(BEFORE):
             self.curve.caption = f"{BEFORE}{self.curve.caption}"
 
@@ -139,7 +139,7 @@ class SearchPanel(SearchMode):
         self.curve.reset()
 
     def _draw(self, shown: Sequence[Shown], caption: str) -> None:
-        """Add to both pictures; those of a population begin anew with the first frame and on another network."""
+        """Add steps to both pictures. The population starts over with the first frame and on another network."""
         step, frames = shown[-1].step, list[PopulationFrame]()
         for one, frame in shown:
             if frame is None:
@@ -156,7 +156,7 @@ class SearchPanel(SearchMode):
             begin(self.population.play(lambda: REPLAY_S), self._report_error)
 
     def _follow(self) -> None:
-        """Draw the live search, if there is one and this is looked at; else the plan, where nothing is drawn."""
+        """If the pane is on the screen, draw the live search if there is one, or else the plan if nothing is drawn."""
         if not self._is_looked_at or self.search is not None:
             return
         live, plan = self._lab_state.live_search, self._lab_state.plan
@@ -184,10 +184,10 @@ class SearchPanel(SearchMode):
         self.population.unit = measure_of(of.objective).unit
 
     async def _draw_live(self) -> None:
-        """Draw the newest live search as it comes, until it is over or nobody looks."""
+        """Draw the newest live search as it progresses, until it is over or the pane is hidden."""
         try:
             while self._is_looked_at and self.search is None and (live := self._lab_state.live_search) is not None:
-                is_over = live.is_over  # read before what it has shown, so that nothing last is missed
+                is_over = live.is_over  # read before the steps, so that the last one is not missed
                 if live.shown:
                     self._draw_more(live, is_over)
                 if is_over and live is self._lab_state.live_search:
@@ -197,7 +197,7 @@ class SearchPanel(SearchMode):
             self._follows = False
 
     def _draw_more(self, live: LiveSearch, is_over: bool) -> None:
-        """Draw what has come since the last time, or begin anew with another search."""
+        """Draw the new steps, or start over with another search."""
         if live is not self._displayed:
             self._clear()
             self._show_measure(measure_of(live.shown[0].step.objective))
@@ -214,9 +214,9 @@ class SearchPanel(SearchMode):
             self._raise_bound()
 
     def _raise_bound(self) -> None:
-        """Draw the bound of a live search that is over as far as it is known, as all else on the screen does.
+        """Draw the raised bound of a finished live search, so that it agrees with the rest of the screen.
 
-        The search with the plan's bound may be another one than that which was drawn last.
+        The search that found the plan's bound may not be the one that was drawn last.
         """
         live, plan = self._displayed, self._lab_state.bounded_plan
         if plan is None or self._lab_state.plan_is_stale:
@@ -232,7 +232,8 @@ class SearchPanel(SearchMode):
             self._draw_more(live, is_over=True)
 
     def _describe(self, live: LiveSearch, is_over: bool) -> str:
-        """Return how far the live search has come, and that the plan is another where that is worth no change."""
+        """Return the live search's progress. If the plan differs because a change was not worthwhile, say that it is
+        kept."""
         step, plan = live.shown[-1].step, self._lab_state.plan
         found = f"live: {describe_progress(step, over=is_over)}"
         if not is_over or plan is None:
@@ -246,8 +247,8 @@ class SearchPanel(SearchMode):
 
 
 def describe_progress(step: PlanStep, *, over: bool = False) -> str:
-    """Return in words how far a search has come; once it is ``over``, a bound that may rise further is left out."""
-    priced = f"{step.evaluations:,} plan{'s' * (step.evaluations != 1)} priced"
+    """Return a search's progress in words. Once it is ``over``, a bound that may still rise is left out."""
+    priced = f"{step.evaluations:,} plan{'s' * (step.evaluations != 1)} evaluated"
     spent = f"{step.seconds:.1f} s" if step.seconds >= SHORT_S else format_s(step.seconds)
     measure = measure_of(step.objective)
     shape = f" with {step.job.n_stages} x {step.job.n_replicas}" if step.objective != COMMUNICATION else ""

@@ -1,4 +1,4 @@
-"""Short searches from a plan at hand, for a screen that answers every edit. They contain no widget."""
+"""Short searches from the current plan, for a screen that answers every edit. They contain no widget."""
 
 import time
 from collections.abc import Callable
@@ -22,32 +22,33 @@ from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
 
 BUDGETS_S = (0.015, 0.25, 2.5)
-"""Seconds of the searches that follow an edit: one that answers while a hand still drags, one that looks again, and
-one, with its bound, once nothing has changed for a while. A step is not cut short; pricing comes on top."""
+"""Seconds of the searches that follow an edit: one to answer during a drag, one to look again, and one with a bound.
+
+The last one starts once nothing has changed for a while. A step is not interrupted, and evaluation adds to these times.
+"""
 PLANNER = "evolutionary"
 PATIENCE_S = 1.0
-"""Most seconds that a plan is waited for while the search's code is loaded; to compile it takes longer."""
+"""Maximum seconds to wait for a plan while the search's code is loaded. Compiling it takes longer."""
 COMPILING_S = 300.0
-"""The same of the last search after an edit, which waits for the compiler, too."""
+"""The same for the last search after an edit, which also waits for the compiler."""
 EXPLAINED_LATER_UP_TO = 64
-"""Most devices of which a change is put into words on the kernel's loop: in 5 ms, and in 170 of 256 devices."""
+"""Maximum devices for which a change is described on the kernel's loop. This takes 5 ms, and 170 ms for 256 devices."""
 BETTER = 5e-4
-"""Share of its value that a longer search must save on a first plan, which nobody has looked at for long."""
+"""Share that a longer search must save on a first plan, which nobody has looked at for long."""
 
 
 class Replanned(NamedTuple):
-    """The plan that a short search has found, and what became of the one before the edit."""
+    """The plan that a short search found, and what it changed from the plan before the edit."""
 
     plan: Plan
     change: PlanChange | None = None
     """None for a first plan."""
     gain: str = ""
-    """That a longer search has found it, and how much better it is: "A longer search found a plan that is 12 %
-    faster"."""
+    """The gain of a longer search, such as "A longer search found a plan that is 12 % faster"."""
 
 
 def gain_words(before: Plan, after: Plan) -> str:
-    """Return that a longer search found a better plan, and by how much; empty where it saves too little to tell."""
+    """Return that a longer search found a better plan, and by how much. Empty if the gain is too small to report."""
     value = objectives[after.objective].value
     was, now = value(before), value(after)
     if not now < was * (1 - SAME):
@@ -59,7 +60,7 @@ def gain_words(before: Plan, after: Plan) -> str:
 def first_plan(
     topology: Topology, job: Job, cancelled: Cancellation, options: dict[str, Any], live: LiveSearch | None = None
 ) -> Replanned | None:
-    """Return the best plan of a short search from nothing; None where it is cancelled. ``live`` is given its steps."""
+    """Return the best plan of a short search from scratch. None if it is cancelled. ``live`` receives its steps."""
     asked = {"objective": default_objective(job)} | options
     fitted = job if asked["objective"] != COMMUNICATION else job.fitted(len(topology))
     best = _searched(topology, fitted, cancelled, BUDGETS_S[0], live=live, seed=0, improve_bound=False, **asked)
@@ -69,9 +70,9 @@ def first_plan(
 def improved(
     found: Replanned, job: Job, cancelled: Cancellation, seconds: float, live: LiveSearch | None = None
 ) -> Replanned | None:
-    """Return what a longer search from a plan finds, with its bound; the same placement where nothing is better.
+    """Return the result of a longer search from a plan, with its bound. Keep the placement if nothing is better.
 
-    ``job`` is what was asked for, with what it leaves open. None where it is cancelled.
+    ``job`` is the requested job, with what it leaves open. None if the search is cancelled.
     """
     plan = found.plan
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "start": plan}
@@ -86,12 +87,12 @@ def improved(
     if value(after) >= value(plan) * (1 - (BETTER if change is None else SAME)):
         return found._replace(plan=_with_bounds_of(plan, after))
     if change is None:
-        return Replanned(nearest(after, plan))  # as few devices move as can be, and the eye follows these
+        return Replanned(nearest(after, plan))  # move as few devices as possible, so that the eye can follow
     return _replanned(nearest(after, change.before.plan), change.before, job)
 
 
 def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
-    """Return the plan with the higher of its bounds and those that another search has found."""
+    """Return the plan with the higher of its own bounds and those that another search found."""
     bounds = [b for b in (plan.iteration_lower_bound_s, other.iteration_lower_bound_s) if b is not None]
     iteration_s = plan.iteration_s
     given: dict[str, Any] = {"seconds": plan.seconds + other.seconds}
@@ -112,10 +113,10 @@ def _searched(
     live: LiveSearch | None = None,
     **options: Any,
 ) -> PlanStep | None:
-    """Return the last step of a search of so many seconds; None where it is cancelled. ``live`` is given its steps.
+    """Return the last step of a search of ``seconds``. None if it is cancelled. ``live`` receives its steps.
 
-    While its compiled code is not there yet, a search yields the plan that it begins with, which may be poor: then it
-    is waited for, at most ``patience_s`` seconds.
+    Until its compiled code is loaded, a search yields the plan that it starts with, which may be poor. So it is given
+    up to ``patience_s`` seconds to load it.
     """
     began = time.perf_counter()
     best: PlanStep | None = None
@@ -127,7 +128,7 @@ def _searched(
                 return None
             took_s = time.perf_counter() - began
             if step.evaluations > 1 and (best is None or best.evaluations <= 1):
-                end_after(seconds - took_s)  # its kernels are loaded
+                end_after(seconds - took_s)  # the compiled code is loaded, so the time limit applies from here
             best = step
             if live is not None:
                 live.add(step)
@@ -149,18 +150,19 @@ def replanned(
     live: LiveSearch | None = None,
     at_hand: Callable[[Plan], None] = lambda plan: None,
 ) -> Replanned | None:
-    """Return the best plan of a short search from ``plan``, by its objective; None where it is cancelled.
+    """Return the best plan of a short search from ``plan``, by its objective. None if it is cancelled.
 
-    ``before`` is what was shown before the edit, by default ``plan``; ``plan`` may be an answer to an earlier part of
-    the same drag; ``earlier`` stood on this very network, so that an edit that is undone brings its plan back. A
-    placement is kept where the best saves too little: the one before the edit first, then that of ``plan``, then that
-    of ``earlier``, with the planner that found it. Where the edit changes no cost, as a new name of a region does,
-    nothing is searched, so that a placement made by hand stays. Of what is found, as many devices as can stay where
-    they were. Where there are too few devices for the plan's shape, the search begins with fewer of its pipelines.
-    ``at_hand`` is called before a search for seconds with ``plan`` on the edited network, where it can serve there as
-    it is.
+    ``before`` is what was shown before the edit, by default ``plan``. ``plan`` may be an answer to an earlier part of
+    the same drag. ``earlier`` is a previous plan of this very network, so that undoing an edit brings its plan back.
 
-    Raises PlanError where the job does not fit the network.
+    If the best saves too little, an old placement is kept, along with the planner that found it: the one before the
+    edit first, then that of ``plan``, then that of ``earlier``. If the edit changes no cost, as when a region is
+    renamed, nothing is searched, so that a placement made by hand stays. In the result, as many devices as possible
+    stay in place. If there are too few devices for the plan's shape, the search starts from fewer of its pipelines.
+
+    If ``plan`` still works on the edited network as it is, ``at_hand`` is called with it before a search for seconds.
+
+    Raises PlanError if the job does not fit the network.
     """
     before = before or BeforeEdit(plan.topology, job, plan, plan.iteration_s)
     start = _on(plan, topology, job)
@@ -171,7 +173,7 @@ def replanned(
     if start is None and plan.objective != COMMUNICATION:
         options["nearby"] = tuple(starting_plans(plan, topology))
     if start is not None and plan.objective != COMMUNICATION and is_same_placement(start, plan):
-        at_hand(start)  # a search for the communication cost is as quick as its chart
+        at_hand(start)  # a search for the communication cost is as fast as drawing its chart
     best = _searched(topology, job, cancelled, BUDGETS_S[0], **options)
     if best is None:
         return None
@@ -191,8 +193,7 @@ def replanned(
 def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
     """Return a plan on another network, for another job.
 
-    None where it needs more devices than there are and the job leaves its shape open. Raises PlanError where it does
-    not.
+    If it needs more devices than there are, return None if the job leaves its shape open, else raise PlanError.
     """
     try:
         start = adapt_plan(plan, topology, job)
@@ -204,16 +205,19 @@ def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
 
 
 def _replanned(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
-    """Return the plan with what it changed; of few devices in words only when somebody asks, as their chart is shown
-    first; of many here, as this may be a thread of its own."""
+    """Return the plan with its change from the plan before.
+
+    For many devices, the change is put into words here, because this may run on a thread. For few, that waits until the
+    sentence is read, so that the chart appears first.
+    """
     change = PlanChange(before, simulated(plan), job)
     if len(plan.topology) > EXPLAINED_LATER_UP_TO:
-        change.sentence  # noqa: B018 (it is kept)
+        change.sentence  # noqa: B018 (a cached property, computed here)
     return Replanned(change.after, change)
 
 
 def _is_known(plan: Plan, start: Plan) -> bool:
-    """Whether the old placement can be judged by the plan's objective, and fits the memory as far as that counts."""
+    """True if the old placement can be judged by the plan's objective and fits in memory."""
     if plan.objective == COMMUNICATION:
         return True
     if start.iteration_s is None:
@@ -238,7 +242,7 @@ def _kept(plan: Plan, start: Plan, bounded: Plan) -> Plan:
 
 
 def _costs_alike(plan: Plan, start: Plan) -> bool:
-    """Whether every placement costs what it did before; names do not matter."""
+    """True if every placement costs what it did before. Names do not matter."""
     if not np.array_equal(plan.placement.devices, start.placement.devices):
         return False
     if plan.objective != COMMUNICATION:
@@ -247,13 +251,13 @@ def _costs_alike(plan: Plan, start: Plan) -> bool:
 
 
 def is_priced_alike(one: tuple[Topology, Job], other: tuple[Topology, Job]) -> bool:
-    """Whether every placement has the same communication cost on two networks, each for its job."""
+    """True if every placement has the same communication cost on two networks, each with its job."""
     before, after = pair_costs(*one), pair_costs(*other)
     return np.array_equal(before.group_s, after.group_s) and np.array_equal(before.hop_s, after.hop_s)
 
 
 def _simulated_alike(plan: Plan, start: Plan) -> bool:
-    """Whether links, devices and job are what they were, but for what no simulation reads."""
+    """True if links, devices and job are the same, apart from fields that no simulation reads."""
     before, after = plan.topology, start.topology
     if plan.job != start.job:
         return False
@@ -267,12 +271,12 @@ def _simulated_alike(plan: Plan, start: Plan) -> bool:
 
 
 def is_same_placement(one: Plan, other: Plan) -> bool:
-    """Whether two plans of one job give the same devices the same places."""
+    """True if two plans of one job put the same devices in the same places."""
     return one.job == other.job and one.stages == other.stages
 
 
 def _oriented(before: Plan, step: PlanStep) -> PlanStep:
-    """Return the step or its reverse, which has the same communication cost: the one that moves fewer devices."""
+    """Return the step or its reverse, which has the same communication cost: whichever moves fewer devices."""
     if step.objective != COMMUNICATION:
         return step
     stage_of = {name: stage for stage, group in enumerate(before.stages) for name in group}

@@ -1,4 +1,4 @@
-"""The mode Teaching: a slow search that is watched, scrubbed and asked about, beside what the real one has found."""
+"""The mode Teaching: a slow search to watch, scrub and ask about, compared with the real planner's result."""
 
 import asyncio
 from dataclasses import dataclass
@@ -28,23 +28,25 @@ from dtfm_lab.widgets.views.population import PopulationView
 PACES = {"slow": 0.48, "to watch": PACE_S, "fast": 0.1}
 """Seconds that a generation stays on the screen."""
 REFERENCE_S = 1.0
-"""Seconds of the search whose result the slow one is measured by."""
-NO_NETWORK = "Open or draw a network: a slow search can then be watched."
+"""Seconds of the real search that the slow one is compared with."""
+NO_NETWORK = "Open or draw a network to watch a slow search."
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeachingSettings:
-    """How the search is watched, and its chance."""
+    """Speed and seed of the search to watch."""
 
     pace: Annotated[
         str,
-        Option(help="How long each generation stays on the screen; it costs no time of search.", choices=tuple(PACES)),
+        Option(
+            help="How long each generation stays on the screen. The search itself is not slowed.", choices=tuple(PACES)
+        ),
     ] = "to watch"
-    seed: Annotated[int, Option(help="Seed of its random numbers.", most=2**31)] = SEED
+    seed: Annotated[int, Option(help="Seed of the random numbers.", most=2**31)] = SEED
 
 
 class TeachingTask(NamedTuple):
-    """What is searched for."""
+    """The network, the job and the seed of a search."""
 
     topology: Topology
     job: Job
@@ -52,22 +54,22 @@ class TeachingTask(NamedTuple):
 
 
 class TeachingPanel(SavedControls):
-    """Sets ``lab_state.shown_stages`` to the individual that is shown, and ``plan`` where it is taken over."""
+    """Sets ``lab_state.shown_stages`` to the displayed individual, and ``plan`` if the user takes it."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, "plan")
         self.search: Stream[PopulationFrame] | None = None
-        """The search that runs; None while none does, though frames may be left to show."""
+        """The running search. None if none runs, even if frames are left to show."""
         self.reference: Plan | None = None
-        """What the real planner finds for the same cost, which the slow one is measured by."""
+        """The real planner's result for the same cost, for comparison."""
         self._task: TeachingTask | None = None
         self._is_shown = False
         self._pace = Paced(SHOWN_S * 0.9)
         self.view = classed(PopulationView(self._take, hint=NO_NETWORK), "dtfm-fill")
         self._controls = controls_for(TeachingSettings)
         self.pace, self.seed = self._controls.values()
-        more = more_menu(list(self._controls.values()), "Speed", "How fast it is shown, and its seed")
+        more = more_menu(list(self._controls.values()), "Speed", "How fast generations are shown, and the seed")
         self.bar: list[w.Widget] = [spacer(), more]
         self.view.observe(lambda _: self._play(), "playing")
         self.view.observe(lambda _: self._show(), ["frame", "chosen"])
@@ -75,13 +77,13 @@ class TeachingPanel(SavedControls):
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan"])
 
     def enter(self) -> None:
-        """Begin to be shown: the first generation is made, and waits for Play."""
+        """Start to be shown. The first generation is made and waits for Play."""
         self._is_shown = True
         self._prepare()
         self._show()
 
     def leave(self) -> None:
-        """Stop to be shown: what plays is paused, and the map shows the plan again."""
+        """Stop being shown: pause, and let the map show the plan again."""
         if not self._is_shown:
             return
         self._is_shown = False
@@ -91,7 +93,7 @@ class TeachingPanel(SavedControls):
             self._lab_state.set_note("plan", "")
 
     def forget(self) -> None:
-        """Drop the search; the next one begins anew."""
+        """Drop the search. The next one starts from scratch."""
         if self.search is not None:
             self.search.stop()
             self.search = None
@@ -105,7 +107,7 @@ class TeachingPanel(SavedControls):
 
     @property
     def sentence(self) -> str:
-        """What the headline says: the real planner's result, and how far the slow one is."""
+        """The headline: the real planner's result, and the slow search's progress."""
         view = self.view
         if not view.frames:
             return ""
@@ -115,7 +117,7 @@ class TeachingPanel(SavedControls):
         return f"{real}{watch}, generation {frame.generation}, {format_s(frame.best.cost_s)}."
 
     def _wanted(self) -> TeachingTask | None:
-        """Return the network and the job in the plan's shape, or the most square one; None where there is none."""
+        """Return the network, and the job in the plan's shape or else the most square one. None if there is none."""
         topology, job, plan = self._lab_state.topology, self._lab_state.job, self._lab_state.plan
         if topology is None or job is None:
             return None
@@ -124,7 +126,7 @@ class TeachingPanel(SavedControls):
         return TeachingTask(topology, job if job.shaped else job.fitted(len(topology)), self.seed.value)
 
     def _follow(self) -> None:
-        """Begin anew where the network or the shape has changed."""
+        """Start over if the network or the shape has changed."""
         try:
             wanted = self._wanted()
         except LabError:
@@ -136,7 +138,7 @@ class TeachingPanel(SavedControls):
             self._prepare()
 
     def _prepare(self) -> None:
-        """Begin the search on its thread, where nothing has been searched yet."""
+        """Start the search on its thread, if there is none yet."""
         if self._task is not None or not has_event_loop():
             return
         try:
@@ -150,7 +152,7 @@ class TeachingPanel(SavedControls):
             return
         self._task = task
         self.view.begin(network_cells(task.topology, task.job))
-        self.view.hint = "Twenty placements from chance are being priced …"
+        self.view.hint = "Evaluating twenty random placements …"
         self.search = Stream(frames)
         begin(self._watch(self.search, task), self._report_error)
         begin(self._refer(task), self._report_error)
@@ -187,7 +189,7 @@ class TeachingPanel(SavedControls):
         self._show(now=True)
 
     def _show(self, *, now: bool = False) -> None:
-        """Show the individual on the network's views, at most four times a second while it plays."""
+        """Show the individual on the network's views, at most four times per second during playback."""
         one = self.view.shown
         if one is None or not self._is_shown or self._task is None:
             return
@@ -208,23 +210,24 @@ class TeachingPanel(SavedControls):
         if self._task is task:
             self._lab_state.plan = plan
             cost = format_s(plan.cost.total_s)
-            self._lab_state.set_note("plan", f"Individual {number} is the plan now: {cost} of communication.")
+            self._lab_state.set_note("plan", f"Placement {number} is now the plan: {cost} of communication.")
 
 
 def _result(reference: Plan) -> str:
-    """Return ``Best possible: 456 ms of messages``, or the best that the real planner has found."""
+    """Return ``Best possible: 456 ms of messages``, or the best that the real planner found."""
     did = "Best possible" if reference.gap < PROVEN else "Best found"
     return f"{did}: {format_s(reference.cost.total_s)} of messages"
 
 
 def plan_of(topology: Topology, job: Job, grid: IntArray) -> Plan:
-    """Return the plan of a (S, D) grid whose columns are its pipelines, with the seconds of its iteration."""
+    """Return the plan of a (S, D) grid whose columns are its pipelines, with its iteration time."""
     ranks = Placement(grid).rank_map(len(topology))
     return simulated(evaluate(topology, job, rank_map=ranks))
 
 
 def _alike(one: TeachingTask, other: TeachingTask) -> bool:
-    """Whether two tasks have the same placements at the same costs, as where a plan only cuts its blocks anew."""
+    """True if two tasks have the same placements at the same costs, for example if only a plan's stage sizes
+    changed."""
     shapes = [(task.job.n_stages, task.job.n_replicas, task.seed) for task in (one, other)]
     if shapes[0] != shapes[1] or one.topology.names != other.topology.names:
         return False

@@ -1,4 +1,4 @@
-"""Devices of a run that a person kills, pauses, slows or takes off the network, and what has become of each."""
+"""Controls to kill, pause, slow or disconnect a run's devices, and the resulting condition of each."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ TIMES_SLOWER = 2.0
 ACTIONS = [
     {"do": do, "name": name, "says": says, "done": done}
     for do, name, says, done in (
-        (KILL, "Kill", "End its worker (SIGKILL), as a power cut would; another takes its place", "killed"),
-        (PAUSE, "Pause", "Let it stand still, as a host that no longer answers", "paused"),
-        (RESUME, "Resume", "Let it go on, at its own speed", "resumed"),
-        (SLOW, f"Slow, x{TIMES_SLOWER:g}", f"Let it compute {TIMES_SLOWER:g} times slower than now", "slowed"),
+        (KILL, "Kill", "End its worker (SIGKILL), like a power cut. A replacement takes over", "killed"),
+        (PAUSE, "Pause", "Freeze its worker, like a host that stops answering", "paused"),
+        (RESUME, "Resume", "Continue at full speed", "resumed"),
+        (SLOW, f"Slow, x{TIMES_SLOWER:g}", f"Make it compute {TIMES_SLOWER:g} times slower than now", "slowed"),
     )
 ]
-NOTHING_RUNS = "Nothing runs yet: press Run, then disturb a device here"
-IS_OVER = "The run is over: press Run, then disturb a device here"
-IS_GONE = "Its worker is gone, and another takes its place"
-IS_MYSTERY = "Not in a mystery: one fault at a time"
+NOTHING_RUNS = "No run yet: press Run, then kill, pause or slow a device here"
+IS_OVER = "The run is over: press Run again, then kill, pause or slow a device here"
+IS_GONE = "Its worker is gone: a replacement takes over"
+IS_MYSTERY = "Not during a mystery: it already has a fault"
 
 
 class ConditionMonitor:
-    """Reads a run at every call of ``look``; ``disturbed`` adds what a person did, which the run does not record."""
+    """Reads a run whenever ``look`` is called. ``disturbed`` adds the user's actions, which the run does not record."""
 
     def __init__(self, run: RunRecord, now_s: Callable[[], float] = time.monotonic) -> None:
         self._run, self._now_s = run, now_s
         self._killed: dict[str, int] = {}
         """Number of earlier faults, by killed device."""
         self._since: dict[str, tuple[str, float]] = {}
-        """The condition of each device, and since when it has had it."""
+        """The condition of each device, and when it started."""
         self._busy: tuple[int, dict[str, float]] = (-1, {})
-        """The last whole iteration, and the share of it that each device computed."""
+        """The last complete iteration, and the share of it that each device spent computing."""
 
     def disturbed(self, device: str, what: str) -> None:
-        """Record what a person has just done to a device."""
+        """Record what the user has just done to a device."""
         if what == KILL:
             self._killed[device] = len(self._faults_of(device))
 
@@ -79,7 +79,7 @@ class ConditionMonitor:
         return "recovered" if reported == "back" else "slow"
 
     def _describe_condition(self, name: str, condition: str, now_s: float | None) -> str:
-        """Return the condition in words; ``now_s`` is None once the run is over, when durations are left out."""
+        """Return the condition in words. ``now_s`` is None once the run is over, and then durations are left out."""
         before, since_s = self._since.get(name, ("", 0.0))
         if now_s is not None and before != condition:
             self._since[name] = condition, (since_s := now_s)
@@ -111,7 +111,7 @@ class ConditionMonitor:
 
 
 class FaultControls:
-    """The devices of ``lab_state.plan``, or of a run while it goes on."""
+    """The devices of ``lab_state.plan``, or of a run while it lasts."""
 
     def __init__(
         self, lab_state: LabState, report_error: Callable[[str], None], on_act: Callable[[str, str], None] | None = None
@@ -126,7 +126,7 @@ class FaultControls:
         lab_state.observe(lambda _: self._follow(), "selected")
 
     def offer(self, plan: Plan | None) -> None:
-        """Show the devices of a plan, unless a run goes on."""
+        """Show the devices of a plan, unless a run is in progress."""
         if self._run is not None and self._run.running:
             return
         self._run = self._monitor = None
@@ -169,11 +169,11 @@ class FaultControls:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """The condition of each device, see ``DevicesView.states``; empty texts where nothing has happened."""
+        """The condition of each device, see ``DevicesView.states``. Empty text if nothing has happened to it."""
         return {name: str(state["condition"]) for name, state in self.devices.states.items()}
 
     def act(self, device: str, do: str) -> None:
-        """Kill, pause, resume or slow a device; a LabError is reported as one line."""
+        """Kill, pause, resume or slow a device. A LabError is reported as one line."""
         if self._run is None or self._monitor is None:
             return
         try:
@@ -211,7 +211,7 @@ class FaultControls:
             self._lab_state.selected = tuple(self.devices.selected)
 
     def _follow(self) -> None:
-        """Select what is selected elsewhere, as far as it is shown here."""
+        """Select the devices that are selected elsewhere, if they are shown here."""
         here = {device["name"] for device in self.devices.devices}
         with self._is_following:
             self.devices.selected = [name for name in self._lab_state.selected if name in here]
@@ -226,25 +226,25 @@ def _seconds(seconds: float) -> str:
 
 
 class Departures:
-    """Tells the run who has left, and sends it the first plan that is made for who is there then.
+    """Tells the run which devices have left the drawing, and sends it the first plan made for the remaining ones.
 
-    A device that is drawn anew is taken in the same way. Other edits change no run, nor do these where only a part of
-    the plan runs.
+    A device that is added is handled in the same way. Other edits do not change a run. If only a part of the plan runs,
+    no edit does.
     """
 
     def __init__(self, lab_state: LabState, tell: Callable[[str, str], None], failed: Callable[[str], None]) -> None:
-        """``tell(what, device)`` writes a line of what happened; ``failed`` reports an error."""
+        """``tell(what, device)`` writes a line about what happened. ``failed`` reports an error."""
         self._lab_state, self._tell, self._failed = lab_state, tell, failed
         self._run: Run | None = None
         self._left: set[str] = set()
-        """Who has left since the plan that the run was told last."""
+        """Devices that have left since the run last received a plan."""
         self._there: set[str] = set()
-        """Who is there by that plan's network."""
+        """Devices in the network of that plan."""
         lab_state.observe(lambda _: self._look(), "topology")
         lab_state.observe(lambda _: self._follow(), "plan")
 
     def watch(self, run: Run | None) -> None:
-        """Look after this run; None for one that nobody may disturb."""
+        """Follow this run from now on. None for a run that must not be disturbed."""
         topology = self._lab_state.topology
         self._run = None if run is None or run.spec.subplan is not None else run
         self._left, self._there = set(), set() if topology is None else set(topology.names)
@@ -254,7 +254,7 @@ class Departures:
         if run is None or topology is None or not run.running:
             return
         if topology.name != run.spec.plan.topology.name:
-            self._run = None  # another network was opened, which says nothing of the run's devices
+            self._run = None  # another network was opened, which does not affect the run's devices
             return
         for name in sorted(run.ranks.keys() - set(topology.names) - self._left):
             self._left.add(name)

@@ -1,4 +1,4 @@
-"""A mystery run: the reader names the link or the device that is secretly slow, and is told whether it is."""
+"""A mystery run: the user guesses the link or device that is secretly slow, and learns if the guess is right."""
 
 from collections.abc import Callable
 from html import escape
@@ -10,19 +10,19 @@ from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import button, classed, show
 from dtfm_lab.widgets.lab_state import LabState
 
-ASKS = "What is slow? Select a device or a link on the network, or a row of the residuals"
+ASKS = "What is slow? Select a device or link on the network, or a row of the residuals"
 
 
 class MysteryControls:
-    """``view`` has a button that names what is selected, one that gives up, and a line with the answer."""
+    """``view`` has a button to guess the selection, one to give up, and a line with the answer."""
 
     def __init__(self, lab_state: LabState, tell: Callable[[str], None]) -> None:
         """``tell`` is called with every answer."""
         self._lab_state, self._tell = lab_state, tell
         self._secret: Secret | None = None
         self.tries = 0
-        self.name = button("It is this one", "", ASKS, "auto")
-        self.reveal = button("Reveal", "", "Give up, and be told", "auto")
+        self.name = button("Guess this one", "", ASKS, "auto")
+        self.reveal = button("Reveal", "", "Give up and show the answer", "auto")
         self.line = w.HTML(layout=w.Layout(min_width="0", flex="1 1 0"))
         self.view = classed(w.HBox([self.name, self.reveal, self.line]), "dtfm-mystery")
         self.name.on_click(lambda _: self._guess())
@@ -31,14 +31,14 @@ class MysteryControls:
         self._follow()
 
     def begin(self, secret: Secret | None) -> None:
-        """Keep a new secret; None where a run has none."""
+        """Keep a new secret. None if a run has none."""
         self._secret, self.tries = secret, 0
         self._lab_state.is_mystery = secret is not None
         self._follow()
 
     @property
     def candidate(self) -> tuple[str, str] | None:
-        """What is selected, as ("link", "a -> b") or ("device", "a"); None for nothing, or for several devices."""
+        """The selection as ("link", "a -> b") or ("device", "a"). None for nothing, or for several devices."""
         state = self._lab_state
         if len(state.selected_link) == 2:
             return "link", " -> ".join(state.selected_link)
@@ -49,15 +49,15 @@ class MysteryControls:
         if candidate is None or secret is None:
             return
         if is_it(candidate, secret):
-            self._end(f"yes, it is {described(secret)}; found at try {self.tries + 1}")
+            self._end(f"yes, it is {described(secret)}, found on try {self.tries + 1}")
         else:
             evidence = evidence_of(self._lab_state.comparison, *candidate)
             self._say(f"no, it is not {arrow(candidate[1])}{evidence}")
-        self.tries += 1  # last: whoever sees this number sees the answer, too, from any thread of the kernel
+        self.tries += 1  # last, so that any thread that sees this number also sees the answer
 
     def _give_up(self) -> None:
         if self._secret is not None:
-            self._end(f"it was {described(self._secret)}; revealed after {_tries(self.tries)}")
+            self._end(f"it was {described(self._secret)}, revealed after {_tries(self.tries)}")
 
     def _end(self, answer: str) -> None:
         secret, self._secret = self._secret, None
@@ -73,20 +73,21 @@ class MysteryControls:
         self.line.value = markup.line(escape(f"{answer[:1].upper()}{answer[1:]}."))
 
     def _follow(self) -> None:
-        """Offer to name what is selected."""
+        """Offer to guess the selection."""
         show(self.view, self._lab_state.is_mystery)
         if self._secret is None:
             return
         candidate = self.candidate
         self.name.disabled = candidate is None
-        self.name.tooltip = ASKS if candidate is None else f"Say that {arrow(candidate[1])} is slow"
+        self.name.tooltip = ASKS if candidate is None else f"Guess that {arrow(candidate[1])} is slow"
         tries = f" · {_tries(self.tries)}" if self.tries else ""
         asked = ASKS if candidate is None else f"Is it {arrow(candidate[1])}?"
         self.line.value = markup.line(escape(f"{asked}{tries}"))
 
 
 def is_it(candidate: tuple[str, str], secret: Secret) -> bool:
-    """Whether a candidate is the secret; of a link either direction counts, as one line on the network is both."""
+    """True if a candidate is the secret. A link counts in both directions, because the network draws them as one
+    line."""
     of, name = candidate
     return of == secret.of and name in (secret.name, " -> ".join(reversed(secret.name.split(" -> "))))
 
@@ -97,13 +98,14 @@ def described(secret: Secret) -> str:
 
 
 def evidence_of(comparison: Comparison | None, of: str, name: str) -> str:
-    """Return ``: its messages take 1.0 times the predicted``; empty where nothing was measured of it."""
+    """Return ``: its messages take 1.0 times the predicted``, or that nothing was measured. Empty without a
+    comparison."""
     if comparison is None:
         return ""
     frame = comparison.links if of == "link" else comparison.devices.groupby("device").sum()
     predicted, measured = (frame[column].to_dict() for column in ("predicted_s", "measured_s"))
     if not predicted.get(name, 0.0) > 0:
-        return f": nothing was measured of {'it' if of == 'device' else 'its messages'}"
+        return f": there is no measurement of {'it' if of == 'device' else 'its messages'}"
     times = measured[name] / predicted[name]
     return f": its {'messages' if of == 'link' else 'computations'} take {times:.1f} times the predicted"
 

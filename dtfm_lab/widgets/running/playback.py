@@ -1,4 +1,4 @@
-"""An iteration as the network's views play it: when each device computes, and when each message is under way."""
+"""An iteration as the network's views play it: when each device computes, and when each message is in flight."""
 
 import asyncio
 import time
@@ -22,31 +22,31 @@ KINDS = {
     **dict.fromkeys((Kind.PACK, Kind.REDUCE, Kind.SEND_G, Kind.SEND_P, Kind.SEND_E), AVERAGING),
     Kind.STEP: STEP,
 }
-"""The number of each kind in a row; receives have none, as a message is one row."""
+"""The number of each kind in a row. Receives have none, because a message is one row."""
 COMPUTES = -1
 """The target of a row that is a computation."""
 NO_ROWS = np.empty((0, 5), dtype="<f4")
 MOST_UNASKED = 4_000
-"""Rows that are sent to the page though nobody plays them: 80 kB."""
+"""Maximum rows that are sent to the page before anyone plays them: 80 kB."""
 SETTLED_S = 0.3
-"""Seconds without another prediction after which one is sent; a drag makes dozens."""
+"""Seconds without another prediction before one is sent. A drag makes dozens."""
 SHOWN_S = 1.0
-"""Seconds that a measured iteration is shown at least, before a newer one."""
+"""Minimum seconds that a measured iteration is shown before a newer one replaces it."""
 AS_PLAYED = {"lost": "killed"}
 
 Rows = npt.NDArray[np.float32]
 
 
 def device_names(context: RunContext) -> list[str]:
-    """Return the devices in the order of the numbers in the rows: stage by stage."""
+    """Return the devices in the order of their numbers in the rows: stage by stage."""
     return [name for group in context.devices for name in group]
 
 
 def rows_of_trace(trace: Trace) -> Rows:
     """Return (n, 5) rows of the typical iteration by start: start_s, end_s, kind, source, target.
 
-    A computation has its device as source and ``COMPUTES`` as target. A message lasts from the start of its send to
-    the end of its receive, and has no row before both are known.
+    A computation has its device as source and ``COMPUTES`` as target. A message lasts from the start of its send to the
+    end of its receive, and has no row until both are known.
     """
     n_positions, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
     iteration = trace.typical_iteration
@@ -65,11 +65,10 @@ def rows_of_trace(trace: Trace) -> Rows:
 
 
 class Playback:
-    """What is played: the predicted iteration, that of a what-if that is looked at, of the run that goes on, or the
-    typical one of the last run.
+    """Plays the predicted iteration, the displayed what-if's, the current run's, or the typical one of the last run.
 
-    ``view`` is the row with Play; ``drawing`` is the network on whose views it is played, its traits are set here. Rows
-    that are many are only sent once somebody plays them.
+    ``view`` is the row with Play. ``drawing`` is the network on whose views it plays, through traits that are set here.
+    If there are many rows, they are only sent once someone plays them.
     """
 
     def __init__(
@@ -79,11 +78,11 @@ class Playback:
         self.drawing = Drawing() if drawing is None else drawing
         self.view = PlayerView()
         self._seen: tuple[Trace | None, Trace | None] = (None, None)
-        """The prediction and the measurement that were looked at last."""
+        """The prediction and the measurement that were shown last."""
         self._held: Rows | None = None
-        """Rows that are sent as soon as somebody plays them."""
+        """Rows that are sent as soon as someone plays them."""
         self._looked = (-1, 0, 0.0)
-        """Iteration and number of spans of the run's rows, and when they were made."""
+        """Iteration and number of spans of the run's last rows, and when they were made."""
         self._is_waiting = self._is_run = False
         self.view.observe(lambda _: self._release(), "playing")
         lab_state.observe(lambda _: self._follow(), ["predicted", "measured", "tried"])
@@ -98,9 +97,9 @@ class Playback:
         self.drawing.playback = b""
 
     def look(self, run: RunRecord, expected_s: float) -> None:
-        """Show the last whole iteration of a run, or what was measured of the first one so far.
+        """Show a run's last complete iteration, or what has been measured of the first one.
 
-        ``expected_s`` is how long an iteration is expected to be, 0 where that is unknown.
+        ``expected_s`` is the expected length of an iteration, 0 if that is unknown.
         """
         iteration, is_whole = (run.last_whole, True) if run.losses else (run.spec.first_iteration, False)
         spans = run.spans_of(iteration)
@@ -119,7 +118,7 @@ class Playback:
         self.drawing.playback = rows.tobytes()
 
     def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
-        """Show what has become of the devices of a run; ``conditions`` are those of ``DevicesView.states``."""
+        """Show the condition of a run's devices. ``conditions`` are those of ``DevicesView.states``."""
         known = set(run.ranks)
         self._tell(
             {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now},
@@ -130,7 +129,7 @@ class Playback:
         self.drawing.conditions, self.drawing.restored_from = conditions, restored_from
 
     def end_run(self) -> None:
-        """Let predictions be shown again; what the run has left stays until there is another."""
+        """Let predictions be shown again. The run's last iteration stays until another one is shown."""
         self._is_run = False
         self.view.loops = False
 
@@ -142,7 +141,8 @@ class Playback:
             begin(self._settle(), self._report_error)
 
     async def _settle(self) -> None:
-        """Show the first trace at once, else the newest once no other has come for a moment; of two, the measured."""
+        """Show the first trace at once, later ones once none has followed for a moment. A new measurement goes
+        first."""
         try:
             before: object = self._traces if self._seen == (None, None) else None
             while before != (before := self._traces):

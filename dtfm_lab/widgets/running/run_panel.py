@@ -1,4 +1,4 @@
-"""The step Run: train for real, with measured bars, losses and what happens drawn as it comes in."""
+"""The step Run: train for real, and draw measured bars, losses and events as they arrive."""
 
 import asyncio
 import warnings
@@ -47,18 +47,18 @@ from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
 from dtfm_lab.widgets.views.gantt.bars import ChartRows
 from dtfm_lab.widgets.views.losses import LossView
 
-STARTS = "Start real workers on this machine, with links as slow as drawn"
+STARTS = "Train on this machine with real workers and links as slow as drawn"
 CLOCK_OPTIONS = list(zip(CLOCK_NAMES, RUN_CLOCKS, strict=True))
-MYSTERY = "Run with one device or link secretly three times slower, and find it from the residuals"
+MYSTERY = "Run with one device or link secretly three times slower, then find it from the residuals"
 WARM_AFTER_S = 4.0
-"""Seconds after the first plan at which torch is loaded: until then the lab needs both processors to open."""
-NO_PLAN = "Plan first: a run needs a plan"
+"""Seconds after the first plan before torch is loaded. Until then, opening the lab needs both processors."""
+NO_PLAN = "No plan yet: press Plan first"
 
 
 class RunPanel(Panel):
     """Runs ``lab_state.plan``, then sets ``lab_state.measured``, ``lab_state.predicted`` and ``lab_state.comparison``.
 
-    A kernel has one run at a time, as two would disturb each other's times: starting a run stops the one that an
+    A kernel has one run at a time, because two would disturb each other's times. Starting a run stops the one that an
     earlier panel, whose cell was run again, has started.
     """
 
@@ -66,7 +66,7 @@ class RunPanel(Panel):
     """The last run that any panel of this kernel has started."""
 
     def __init__(self, lab_state: LabState, schedule: SchedulePanel, drawing: Drawing | None = None) -> None:
-        """``drawing`` is the network on whose views the iteration is played."""
+        """``drawing`` is the network whose views play the iteration."""
         self._lab_state, self._schedule = lab_state, schedule
         self.run: Run | None = None
         self._is_concluding = self._is_warm = False
@@ -76,16 +76,16 @@ class RunPanel(Panel):
         self._reductions = ""
         """Which part of the plan runs, and what replaces its model and links."""
         self._expected_s = 0.0
-        """Predicted wall seconds of an iteration of ``run``; 0 before its profile has been taken."""
+        """Predicted wall seconds of an iteration of ``run``. 0 before it has been profiled."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)
         self.clock.layout.min_width, self.clock.tooltip = (
             "136px",
-            "How seconds are counted; Options says what this one means here",
+            "How time is measured. Details explains the chosen clock",
         )
         self.chip = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 auto")), "dtfm-run-chip")
         self.iterations = labelled(w.BoundedIntText, "Iterations", "130px", "62px", 8, min=1, max=10_000)
         self.start = button("Run", "", STARTS, "60px", style="primary")
-        self.stop = button("Stop", "", "End every worker; whole iterations are kept", "60px")
+        self.stop = button("Stop", "", "Stop all workers. Complete iterations are kept", "60px")
         self.mystery = button("Mystery", "", MYSTERY, "auto")
         self.guessing = MysteryControls(lab_state, self._say)
         self.happenings = Happenings()
@@ -124,17 +124,17 @@ class RunPanel(Panel):
 
     @property
     def run_options(self) -> dict[str, Any]:
-        """Keywords of ``lab.run`` that the controls are set to, beyond schedule, clock and iterations."""
+        """Keywords of ``lab.run`` from the controls, other than schedule, clock and iterations."""
         return self.options.chosen(self.iterations.value)
 
     def begin_mystery(self, rng: np.random.Generator | None = None) -> None:
-        """Start a run in which one link or device, drawn by ``rng``, is secretly slow."""
+        """Start a run in which one random link or device is secretly slow. ``rng`` chooses it."""
         if not self.start.disabled:
             self._begin(rng or np.random.default_rng())
 
     def _laid_out(self) -> w.VBox:
         rarer = [self.explain, self.status, self.options.view, self.written]
-        more = more_menu(rarer, "Options", "What this clock means here, the run's options, and what it has written")
+        more = more_menu(rarer, "Details", "What this clock means here, the run's options, and the model's sample text")
         parts = [self.start, self.stop, self.iterations, self.clock, self.chip, self.mystery, self.faults.devices, more]
         chart = classed(w.Box([self._schedule.chart]), "dtfm-run-chart")
         heading = w.HTML("<h3>What happened</h3>")
@@ -145,7 +145,7 @@ class RunPanel(Panel):
         return pane([toolbar(*parts), chart, below], "dtfm-run")
 
     def _begin(self, mystery: np.random.Generator | None = None) -> None:
-        """Start a run; with ``mystery`` one that has a secret."""
+        """Start a run. With ``mystery``, it has a secret."""
         self._lab_state.message = ""
         try:
             plan = self._lab_state.chosen_plan
@@ -181,7 +181,7 @@ class RunPanel(Panel):
         reported = self.run.spec if secret is None else replace(self.run.spec, emulated=None)
         self._reductions = run_report.describe_reductions(reported)
         if secret is not None:
-            self.happenings.add("a mystery: one device or link is secretly slow. Find it by its bars and residuals")
+            self.happenings.add("a mystery: one device or link is secretly slow. Find it from its bars and residuals")
         self.faults.watch(self.run, may_disturb=secret is None)
         self.departures.watch(self.run if secret is None else None)
         self.playback.begin_run()
@@ -246,7 +246,7 @@ class RunPanel(Panel):
                 self._update_buttons()
 
     def _take_up(self, run: Run) -> None:
-        """Show the run under the plan that it follows now."""
+        """Show the run under the plan that it now follows."""
         if run is self.run:
             self._plan = run.spec.plan
             self.faults.watch(run)
@@ -259,7 +259,7 @@ class RunPanel(Panel):
         if run is not self.run:
             return
         if (of := self._left_behind()) is not None:
-            self._say(f"measured {format_s(measured.iteration_s)} an iteration, of {of}, which is no longer shown")
+            self._say(f"measured {format_s(measured.iteration_s)} per iteration for {of}, which is no longer open")
             return
         self.written.value = written_html(run, measured)
         self._schedule.show(predicted)
@@ -274,7 +274,7 @@ class RunPanel(Panel):
             self._lab_state.comparison = comparison
 
     def _left_behind(self) -> str | None:
-        """Return which network and job the run is of, where others have been opened since; None where these stand."""
+        """Return the run's network and job if others have been opened since. None if they are still open."""
         network, job = self._began_on
         others = ((network, self._lab_state.topology), (job, self._lab_state.job))
         if any(one is not None and other is not None and is_another(one, other) for one, other in others):
@@ -292,11 +292,11 @@ class RunPanel(Panel):
             return
         pace = run_report.describe_pace(run)
         if pace and run.running and self._expected_s:
-            pace += f"; an iteration lasts some {self._expected_s:.2g} s"
+            pace += f"; an iteration takes about {self._expected_s:.2g} s"
         parts = [pace, run_report.describe_lateness(run), run_report.describe_checkpoint(run), self._reductions]
         self.status.value = markup.line(escape("; ".join(filter(None, parts))))
         self.losses.follow(run.losses, run.held_out, run.unigram_entropy)
-        if not (self.stop.disabled and run.running):  # the person has pressed Stop
+        if not (self.stop.disabled and run.running):  # the user has pressed Stop
             self.progress.show(run)
         self.faults.show()
         self.happenings.look(run)
@@ -306,7 +306,7 @@ class RunPanel(Panel):
         self._lab_state.run_progress = run_report.describe_progress(run) if run.running else ""
 
     def _disturbed(self, device: str, do: str) -> None:
-        """Tell what a person has just done to a device."""
+        """Report what the user has just done to a device."""
         assert self.run is not None
         done = {action["do"]: action["done"] for action in ACTIONS}[do]
         at = self.run.spec.first_iteration + len(self.run.losses)
@@ -322,7 +322,7 @@ class RunPanel(Panel):
         self.happened.value = listed(self.happenings.lines)
 
     def _tell_prediction(self, profiled: Trace) -> None:
-        """Tell by how much the profile has changed the prediction, which was made from FLOP."""
+        """Report how much the profile has changed the prediction from FLOP."""
         before = None if profiled.context.part else self._lab_state.predicted
         was = "" if before is None else f"{format_s(before.iteration_s)} → "
         n = sum(len(group) for group in profiled.context.devices)
@@ -337,7 +337,7 @@ class RunPanel(Panel):
             asyncio.get_running_loop().call_later(WARM_AFTER_S, preload.warm_up)
 
     def _name_start(self) -> None:
-        """Say on the button what would run where that is less than the plan."""
+        """Name on the button the part of the plan that would run, if it is not all of it."""
         try:
             plan = self._lab_state.chosen_plan
             part = "" if plan is None or plan.job.model is None else what_would_run(plan)
@@ -348,7 +348,7 @@ class RunPanel(Panel):
         self.start.layout.width = "auto" if part else "60px"
 
     def _take_measured(self) -> None:
-        """Show the losses of a measurement that another panel has set, as when a file is opened."""
+        """Show the losses of a measurement that another panel has set, for example from a file."""
         measured = self._lab_state.measured
         if measured is None or self.run is not None:
             return
@@ -358,10 +358,10 @@ class RunPanel(Panel):
         self.losses.follow(context.losses, context.held_out, context.unigram_entropy)
         self.losses.marks = [{"at": fault.iteration, "text": f"{fault.device} replaced"} for fault in context.faults]
         self.happenings.begin()
-        self.happenings.add(f"a run of before: {counted(measured.n_iterations, 'iteration')}, {context.provenance}")
+        self.happenings.add(f"an earlier run: {counted(measured.n_iterations, 'iteration')}, {context.provenance}")
         for fault in context.faults:
             self.happenings.add(describe(fault)[0], fault.device)
-        self._say(f"measured {format_s(measured.iteration_s)} an iteration")
+        self._say(f"measured {format_s(measured.iteration_s)} per iteration")
 
     def _explain_clock(self) -> None:
         clock, cores = self.clock.value, usable_cores()
@@ -380,7 +380,7 @@ class RunPanel(Panel):
         why = NO_PLAN if self._lab_state.plan is None else "One run at a time: stop this one first"
         self.mystery.tooltip = why if self.start.disabled else MYSTERY
         self.stop.disabled = not running
-        show(self.start if running else self.stop, False)  # first: a row that has no room for both would take two
+        show(self.start if running else self.stop, False)  # hide one first: in a narrow row both would wrap
         show(self.stop if running else self.start, True)
         if not running:
             self._lab_state.run_progress = self._lab_state.run_story = ""
@@ -394,7 +394,7 @@ def _predicted(run: Run, like: Trace | RunContext, note: str) -> ChartedPredicti
 
 
 def _n_workers(plan: Plan | None) -> int | None:
-    """Return how many workers this machine would run; None where no plan can run."""
+    """Return how many workers this machine would run. None if no plan can run."""
     if plan is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""How far a run is, when it will end, what has happened in it, and the gaps that lost devices leave in its chart."""
+"""A run's progress, time left and events, and the gaps that lost devices leave in its chart."""
 
 import time
 from collections import deque
@@ -18,15 +18,15 @@ from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import gap_after, gaps_before
 
 LOOKS = 40
-"""Number of the last changes of the count from which the pace is computed."""
+"""Number of recent progress updates from which the pace is computed."""
 FEWEST_ITERATIONS = 2
 """Iterations that must be done before the time left is shown."""
 MOST_LINES = 200
-"""Lines that are kept; of more, the first ones are dropped."""
+"""Maximum number of lines. The oldest are dropped."""
 
 
 class RunProgress:
-    """A line such as ``3 of 8 iterations done, some 4 s left``."""
+    """A line such as ``3 of 8 iterations done, about 4 s left``."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -34,7 +34,7 @@ class RunProgress:
         self.line = w.HTML()
 
     def begin(self) -> None:
-        """Start again with another run."""
+        """Start over with another run."""
         self._changes.clear()
         self._write("starting")
 
@@ -45,14 +45,14 @@ class RunProgress:
                 self._changes.clear()  # after a fault iterations are repeated
             self._changes.append((self._now_s(), done))
         left_s = self.left_s(total) if run.status == "running" else None
-        self._write(run_report.describe_progress(run) + ("" if left_s is None else f", some {_rounded(left_s)} left"))
+        self._write(run_report.describe_progress(run) + ("" if left_s is None else f", about {_rounded(left_s)} left"))
 
     def stopping(self) -> None:
         """Show that the run is being stopped."""
         self._write("stopping")
 
     def left_s(self, total: int) -> float | None:
-        """Return wall seconds at the pace of the last iterations; None until there is a pace."""
+        """Return the wall seconds left at the pace of the last iterations. None until there is a pace."""
         if not self._changes:
             return None
         (first_s, first), (last_s, last) = self._changes[0], self._changes[-1]
@@ -74,19 +74,19 @@ def _rounded(seconds: float) -> str:
 
 @dataclass
 class Happening:
-    """One line."""
+    """One line of the log."""
 
     at_s: float
-    """Wall seconds since the run was started."""
+    """Wall seconds since the start of the run."""
     text: str
     subject: str = ""
-    """The device that the text begins with, where something is wrong with it."""
+    """The device that the text starts with, if something is wrong with it."""
     key: str = ""
-    """A newer line with the same key replaces the last line, where that has it too; empty for none."""
+    """A line replaces the last one if both have the same key. Empty for none."""
 
 
 class Happenings:
-    """Reads a run at every call of ``look``; ``add`` appends what the run does not record."""
+    """Reads a run whenever ``look`` is called. ``add`` appends what the run does not record."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -109,7 +109,7 @@ class Happenings:
         if run.status == "starting":
             self.add(run_report.describe_progress(run), key="starting")
         elif run.status == "profiling":
-            self.add(f"{run_report.describe_profiling(run)}: what computations cost here", key="profiling")
+            self.add(f"{run_report.describe_profiling(run)}: timing computations on this machine", key="profiling")
         for fault in run.faults[self._n_faults :]:
             took, goes_on = describe(fault)
             self.add(took, fault.device)
@@ -127,16 +127,15 @@ class Happenings:
 
 
 def describe(fault: Fault) -> tuple[str, str]:
-    """Return what befell a device and what replaced it, without its name, and that the run goes on."""
+    """Return what failed and what replaced it, without the device's name, and that the run continues."""
     return (
-        f"{fault.how} in iteration {fault.iteration}; another worker takes its place, with the state from "
-        f"{fault.state_from}",
-        f"training goes on, {format_s(fault.lost_s)} lost",
+        f"{fault.how} in iteration {fault.iteration}; a replacement takes over, with the state from {fault.state_from}",
+        f"training continues, {format_s(fault.lost_s)} lost",
     )
 
 
 def note_of(run: RunRecord) -> str:
-    """Return what a run does besides its iterations, as the headline says it: ``recovering ada``; empty for nothing."""
+    """Return what a run does besides its iterations, for the headline: ``recovering ada``. Empty for nothing."""
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
     if lost:
         return f"recovering {name_words(lost)}"
@@ -144,11 +143,11 @@ def note_of(run: RunRecord) -> str:
         return f"waiting for a plan without {name_words(gone)}"
     last = run.spec.first_iteration + run.spec.iterations
     is_testing = run.status == "running" and run.last_whole + 1 >= last
-    return "the trained model is tested on held-out text" if is_testing else ""
+    return "testing the trained model on held-out text" if is_testing else ""
 
 
 def story_of(run: RunRecord) -> str:
-    """Return the last new plan, or what befell the last device that was lost, as the headline keeps it; empty without.
+    """Return the last new plan or the last lost device, for the headline. Empty if there is none.
 
     ``ada was killed by SIGKILL in iteration 3: its copy took over in 0.6 s, with the state of claude``
     """
@@ -159,24 +158,24 @@ def story_of(run: RunRecord) -> str:
     if not run.faults:
         return ""
     last, before = run.faults[-1], len(run.faults) - 1
-    more = f"; {counted(before, 'device')} before it" if before else ""
+    more = f"; {counted(before, 'earlier fault')}" if before else ""
     took = f"its copy took over in {format_s(last.lost_s)}, with the state of {last.state_from}"
     return f"{last.device} {last.how} in iteration {last.iteration}: {took}{more}"
 
 
 def followed(replanned: Event) -> str:
-    """Return what following another plan took, as a line of what happened."""
+    """Return the cost of switching to another plan, as a line of the log."""
     went_on = counted(replanned["kept"], "worker")
     started = f", {replanned['started']} started" if replanned["started"] else ""
-    again = f"; {counted(replanned['undone'], 'iteration')} to be done again" if replanned["undone"] else ""
+    again = f"; {counted(replanned['undone'], 'iteration')} to repeat" if replanned["undone"] else ""
     lost = format_s(replanned["lost_s"])
-    return f"a new plan from iteration {replanned['iteration']} on: {went_on} went on{started}{again}, {lost} lost"
+    return f"a new plan from iteration {replanned['iteration']} on: {went_on} continued{started}{again}, {lost} lost"
 
 
 def listed(lines: Sequence[Happening]) -> str:
-    """Return what happened as HTML, the newest line last and in view."""
+    """Return the log as HTML, with the newest line last and in view."""
     rows = "".join(f"<li><time>{_wall(line.at_s)}</time><span>{_named(line)}</span></li>" for line in lines)
-    empty = "" if rows else "<p>Nothing yet. Start a run: workers start, are profiled, and train for real.</p>"
+    empty = "" if rows else "<p>Nothing yet: press Run. Workers start, are profiled and train for real.</p>"
     return f'{empty}<div class="dtfm-log" role="log" aria-label="What happened" tabindex="0"><ol>{rows}</ol></div>'
 
 
@@ -189,7 +188,7 @@ def _named(line: Happening) -> str:
 
 
 SHOWN_S = 4.0
-"""Seconds that an iteration which was begun again is shown at least: a fast one would be over before it is seen."""
+"""Minimum seconds to show a restarted iteration. A fast one would be over before it is seen."""
 
 
 class LossGaps:
@@ -198,13 +197,13 @@ class LossGaps:
     def __init__(self, chart: GanttView, now_s: Callable[[], float] = time.monotonic) -> None:
         self._chart, self._now_s = chart, now_s
         self._since_s: dict[str, float] = {}
-        """Since when each device is lost that is lost now."""
+        """When each currently lost device was lost."""
         self._n_faults = 0
         self._held, self._until_s = -1, 0.0
-        """The iteration that was begun again last, and until when it is shown."""
+        """The iteration that was last restarted, and until when it is shown."""
 
     def iteration(self, run: RunRecord, newest: int) -> int:
-        """Return the iteration to show: the newest one, or for a while the one that was begun again."""
+        """Return the iteration to show: the newest one, or for a while the one that was restarted."""
         if len(run.faults) > self._n_faults:
             self._n_faults = len(run.faults)
             self._held, self._until_s = run.faults[-1].iteration, self._now_s() + SHOWN_S
@@ -223,14 +222,14 @@ class LossGaps:
         ]
 
     def _last_s(self, device: str) -> float:
-        """Return when the last measured bar of a device ends; 0 before any."""
+        """Return when the last measured bar of a device ends. 0 before any."""
         bars = self._chart.measured
         own = [bars.end[bars.row == row] for row, name in enumerate(self._chart.devices) if name == device]
         return max((float(ends.max(initial=0.0)) for ends in own), default=0.0)
 
 
 def written_html(run: RunRecord, measured: Trace) -> str:
-    """Return what the trained model wrote, and a link to the losses."""
+    """Return the trained model's sample text, and a link to the losses."""
     text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
     table = losses(measured).to_csv(index=False).encode()
     return text + markup.download("Losses as CSV", "losses.csv", table, "text/csv")

@@ -1,1 +1,1 @@
-"""The step Schedule: one iteration as a chart, what is tried on the plan, and all schedules side by side."""
+"""The step Schedule: a chart of one iteration, options to try on the plan, and a comparison of all schedules."""

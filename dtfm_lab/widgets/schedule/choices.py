@@ -1,4 +1,4 @@
-"""What is tried on a plan without searching again: how messages queue, options of its job, and every schedule."""
+"""Options to try on a plan without another search: how messages queue, options of its job, and every schedule."""
 
 import asyncio
 from contextlib import suppress
@@ -24,9 +24,9 @@ MENU_WIDTH, LABEL_WIDTH = "min(410px, 100%)", "100px"
 
 
 class ChoiceControls:
-    """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them. Begins with the job's options.
+    """Sets ``lab_state.choices`` and ``lab_state.queueing``, and follows them. Starts with the job's options.
 
-    ``lab_state.choices`` may hold fields without a control here, such as the batch of a what-if; they stay.
+    ``lab_state.choices`` may hold fields without a control here, such as the batch of a what-if. They stay.
     """
 
     def __init__(self, lab_state: LabState) -> None:
@@ -38,7 +38,7 @@ class ChoiceControls:
             option.name: control_for(option, width=MENU_WIDTH, label_width=LABEL_WIDTH) for option in tried_options()
         }
         self.others = w.HTML()
-        self.as_planned = button("As planned", "undo", "Try these no longer: take what the plan says", "120px")
+        self.as_planned = button("Reset to plan", "undo", "Drop these choices and use the plan's own", "120px")
         controls = (self.queueing, *self.by_option.values())
         self._others_row = w.HBox([self.others, self.as_planned], layout=w.Layout(align_items="center"))
         boxes = [control for control in controls if isinstance(control, w.Checkbox)]
@@ -55,11 +55,11 @@ class ChoiceControls:
         self._follow()
 
     def _take_job(self) -> None:
-        """Take over the job's options where they differ from the previous job's; a new shape or batch changes none."""
+        """Take the job's options that differ from the previous job's. A new shape or batch changes none."""
         plan = self._lab_state.plan
         job = self._lab_state.job
         if plan is not None and (job is None or is_plan_of(plan.job, job)):
-            job = plan.job  # with what the planner chose, such as to recompute
+            job = plan.job  # includes the planner's choices, such as recomputation
         if job is None:
             return
         before, self._job = self._job, job
@@ -72,7 +72,7 @@ class ChoiceControls:
         self._follow()
 
     def _follow(self) -> None:
-        """Show what the lab's state holds; another panel may have set it."""
+        """Show the lab's state, which another panel may have set."""
         choices = self._lab_state.choices
         with self._is_following:
             for name, control in self.by_option.items():
@@ -111,7 +111,7 @@ class ChoiceControls:
 
 
 class SchedulesTable:
-    """A button that fills the table or stops that, and a table whose rows set ``lab_state.schedule``."""
+    """A button that starts or stops the comparison, and a table whose rows set ``lab_state.schedule``."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -128,7 +128,7 @@ class SchedulesTable:
         self._follow()
 
     def stop(self) -> None:
-        """End after the schedule that is being simulated."""
+        """Stop after the schedule that is being simulated."""
         self._stopped = True
 
     def _press(self) -> None:
@@ -150,7 +150,7 @@ class SchedulesTable:
         done = 0
         try:
             for name in names:
-                self.table.caption = f"{done} of {len(names)} computed; {name} is next"
+                self.table.caption = f"{done} of {len(names)} computed, {name} is next"
                 try:
                     row = await asyncio.to_thread(schedule_row, plan, name, queueing)
                 except LabError as error:
@@ -167,7 +167,7 @@ class SchedulesTable:
             self.table.rows = [row for row in rows if len(row) > 1]
             self.table.caption = f"stopped after {done} of {len(names)}"
         else:
-            self.table.caption = "same plan, same choices; click a row to see its schedule"
+            self.table.caption = "same plan, same choices: click a row to use its schedule"
 
     def _set_stale(self) -> None:
         self.stop()
@@ -187,14 +187,14 @@ class SchedulesTable:
         self.button.disabled = self._lab_state.plan is None
         if self.running:
             self.button.description, self.button.icon = "Stop comparing", "stop"
-            self.button.tooltip = "End after the schedule at hand"
+            self.button.tooltip = "Stop after the current schedule"
         else:
             self.button.description, self.button.icon = "Compare schedules", "table"
             self.button.tooltip = "Iteration, bubble and memory of every schedule on this plan"
 
 
 def schedule_row(plan: Plan, schedule: str, queueing: str) -> dict[str, Any]:
-    """Return a row of ``CandidatesView``; its memory is what the device with the least to spare needs and has. Slow."""
+    """Return a row of ``CandidatesView``. Its memory is that of the device with the least to spare. Slow."""
     trace = simulate(plan, schedule, queueing=queueing)
     report = memory(plan, trace=trace)
     position, replica = report.worst

@@ -1,4 +1,5 @@
-"""A schedule on a plan, computed on a thread, and its chart: ghosts of what was, selection, files that it leaves as."""
+"""A schedule on a plan, computed on a thread, and its chart: the bars, ghosts of earlier ones, selection and file
+exports."""
 
 from __future__ import annotations
 
@@ -41,17 +42,17 @@ WAITS = {
 ON_PATH = {"device": ("computing", "ink"), "link": ("messages", "dark"), "synchronisation": ("averaging", "averaging")}
 """What the critical path consists of, in words, and the tone of its share."""
 FLOP = "FLOP"
-"""What computations are predicted from where no profile has been taken."""
-AS_SPECIFIED = " from FLOP and peak, links as specified"
-"""The note of a prediction of what is drawn and chosen."""
-FROM_PROFILE = " from the profile taken before"
+"""Source of predicted computing times if there is no profile."""
+AS_SPECIFIED = " from FLOP and peak speed, links as drawn"
+"""Note of a prediction of the drawn network and the chosen job."""
+FROM_PROFILE = " from the last profile"
 LEAST_SHARE = 0.004
-"""Share of an iteration that is worth a word."""
+"""Minimum share of an iteration that is mentioned."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChartedPrediction:
-    """A trace of a plan, and what the chart shows of it."""
+    """A trace of a plan, and the chart's data."""
 
     plan: Plan
     trace: Trace
@@ -60,22 +61,22 @@ class ChartedPrediction:
     caption: str
     memory: MemoryReport
     lacking: str
-    """Which devices lack memory, how much, and what would fit; empty where all fits."""
+    """Which devices lack memory, how much, and what would fit. Empty if all fit."""
     shares: list[dict[str, Any]]
-    """What the iteration's length consists of, as ``GanttView.shares`` takes it."""
+    """What the iteration's length consists of, for ``GanttView.shares``."""
 
     @property
     def source(self) -> str:
-        """What computations were predicted from."""
+        """What the computing times were predicted from."""
         return FLOP if self.trace.context.clock == "model" else "the profile"
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace, note: str = "") -> ChartedPrediction:
-        """Read the trace; ``note`` comes into the caption and names what the trace was predicted from."""
+        """Read the trace. ``note`` goes into the caption and names what the trace was predicted from."""
         rows = ChartRows(trace.context)
         report = memory(plan, trace=trace)
         frame = None if trace.after is None else trace.bubble
-        trace.travel  # noqa: B018 (it is kept: the bar reads it on the kernel's loop)
+        trace.travel  # noqa: B018 (a cached property, computed here because the bar reads it on the kernel's loop)
         caption, shares = describe(trace, note, frame), [] if frame is None else shares_of(trace)
         return cls(plan, trace, rows.chart(trace), rows, caption, report, report.advice, shares)
 
@@ -98,18 +99,18 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
 
 
 def _displayed_iteration(trace: Trace) -> str:
-    """Return which iteration is drawn, where not every one averages; else an empty text."""
+    """Return which iteration is drawn, if only some of them average. Empty otherwise."""
     every = trace.context.synchronise_every
     if every == 1:
         return ""
     does = "averages" if (trace.typical_iteration + 1) % every == 0 else "does not average"
-    return f", the mean of {every:,} iterations (drawn: one that {does})"
+    return f", on average over {every:,} iterations (shown: one that {does})"
 
 
 def shares_of(trace: Trace) -> list[dict[str, Any]]:
-    """Return {"name", "share", "tone"} of what the iteration's length consists of, the longest first.
+    """Return {"name", "share", "tone"} of the parts of the iteration's length, longest first.
 
-    These are shares of the critical path, as in the sentence on what binds the plan.
+    These are shares of the critical path, as in the sentence on what limits the plan.
     """
     summary = trace.critical_summary()
     rows = summary[summary["by"] == "what"]
@@ -133,9 +134,9 @@ def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
 
 
 def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
-    """Predict a plan; where its schedule lacks memory and ``may_differ``, under the first that has enough."""
+    """Predict a plan. With ``may_differ``, a schedule that lacks memory is replaced by the first that fits."""
     charted = ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), AS_SPECIFIED)
-    # in a trace messages wait, so that a schedule whose trace fits fits by its order of passes, too
+    # a trace includes waiting messages, so a schedule whose trace fits also fits by its order of passes
     if not may_differ or charted.memory.fits or (fitting := _fitting(plan, schedule)) == schedule:
         return charted
     note = f"{AS_SPECIFIED}, under {fitting} because {schedule} lacks memory"
@@ -143,7 +144,7 @@ def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = Fa
 
 
 def _fitting(plan: Plan, schedule: str) -> str:
-    """Return the schedule if the devices have the memory for it, else the first that they have it for, else itself."""
+    """Return the schedule if it fits in memory, else the first that does, else the schedule itself."""
     for name in (schedule, *schedules):
         with suppress(LabError):  # not every schedule suits every plan
             if memory(plan, name).fits:
@@ -152,25 +153,26 @@ def _fitting(plan: Plan, schedule: str) -> str:
 
 
 def is_comparable(one: ChartedPrediction, other: ChartedPrediction) -> bool:
-    """Whether two predictions have the same rows, of the same network and job."""
+    """True if two predictions have rows of the same shape, for the same network and job."""
     names = [(prediction.plan.topology.name, prediction.plan.job.name) for prediction in (one, other)]
     return one.rows.shape == other.rows.shape and names[0] == names[1]
 
 
 def changed_source(before: ChartedPrediction, after: ChartedPrediction) -> str:
-    """Return how the seconds changed because they are predicted from something else; empty where they are not."""
+    """Return how the seconds changed because they are now predicted from another source. Empty if the source is the
+    same."""
     if before.source == after.source:
         return ""
     change = f"{format_s(before.trace.iteration_s)} \u2192 {format_s(after.trace.iteration_s)}"
     if after.source == FLOP:
-        return f"Iteration {change}: predicted from FLOP again, as the profile is of what ran before."
+        return f"Iteration {change}: predicted from FLOP again, because the profile is of the previous run."
     return f"Iteration {change}: predicted from the profile just taken, no longer from FLOP."
 
 
 class PredictionChart(GanttView):
-    """``show`` draws a prediction, and as a thin line what it was before.
+    """A chart whose ``show`` draws a prediction, and the one before as a thin line.
 
-    For a pane: it fills the element that holds it, and leaves heading and legend to the lab.
+    Made for a pane: it fills its parent element, and leaves heading and legend to the lab.
     """
 
     def __init__(self, **traits: Any) -> None:
@@ -178,9 +180,9 @@ class PredictionChart(GanttView):
         self._stop: Callable[[], object] | None = None
 
     def show(self, prediction: ChartedPrediction, before: ChartedPrediction | None = None) -> None:
-        """Draw a prediction; bars of the same rows glide to their new places.
+        """Draw a prediction. Bars of the same rows glide to their new places.
 
-        ``before`` stays as a thin line under each lane, with a mark where it ended, where it has as many stages and
+        ``before`` stays as a thin line under each lane, with a mark where it ended, if it has as many stages and
         replicas.
         """
         context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
@@ -210,12 +212,14 @@ class PredictionChart(GanttView):
             self.shares = prediction.shares
 
     async def wait_for(self, work: Callable[[], Result], words: str, set_slow: Callable[[bool], None]) -> Result | None:
-        """Return what work on a thread returns, or raise what it raises; None once ``stop`` is called.
+        """Return what work on a thread returns, or raise what it raises. None once ``stop`` is called.
 
-        Where it takes long, the chart says so in these words. ``set_slow`` is then called with True, and at the end
-        with False.
+        If the work takes long, the chart shows these words. ``set_slow`` is then called with True, and at the end with
+        False.
         """
-        stopped = asyncio.Event()  # of this wait alone: a kernel's cells and its messages may have loops of their own
+        stopped = (
+            asyncio.Event()
+        )  # one event per wait, because a kernel's cells and its messages may run on different loops
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, stopped.set)
 
         def on_slow() -> None:
@@ -230,13 +234,13 @@ class PredictionChart(GanttView):
             set_slow(False)
 
     def stop(self) -> None:
-        """End what is waited for."""
+        """Stop waiting."""
         if self._stop is not None:
             self._stop()
 
 
 class ScheduleChart:
-    """``view`` is the canvas; it selects what is selected elsewhere."""
+    """``view`` is the canvas. It selects what is selected elsewhere."""
 
     def __init__(self, lab_state: LabState, words: str) -> None:
         self._lab_state = lab_state
@@ -248,7 +252,7 @@ class ScheduleChart:
         self.view.observe(lambda change: self._take_selected(change["name"]), ["selected", "selected_stage"])
 
     def draw(self, prediction: ChartedPrediction, before: ChartedPrediction | None = None) -> None:
-        """Draw a prediction; what was ``before`` stays as a line. What is drawn already is not sent again."""
+        """Draw a prediction, with ``before`` as a line. What is drawn already is not sent again."""
         drawn, self._drawn, self._shown = self._drawn, (prediction.chart, before), prediction
         if drawn is None or drawn[0] is not prediction.chart or drawn[1] is not before:
             self.view.show(prediction, before)
@@ -257,7 +261,7 @@ class ScheduleChart:
         self._select()
 
     def fill(self, measured: Trace) -> None:
-        """Draw a measurement below the prediction, where it has as many rows."""
+        """Draw a measurement below the prediction, if it has as many rows."""
         if self._shown is not None and ChartRows(measured.context).shape == self._shown.rows.shape:
             self.view.show_measured(measured)
 
@@ -282,14 +286,18 @@ class ScheduleChart:
 
 
 class GanttExports:
-    """Two buttons that download a file from the page, and the method that returns the same trace's text."""
+    """Two buttons that download a file from the page, and a method that returns the trace as text."""
 
     def __init__(
         self, chart: GanttView, trace: Callable[[], Trace | None], report_error: Callable[[str], None]
     ) -> None:
         self._chart, self._trace, self._report_error = chart, trace, report_error
-        self.png = button("PNG", "picture-o", "What is visible now, on white, twice as sharp", "78px")
-        self.trace = button("Trace", "file-code-o", "For ui.perfetto.dev and chrome://tracing", "88px")
+        self.png = button(
+            "PNG", "picture-o", "Save the visible chart as an image, on white, at double resolution", "78px"
+        )
+        self.trace = button(
+            "Trace", "file-code-o", "Save the iteration for ui.perfetto.dev and chrome://tracing", "88px"
+        )
         self.png.on_click(lambda _: chart.ask_png(f"{self._name()}.png"))
         self.trace.on_click(lambda _: begin(self._offer_trace(), report_error))
         self.view = w.HBox([self.png, self.trace])
@@ -297,7 +305,7 @@ class GanttExports:
         self._follow()
 
     def chrome_trace(self) -> str:
-        """Return the Trace Event Format; empty while nothing is predicted. Raises TraceError beyond 104 days."""
+        """Return the Trace Event Format. Empty while nothing is predicted. Raises TraceError beyond 104 days."""
         trace = self._trace()
         return "" if trace is None else chrome_text(trace)
 
@@ -321,6 +329,6 @@ class GanttExports:
 
 
 def chrome_text(trace: Trace) -> str:
-    """Return what ``save_chrome_trace`` writes."""
+    """Return the text that ``save_chrome_trace`` writes."""
     with tempfile.TemporaryDirectory() as folder:
         return save_chrome_trace(trace, Path(folder) / "trace.json").read_text(encoding="utf-8")

@@ -37,16 +37,16 @@ from dtfm_lab.widgets.schedule.predictions import (
 from dtfm_lab.widgets.schedule.why_menu import WhyMenu
 from dtfm_lab.widgets.tasks import SLOW_S, LatestRequest, begin, has_event_loop
 
-NOTHING_YET = "No schedule yet: plan first, and the iteration is predicted"
-STOPPED = "Stopped: Model settings, Predict again predicts what is chosen"
+NOTHING_YET = "No plan yet: press Plan to see one iteration predicted"
+STOPPED = "Stopped: press Predict again in Model settings"
 REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
 SETTLED_S = 1.0
-"""Seconds without an edit after which the next one is compared with what is shown; a drag makes many in a row."""
+"""Seconds without an edit before the next one is compared with what is shown. A drag makes many edits in a row."""
 
 
 class SchedulePanel(Panel):
-    """Simulates ``lab_state.plan`` under a schedule; the run panel draws measured bars in the same chart."""
+    """Simulates ``lab_state.plan`` under a schedule. The run panel draws measured bars in the same chart."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -60,25 +60,27 @@ class SchedulePanel(Panel):
         self._awaits_plan = False
         self._shown: ChartedPrediction | None = None
         self._before: ChartedPrediction | None = None
-        """What the prediction on the screen is compared with: the one before the last edits."""
+        """The prediction before the last edits, which the shown one is compared with."""
         self._other_source: ChartedPrediction | None = None
-        """The last prediction of the same rows that was made from something else, a profile or FLOP; None where there
-        is nothing to say of that any more."""
+        """The last prediction of the same rows from the other source, a profile or FLOP. None if there is nothing to
+        report."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
-        """A prediction that was made before its plan was set, and what ``_predict`` must want for it."""
+        """A prediction made before its plan was set, and the request of ``_predict`` that it answers."""
         self.told_before_s: Callable[[], float | None] = lambda: None
-        """Returns the seconds that the bar says an iteration took before the last edit; None where it says nothing."""
+        """Returns the iteration time before the last edit, as the bar shows it. None if the bar shows none."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
-        """Likewise of the plan at hand on a network that was just edited, for which a search looks now."""
+        """The same for the current plan on a network that was just edited, while a search runs."""
         self._asked: object = None
-        """What the prediction on the screen answers."""
+        """The request that the shown prediction answers."""
         self._edited_at_s = 0.0
         self._automatic = lab_state.schedule
-        """The schedule that the panel has chosen itself; while ``lab_state`` names another, a person has chosen it."""
+        """The schedule that the panel has chosen itself. If ``lab_state`` names another, a person has chosen it."""
         self._is_choosing, self._is_setting = Guard(), Guard()
         given = {"options": list(schedules), "value": lab_state.schedule, "tooltip": "Schedule"}
         self.schedule = classed(w.Dropdown(layout=w.Layout(width="150px"), **given), "dtfm-schedule-menu")
-        self.critical = toggle("Critical path", "What the iteration's length is made of")
+        self.critical = toggle(
+            "Critical path", "Highlight the chain of actions and messages that sets the iteration's length"
+        )
         self.simulate = button("", "", "", "130px")
         self.choices = ChoiceControls(lab_state)
         self.comparing = SchedulesTable(lab_state)
@@ -104,14 +106,16 @@ class SchedulePanel(Panel):
 
     def _laid_out(self) -> w.VBox:
         said = classed(w.HBox([self.title, self.memory]), "dtfm-schedule-said")
-        messages = toggle("Arrows of messages")
-        overview = toggle("Overview strip")
+        messages = toggle("Show messages as arrows")
+        overview = toggle("Show overview strip")
         traitlets.link((messages, "value"), (self.chart, "show_messages"))
         traitlets.link((overview, "value"), (self.chart, "overview"))
         rarer = [[self.choices.view], [messages, overview], [self.simulate, self.comparing.button, self.exports.view]]
         rows = [w.HBox(row, layout=w.Layout(flex_flow="row wrap", grid_gap="4px 8px")) for row in rarer]
         more = more_menu(
-            [*rows, self.comparing.table], "Model settings", "What the model assumes, comparisons, strips and files"
+            [*rows, self.comparing.table],
+            "Model settings",
+            "The model's assumptions, comparisons, chart options and files",
         )
         row = toolbar(said, self.schedule, self.critical, WhyMenu(self._lab_state).view, more)
         return pane([row, self.chart], "dtfm-schedule")
@@ -119,7 +123,7 @@ class SchedulePanel(Panel):
     def _say_title(self) -> None:
         units = self.chart.units
         opens = any(unit.get("members") for unit in units)
-        hint = "one row per stage, messages below; a click opens it" if opens else "one row per device, messages below"
+        hint = "one row per stage, messages below: click to open it" if opens else "one row per device, messages below"
         said = f"<b>One iteration</b> <span>{escape(hint) if units else ''}</span>"
         lacking = "" if self._shown is None else self._shown.lacking
         self.title.value = "" if lacking else f'<div class="dtfm-schedule-title" title="{escape(hint)}">{said}</div>'
@@ -135,7 +139,7 @@ class SchedulePanel(Panel):
         self._begin()
 
     def _take(self, prediction: ChartedPrediction) -> None:
-        """Make this the prediction that is shown, and say where it differs by what it is predicted from."""
+        """Show this prediction, and report a difference that comes from another source of computing times."""
         shown, state, now_s = self._shown, self._lab_state, time.monotonic()
         network = None if state.topology is None else state.topology.fingerprint
         asked = (network, state.job, state.choices, state.queueing, state.schedule, prediction.source)
@@ -143,7 +147,7 @@ class SchedulePanel(Panel):
             self._before = None
         elif asked != self._asked and now_s - self._edited_at_s > SETTLED_S:
             self._before = shown
-        if asked != self._asked:  # else a search goes on after the same edit
+        if asked != self._asked:  # else a search continues after the same edit
             self._asked, self._edited_at_s = asked, now_s
         if shown is not None and shown.source != prediction.source:
             self._other_source = shown if is_comparable(shown, prediction) else None
@@ -159,12 +163,12 @@ class SchedulePanel(Panel):
             told_s = self.told_before_s()
             ghost = self._before
             if ghost is not None and told_s is not None and not is_same(ghost.trace.iteration_s, told_s):
-                ghost = None  # the bar tells of another edit
+                ghost = None  # the bar compares with another edit
             self.drawn.draw(self._shown, ghost)
             self._say_title()
 
     def _clear(self, words: str) -> None:
-        """Draw nothing, so that an old prediction is not taken for what is chosen."""
+        """Draw nothing, so that an old prediction is not taken for the current choice."""
         self._shown = self._before = self._other_source = None
         self._lab_state.predicted, self._lab_state.lacking = None, ""
         self._lab_state.set_note("schedule", "")
@@ -178,7 +182,7 @@ class SchedulePanel(Panel):
             state.schedule = now
 
     def _state(self) -> tuple[str, str, dict[str, Any], str]:
-        """What a prediction is made with beside the plan."""
+        """The inputs of a prediction besides the plan."""
         state = self._lab_state
         return state.schedule, state.queueing, dict(state.choices), self._automatic
 
@@ -188,7 +192,8 @@ class SchedulePanel(Panel):
             state.schedule, state.queueing, state.choices, self._automatic = values
 
     def _take_plan(self) -> None:
-        """Predict a plan under its own schedule unless a person has chosen one, with messages queued as planned for."""
+        """Predict a plan under its own schedule unless a person has chosen one, with messages queued as in its
+        search."""
         plan = self._lab_state.plan
         if plan is None:
             return
@@ -213,7 +218,7 @@ class SchedulePanel(Panel):
         self._begin()
 
     def _take_prediction(self) -> None:
-        """Show a prediction that another panel has set, as when a file is opened."""
+        """Show a prediction that another panel has set, for example from a file."""
         predicted = self._lab_state.predicted
         known = self._shown is not None and self._shown.trace is predicted
         if self._lab_state.plan is not None and predicted is not None and not known:
@@ -243,12 +248,12 @@ class SchedulePanel(Panel):
             self._begin()
 
     def _dim(self) -> None:
-        """Say that the picture is of what was there before."""
+        """Mark the picture as out of date."""
         if self._shown is not None:
             self.chart.stale = BEFORE
 
     def _follow_edit(self) -> None:
-        """Dim the picture once an edit has no plan for longer than a moment; draw the plan again if that is undone."""
+        """Dim the picture if an edit has no plan after a moment. Draw the plan again if the edit is undone."""
         state, shown = self._lab_state, self._shown
         if shown is not None and shown.trace is not state.predicted and not state.plan_is_stale:
             self._begin()  # the plan at hand was drawn on the network of that edit
@@ -267,9 +272,9 @@ class SchedulePanel(Panel):
             self.chart.stale = ""
 
     def foresee(self, plan: Plan) -> None:
-        """Predict a plan that is about to be set, as it will be shown unless its job brings other choices; on a thread.
+        """Predict a plan that is about to be set, on a thread. It will be shown unless its job brings other choices.
 
-        Raises nothing: what cannot be predicted is found out once the plan is there.
+        Raises nothing. If the plan cannot be predicted, that is reported once it is set.
         """
         wanted, at_hand = self._wanted_of(plan), self._at_hand
         if at_hand is not None and at_hand[0] == wanted[1:] and _is_alike(at_hand[1].plan, plan):
@@ -279,10 +284,11 @@ class SchedulePanel(Panel):
             self._foreseen = wanted, predicted(*wanted[:3], may_differ=wanted[3])
 
     def show_at_hand(self, plan: Plan) -> Callable[[], None] | None:
-        """Predict the plan at hand on an edited network, on a thread; return what shows it, for the kernel's loop.
+        """Predict the current plan on an edited network, on a thread. Return a function for the kernel's loop that
+        shows it.
 
-        A search follows. None where what will be shown is another thing: a prediction with choices, or one from the
-        profile of a run.
+        A search follows. None if something else will be shown: a prediction with choices, or one from a run's
+        profile.
         """
         state, self._at_hand = self._lab_state, None
         is_of_run = state.comparison is not None or "run" in state.busy
@@ -303,7 +309,8 @@ class SchedulePanel(Panel):
         return show
 
     def _wanted_of(self, plan: Plan) -> tuple[Plan, str, str, bool]:
-        """Plan, schedule, queueing and whether the schedule may differ, as ``_predict`` will want it of this plan."""
+        """Plan, schedule, queueing and whether the schedule may differ, as ``_predict`` will request them for this
+        plan."""
         state = self._lab_state
         schedule = plan.job.schedule or (plan.job.schedule_name if self._is_automatic else state.schedule)
         return plan, schedule, plan.queueing if plan.job.schedule else state.queueing, self._is_automatic
@@ -313,7 +320,7 @@ class SchedulePanel(Panel):
         return self._predictions.is_running
 
     def _begin(self) -> None:
-        """Predict what is chosen; while another prediction is computed, right after it."""
+        """Predict the current choice, right after any prediction that is being computed."""
         if not self.is_predicting:
             self._update_button()
         self._predictions.ask()
@@ -334,7 +341,7 @@ class SchedulePanel(Panel):
                 if ran is not None:
                     note = AS_SPECIFIED if ran.context.clock == "model" else FROM_PROFILE
                     work = partial(ChartedPrediction.of, plan, ran, note)
-                prediction = await self.chart.wait_for(work, f"playing {schedule} …", self._set_slow)
+                prediction = await self.chart.wait_for(work, f"simulating {schedule} …", self._set_slow)
         except LabError as error:
             if request == self._predictions.n_requested:
                 self._clear(REFUSED)
@@ -365,9 +372,9 @@ class SchedulePanel(Panel):
     def _update_button(self, *, stop: bool = False) -> None:
         self.simulate.disabled = self._lab_state.plan is None
         self.simulate.description, self.simulate.icon = ("Stop", "stop") if stop else ("Predict again", "bar-chart")
-        self.simulate.tooltip = "Predict this no longer" if stop else "Predict one iteration"
+        self.simulate.tooltip = "Stop this prediction" if stop else "Predict one iteration"
 
 
 def _is_alike(one: Plan, other: Plan) -> bool:
-    """Whether the same is predicted of two plans: one may have better bounds, or another planner's name."""
+    """True if two plans have the same prediction, even if their bounds or planners' names differ."""
     return one.topology is other.topology and is_same_placement(one, other)

@@ -1,4 +1,4 @@
-"""A button that opens why the plan is as it is, or why the selected device is where it is."""
+"""A button that explains why the plan is as it is, or why the selected device is in its place."""
 
 import asyncio
 from functools import partial
@@ -15,13 +15,13 @@ NO_PLAN = "No plan yet: draw at least two devices and choose a job."
 
 
 class WhyMenu:
-    """``view`` is the button with its box; what it says is computed on a thread while it is open."""
+    """``view`` is the button with its box. Its text is computed on a thread while it is open."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.text = w.HTML(tabbable=True)  # a page of text, which arrows scroll
         self.view = more_menu(
-            [self.text], "Why this plan?", "Why the plan is as it is, or a selected device where it is"
+            [self.text], "Why this plan?", "Why the plan looks like this, or why the selected device is in its place"
         )
         self.opener: w.ToggleButton = self.view.children[0]
         self._request = LatestRequest(

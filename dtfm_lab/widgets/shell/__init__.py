@@ -1,1 +1,1 @@
-"""What surrounds the steps of the lab: their frames and states, files and autosave."""
+"""The parts around the lab's steps: their frames and states, files and autosave."""

@@ -1,4 +1,4 @@
-"""The lab is saved as it changes, and the saved file is offered after a restart."""
+"""Save the lab as it changes, and offer the saved file after a restart."""
 
 import asyncio
 import atexit
@@ -20,13 +20,13 @@ from dtfm_lab.widgets.controls import button
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
 DELAY_S = 2.0
-"""Seconds from a change until it is written, so that a search or a drag is written once."""
+"""Seconds from a change until it is saved, so that a search or a drag is saved once."""
 
 
 def autosave_path(folder: Path | None = None, visitor: str = "") -> Path:
-    """Return the file of this notebook, in the user's own state folder; of this folder where no notebook is named.
+    """Return this notebook's autosave file, or the current folder's if no notebook is named.
 
-    Of a page that many people open, it is a visitor's own file in ``folder``.
+    It is in the user's state folder. A page that many people open has one file per visitor in ``folder``.
     """
     where = visitor or os.environ.get("JPY_SESSION_NAME") or str(Path.cwd())
     folder = folder or user_state_path("dtfm_lab") / "autosave"
@@ -36,12 +36,12 @@ def autosave_path(folder: Path | None = None, visitor: str = "") -> Path:
 class Autosave:
     """Saves ``DELAY_S`` after ``changed()``, or when the kernel ends before that.
 
-    The file of an earlier lab is kept beside the new one until it is forgotten or the next lab replaces it. Without a
-    path nothing is saved until ``keep_in`` names one.
+    An earlier lab's file is kept next to the new one until the user forgets it or the next lab replaces it. Without a
+    path, nothing is saved until ``keep_in`` names one.
 
-    ``write`` and ``read`` take a path; ``write`` is called on the event loop and returns a function for a thread,
-    ``read`` is a coroutine and may raise a LabError. Nothing is written before the first change, so that opening a
-    lab and only looking at it keeps what was saved before.
+    ``write`` and ``read`` take a path. ``write`` is called on the event loop and returns a function for a thread.
+    ``read`` is a coroutine and may raise a LabError. Nothing is written before the first change, so that opening a lab
+    and only looking at it keeps what was saved before.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Autosave:
         *,
         restores: bool = False,
     ) -> None:
-        """``restores``: put back what an earlier lab has left in ``path`` at once, rather than offer it."""
+        """``restores`` restores what an earlier lab has left in ``path`` at once, instead of offering it."""
         self._write, self._read = write, read
         self._path: Path | None = None
         self._is_due = self._writing = False
         self._line = w.HTML()
-        self.restore = button("Restore", "history", "Put back what was on the screen then")
-        self.forget = button("Forget", "trash", "Delete what was kept")
+        self.restore = button("Restore", "history", "Restore what was on the screen then")
+        self.forget = button("Forget", "trash", "Delete the saved lab")
         self.restore.on_click(lambda _: begin(self._restore(), self._report_error))
         self.forget.on_click(lambda _: self._forget())
         self.view = w.HBox([self._line], layout=w.Layout(display="none"))
@@ -81,7 +81,7 @@ class Autosave:
         begin(self._save_until_done(), self._report_error)
 
     async def _save_until_done(self) -> None:
-        """Save, and save again as long as something has changed meanwhile."""
+        """Save, and save again for changes made meanwhile."""
         atexit.register(self._save_at_exit)
         try:
             while self._is_due:
@@ -104,7 +104,7 @@ class Autosave:
         return self._write(self._path)
 
     def _save_at_exit(self) -> None:
-        with contextlib.suppress(OSError, LabError):  # there is nobody left to tell
+        with contextlib.suppress(OSError, LabError):  # at exit, no one is left to read an error
             if self._is_due:
                 self._begin_save()()
 
@@ -114,13 +114,13 @@ class Autosave:
             if self._path.exists():
                 os.replace(self._path, self._before)
             kept = self._before.stat()
-        except OSError:  # no file was kept, or the folder cannot be written to
+        except OSError:  # there is no saved file, or the folder cannot be written to
             return
         if restores:
             begin(self._restore(), self._report_error)
             return
         when = datetime.fromtimestamp(kept.st_mtime).strftime("%d %B, %H:%M")
-        self._line.value = markup.line(f"The lab of {when} was kept.")
+        self._line.value = markup.line(f"Your lab of {when} was saved.")
         self.view.children = [self._line, self.restore, self.forget]
         self.view.layout.display = ""
 

@@ -1,4 +1,4 @@
-"""The bar over the lab, kept true to the lab's state: its live numbers, and the one next action."""
+"""The bar above the lab. It follows the lab's state: live numbers, and the one next action."""
 
 import asyncio
 import math
@@ -28,16 +28,16 @@ from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
 
 REST_S = 0.3
-"""Seconds that a plan stands before it is analysed, so that a drag is not slowed."""
+"""Seconds that a plan must last before it is analysed, so that a drag is not slowed."""
 PROVED = 5e-4
-"""Gap below which a communication cost is told as proved."""
+"""Gap below which a communication cost is reported as proved."""
 SAID = "bound_s", "busy", "message", "pane", "hand_note", "lacking", "run_part", "run_story", "run_progress", "notes"
-"""Traits besides the results that are told in the bar."""
+"""Traits besides the results that the bar shows."""
 CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper plans, and see how much slower they are"}
 
 
 class NextAction(NamedTuple):
-    """A next action: its name for the program, its label, and why it cannot be taken, empty where it can."""
+    """A next action: its name in the program, its label, and why it is unavailable. Empty if it is available."""
 
     name: str
     label: str
@@ -58,7 +58,7 @@ class StatusBar:
         self.history = replanning.history
         lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
         self._reason: tuple[object, str] = (None, "")
-        """What was analysed last, see ``_asked``, and what binds it."""
+        """The last analysed request, see ``_asked``, and what limits its plan."""
         self.refreshing = OncePerTurn(self.refresh)
         self.view = TopBar(on_press, live=replanning.switch.value)
         traitlets.link((replanning.switch, "value"), (self.view, "live"))
@@ -71,7 +71,7 @@ class StatusBar:
         self.refresh()
 
     def _take_plan(self, plan: Plan | None) -> None:
-        """Lay a plan that no edit has asked for against nothing: it was searched for, chosen or made by hand."""
+        """Compare nothing with a plan that no edit has caused, because it was searched for, chosen or made by hand."""
         last = self._replanning.last
         if plan is not None and not self._lab_state.plan_is_stale and (last is None or last.plan is not plan):
             self.history.forget()
@@ -88,8 +88,7 @@ class StatusBar:
         return waits and state.topology is not None and not state.message
 
     def _soon(self) -> None:
-        """Refresh once for all changes of one turn of the loop; after an edit with the plan that follows it, which is
-        soon."""
+        """Refresh once for all changes in one turn of the loop. After an edit, wait briefly for the new plan."""
         self.refreshing.ask(SLOW_S if self._is_replanning else 0.0)
 
     def refresh(self) -> None:
@@ -99,7 +98,7 @@ class StatusBar:
             view.network = ["", ""] if topology is None else [topology.name, consists_of(state)]
             view.job = ["", ""] if job is None else [job.name, shape_of(state)]
             view.numbers = bar_numbers(state, before)
-            if not self._is_replanning:  # what was said stays until there is something new to say
+            if not self._is_replanning:  # keep the old headline until there is a new one
                 view.headline = headline(state, before, self._replanning.last, self._known_reason())._asdict()
             view.action = self.action._asdict()
             took_s = self._replanning.took_s
@@ -107,12 +106,12 @@ class StatusBar:
 
     @property
     def _asked(self) -> tuple[object, ...]:
-        """What a reason is of: the plan and all that is chosen for it."""
+        """The input of a reason: the plan and all choices for it."""
         state = self._lab_state
         return state.plan, state.schedule, state.queueing, tuple(sorted(state.choices.items()))
 
     def _known_reason(self) -> str:
-        """Return what binds the plan, as far as known; a thread looks as soon as the plan has stood for a while."""
+        """Return what limits the plan, if known. A thread finds out once the plan has lasted for a while."""
         if self._lab_state.plan is None or self._lab_state.plan_is_stale:
             return ""
         asked, words = self._reason
@@ -139,7 +138,7 @@ def consists_of(state: LabState) -> str:
 
 
 def shape_of(state: LabState) -> str:
-    """Return the shape that the job is planned in, with its batch."""
+    """Return the job's planned shape and its batch."""
     plan, job = state.plan, state.job
     assert job is not None
     planned = job if plan is None or state.plan_is_stale else plan.job
@@ -151,12 +150,15 @@ def shape_of(state: LabState) -> str:
 
 
 def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, Any]]:
-    """Return {label, value, was, note, short, bad, word, under, ask} of each number: what a plan is for comes first.
+    """Return {label, value, was, note, short, bad, word, under, ask, why} of each number, with the objective's first.
 
-    ``was`` is empty where nothing changed; ``short`` is the note where there is little room; ``under`` is a line below,
-    and what is left of it where there is little room; ``ask`` is {name, label, title} of a button beside the number;
-    ``why`` says in the tooltip why the number is a guess, or with what it is calibrated. None where nothing can be
-    planned.
+    - ``was`` is the value before the last edit. Empty if it did not change.
+    - ``short`` replaces the note if there is little room.
+    - ``under`` is a line below, and a shorter one for little room.
+    - ``ask`` is {name, label, title} of a button next to the number.
+    - ``why`` is the tooltip that says why the number is a guess, or how it was calibrated.
+
+    Empty if nothing can be planned.
     """
     plan = state.bounded_plan
     if plan is None or not state.can_be_planned:
@@ -172,7 +174,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
 
 
 def _rates(state: LabState, plan: Plan) -> tuple[float | None, float | None]:
-    """Return tokens a second, and dollars a billion tokens, of what is predicted; None where unknown."""
+    """Return predicted tokens per second, and dollars per billion tokens. None if unknown."""
     if (predicted := shown_prediction(state)) is not None:
         known = predicted.metrics
         per_million = known["price_per_million_tokens"]
@@ -186,7 +188,7 @@ def _number(label: str, value: str, **given: Any) -> dict[str, Any]:
 
 
 def _cost_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
-    """Return the communication cost, which leads where no iteration can be predicted."""
+    """Return the communication cost, which comes first if no iteration can be predicted."""
     was = None if before is None else before.plan.cost.total_s
     now, note = plan.cost.total_s, gap_words(plan)
     short = note.replace("at most", "≤").replace("the best", "best")
@@ -195,10 +197,10 @@ def _cost_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
 
 
 def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[str, str]:
-    """Return what the communication cost is beside the iteration, at length and short.
+    """Return the communication cost as it is shown below the iteration, in a long and a short form.
 
-    The cost counts no computation, and one message after the other; how long messages travel once the schedule is
-    played, and what of that computation hides, is read from the trace.
+    The cost leaves out computation and takes one message after the other. How long messages travel in the simulated
+    schedule, and how much of that overlaps with computation, is read from the trace.
     """
     now, was = plan.cost.total_s, _was(None if before is None else before.plan.cost.total_s, plan.cost.total_s)
     cost = f"communication cost {was} → {format_s(now)}" if was else f"communication cost {format_s(now)}"
@@ -208,17 +210,17 @@ def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[
     if shown is None or not shown.travel.travel_s > 0:
         return (f"{cost}{planned}{gap}", f"{cost}{planned}")
     travel_s, hidden_s = format_s(shown.travel.travel_s), format_s(shown.travel.hidden_s)
-    messages = f"a device\u2019s messages travel for {travel_s}, {hidden_s} of it hidden behind computation"
+    messages = f"a device\u2019s messages take {travel_s}, {hidden_s} of it while it computes"
     return (
         f"{cost}{planned}{gap} counts no overlap; here {messages}",
-        f"cost {format_s(now)}{planned}; messages {travel_s}, {hidden_s} hidden",
+        f"messages take {travel_s}, {hidden_s} of it while computing",
     )
 
 
 def gap_words(plan: Plan) -> str:
     """Return how far the communication cost is from its bound, ``at most 1.04 × the best of 4 x 2``.
 
-    The bound is on placements in the plan's shape: another shape may cost less.
+    The bound covers placements in the plan's shape. Another shape may cost less.
     """
     if not plan.lower_bound_s > 0:
         return "no bound yet" if plan.cost.total_s > 0 else "nothing to send"
@@ -248,9 +250,10 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
-    """Return how far the iteration is from what no plan beats, at length and short; the schedule where that is open.
+    """Return how far the iteration is from its lower bound, in a long and a short form, or the schedule without a
+    bound.
 
-    Both say of which plans the bound is. Where that takes a sentence, the short words leave the bound out.
+    Both forms say which plans the bound covers. If that takes a sentence, the short form leaves the bound out.
     """
     left = plan.speed_up_left
     if left is None or not math.isfinite(left):
@@ -267,7 +270,7 @@ def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
 
 
 def _short_scope(plan: Plan) -> str:
-    """Return of which plans a bound is, in a few words: "in 4 x 2", "as pinned"; empty where it is of any plan."""
+    """Return which plans a bound covers, in a few words: "in 4 x 2", "as pinned". Empty if it covers any plan."""
     if not plan.pinned:
         return ""
     shape = f"{plan.job.n_stages} x {plan.job.n_replicas}"
@@ -275,7 +278,7 @@ def _short_scope(plan: Plan) -> str:
 
 
 def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
-    """Return what is predicted in place of the plan as it was found, of which the bound is."""
+    """Return what is predicted in place of the plan as it was found. The bound is for that plan."""
     planned = format_s(plan.iteration_s or 0.0)
     if is_profiled(state):
         return f"from the profile, {planned} from FLOP", "from the profile"
@@ -294,7 +297,7 @@ def _measured_number(state: LabState) -> dict[str, Any]:
     if run_staleness(state):
         return _number(label, seconds, note="before the last edit", word="error")
     note = "" if comparison is None else signed_share(comparison.iteration_error)
-    if part and comparison is not None:  # its prediction is not the one in the bar
+    if part and comparison is not None:  # the bar shows another prediction
         note = f"{note}, {format_s(comparison.predicted_iteration_s)} predicted for it"
     bad = comparison is not None and abs(comparison.iteration_error) > 0.1
     return _number(label, seconds, note=note, bad=bad, word="error")
@@ -305,7 +308,7 @@ def _was(was: float | None, now: float) -> str:
 
 
 def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
-    """Return what a reader would do next; ``can_refit``: whether a network fitted to the last run can be used."""
+    """Return the next useful action. ``can_refit`` is True if a network fitted to the last run can be used."""
     if "run" in state.busy:
         return NextAction("stop-run", "Stop the run")
     if "plan" in state.busy:
@@ -318,7 +321,7 @@ def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
         return NextAction("plan", "Plan again")
     if state.measured is None or run_staleness(state):
         label = f"Train {state.run_part}" if state.run_part else "Run it for real"
-        return NextAction("run", f"{label}, though it does not fit" if state.lacking else label)
+        return NextAction("run", f"{label}, although it does not fit" if state.lacking else label)
     if state.pane != "compare":
         return NextAction("compare", "Compare")
     return NextAction("refit", "Use the refitted network") if can_refit else NextAction("run", "Run again")

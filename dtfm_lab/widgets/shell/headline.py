@@ -1,6 +1,6 @@
-"""The one sentence over the panes: what has just changed, from what to what, and why.
+"""The one sentence above the panes: what has just changed, from what to what, and why.
 
-An edit of the network or the job is told in a few words: ``Tokyo – Oregon 0.52 → 0.10 Gbit/s``.
+An edit of the network or the job takes a few words: ``Tokyo – Oregon 0.52 → 0.10 Gbit/s``.
 """
 
 from typing import Any, NamedTuple
@@ -20,13 +20,13 @@ from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect, is_sa
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, job_words
 from dtfm_lab.widgets.planner.short_searches import Replanned
 
-EMPTY = ("Nothing is drawn yet.", "Double-click the canvas to add a device, or open a network.")
+EMPTY = ("No network yet.", "Double-click the canvas to add a device, or open a network.")
 OF_A_RUN = ("run", "compare")
-"""Panes whose notes are of a run: they end with what it is a run of."""
+"""Panes whose notes are about a run. They end with what was run."""
 ALIKE = 1e-9
-"""Share by which two numbers may differ and still be the same number, rounded otherwise."""
+"""Relative difference up to which two numbers count as the same apart from rounding."""
 MOST_NAMED = 2
-"""Devices up to which each is named; more are counted. Of a job one field more."""
+"""Maximum number of devices that are named. More are counted. For a job, one field more."""
 
 
 class Headline(NamedTuple):
@@ -40,8 +40,8 @@ class Headline(NamedTuple):
 def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None, reason: str) -> Headline:
     """Return what is most worth saying now.
 
-    An error comes first, also why nothing could be planned, then what the shown pane says, then the last edit with its
-    effect, then ``reason``: what binds the plan, see ``reason_of``.
+    An error comes first, including why nothing could be planned. Then come the shown pane's note, the last edit with
+    its effect, and ``reason``: what limits the plan, see ``reason_of``.
     """
     if state.message:
         return Headline(f"{state.step.capitalize().replace('-', ' ')}:", state.message, "error")
@@ -67,7 +67,7 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     if plan is None:
         return Headline("Planning…", "", "busy") if state.job is not None else Headline("No job fits this network.")
     if state.plan_is_stale:
-        return Headline("The plan is of the network before the last edit.", "Plan again, or switch Live on.")
+        return Headline("The plan is out of date: the network has changed.", "Press Plan again, or turn Live on.")
     if clauses := "" if run_staleness(state) else _measured(state):
         return _split(clauses)  # the run came after the edit
     longer = found.gain if found is not None and found.plan is plan else ""
@@ -86,7 +86,7 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
 
 
 def _basis_words(state: LabState) -> str:
-    """Return why the shown iteration is a guess, or with what it is calibrated; empty where it is modelled."""
+    """Return why the shown iteration is a guess, or how it was calibrated. Empty if it is modelled."""
     shown = shown_prediction(state)
     if shown is None or not (basis := shown.context.basis).because:
         return ""
@@ -94,22 +94,23 @@ def _basis_words(state: LabState) -> str:
 
 
 def _measured(state: LabState) -> str:
-    """Return how long the last run took, where that may be told."""
+    """Return how long the last run took. Empty if there is none, or if it is a mystery."""
     found = state.comparison
     return "" if found is None or state.is_mystery or found.measured is not state.measured else found.error_sentence
 
 
 def _split(note: str) -> Headline:
-    """The first part in bold, up to a colon or to the end of a sentence; a dot inside a number ends none."""
+    """Split off the first part for bold type, up to a colon or the end of a sentence. A dot inside a number does not
+    count."""
     ends = [at for mark in (": ", ". ") if (at := note.find(mark)) >= 0]
     return Headline(note[: min(ends) + 1], note[min(ends) + 2 :]) if ends else Headline(note)
 
 
 def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: Replanned | None) -> tuple[str, str]:
-    """What the edit did, in the numbers that the bar shows, and what became of the plan.
+    """Return the edit's effect, in the numbers that the bar shows, and what became of the plan.
 
-    Where a reader has chosen another schedule than the plan's, the bar shows the seconds of that one. What the old plan
-    would come to is known for the plan's own schedule only, and is left out.
+    If the user has chosen another schedule than the plan's, the bar shows that one's seconds. What the old plan would
+    take is known for the plan's own schedule only, so it is left out.
     """
     change = _change_since(before, plan, found)
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
@@ -128,22 +129,22 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
 
 
 def _iteration_too(state: LabState, before: BeforeEdit) -> str:
-    """Return what became of the iteration, which the bar leads with, where a plan is searched for another number."""
+    """Return what became of the iteration, which leads in the bar, if the search minimises something else."""
     was, now = before.iteration_s, modelled_s(state)
     if was is None or now is None or is_same(was, now):
         return ""
-    return f"; the iteration, not searched for, {effect(was, now, 'iteration')}"
+    return f"; the iteration, which is not the objective, {effect(was, now, 'iteration')}"
 
 
 def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> PlanChange | None:
-    """What was computed of this edit and this plan; None where another search, or a hand, has made the plan since."""
+    """Return the change by this edit to this plan. None if another search, or a hand, has made the plan since."""
     if found is None or found.plan is not plan or found.change is None or found.change.before is not before:
         return None
     return found.change
 
 
 def opening_words(state: LabState) -> str:
-    """Return that a network was opened with a smaller batch than its job has; empty where it is another."""
+    """Return that a network was opened with a smaller batch than its job's default. Empty if it was not."""
     topology, job = state.topology, state.job
     if topology is None or job is None or (job.name, job.global_batch) != (PAPERS, len(topology)):
         return ""
@@ -152,7 +153,7 @@ def opening_words(state: LabState) -> str:
 
 
 def reason_of(plan: Plan) -> str:
-    """Return what binds a plan, in a sentence or two; call it on a thread."""
+    """Return what limits a plan, in a sentence or two. Call it on a thread."""
     try:
         explained = planning.explain(plan)
         if plan.job.model is None:
@@ -163,14 +164,14 @@ def reason_of(plan: Plan) -> str:
 
 
 def describe_edit(before: Topology, after: Topology, job_before: Job | None, job: Job | None) -> str:
-    """Return what differs between two networks, or else between two jobs; empty where nothing does that counts."""
+    """Return the difference between two networks, or else between two jobs. Empty if nothing relevant differs."""
     if before.fingerprint != after.fingerprint:
         return _of_devices(before, after) or _of_links(before, after) or "The network changed"
     return job_words(job_before, job)
 
 
 def describe_choice(before: BeforeEdit, state: LabState) -> str:
-    """Return what was chosen otherwise for the prediction of the same plan; empty where nothing was."""
+    """Return which choices of the same plan's prediction changed. Empty if none did."""
     if before.shown is None or before.plan is not state.plan:
         return ""
     was, now = before.shown, state.shown_plan
@@ -198,7 +199,7 @@ def _counted(names: list[str]) -> str:
 
 
 def _of_links(before: Topology, after: Topology) -> str:
-    """Name the pair of regions or of devices whose numbers changed; count the links where these are several."""
+    """Name the pair of regions or of devices whose numbers changed. If there are several, count the links."""
     order = [before.names.index(name) for name in after.names]
     pairs = np.ix_(order, order)
     gbps = to_gbps(before.bandwidth_bytes_per_s[pairs]), to_gbps(after.bandwidth_bytes_per_s)

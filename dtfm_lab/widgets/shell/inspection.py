@@ -1,4 +1,4 @@
-"""What the inspector says of the selection: a device, a link, a stage; or of one pipeline where nothing is selected."""
+"""The inspector's text about the selection: a device, a link, a stage, or one pipeline if nothing is selected."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,24 +14,24 @@ from dtfm_lab.widgets.lab_state import LabState, planned_as
 from dtfm_lab.widgets.views.groups import layers_of
 
 MOST_LISTED = 4
-"""Names up to which all are listed."""
+"""Maximum number of names that are listed in full."""
 
-ELSEWHERE = "one that is searched through or looked at; the numbers on top are of the lab's own"
+ELSEWHERE = "the numbers above are for your plan"
 Facts = dict[str, Any]
 
 
 def inspect(state: LabState) -> Facts:
-    """Return {kind, title, hint, ...} as the page's inspector shows it; ``kind`` says which other keys there are."""
+    """Return {kind, title, hint, ...} for the page's inspector. ``kind`` determines the other keys."""
     topology, plan = state.topology, state.plan
     drawn = state.shown_stages or {name: stage for name, (stage, _) in state.shown_tasks.items()}
     if drawn or topology is None:
-        plan = None  # what is said here is of what is drawn
-    before = plan  # until there is another
+        plan = None  # the inspector describes what is drawn
+    before = plan  # kept until there is a new plan
     planned = None if plan is None or topology is None else planned_as(plan, topology)
     if planned is None:
-        plan = None  # of devices that have left, or without those that came
+        plan = None  # it is for devices that have left, or lacks new ones
     if topology is None:
-        return {"kind": "empty", "title": "Nothing is drawn", "hint": "double-click the canvas to add a device"}
+        return {"kind": "empty", "title": "No network yet", "hint": "double-click the canvas to add a device"}
     known = set(topology.names)
     if len(state.selected_link) == 2 and known.issuperset(state.selected_link):
         return _of_link(topology, plan, planned or {}, *state.selected_link)
@@ -46,21 +46,25 @@ def inspect(state: LabState) -> Facts:
     if before is not None and 0 <= state.selected_stage < before.job.n_stages:
         return _of_stage(before, state.selected_stage)
     if drawn:
-        return {"kind": "empty", "title": "Another plan is on the picture", "hint": ELSEWHERE}
+        return {"kind": "empty", "title": "Showing a candidate, not your plan", "hint": ELSEWHERE}
     if before is not None and (plan is None or not state.can_be_planned):
-        return _of_pipeline(before) | {"title": "One pipeline of the plan before"}
+        return _of_pipeline(before) | {"title": "One pipeline of the previous plan"}
     if plan is not None and state.is_chosen_otherwise:
         return (found := _of_pipeline(plan)) | {"hint": f"as planned, {found['hint']}"}
-    return _of_pipeline(plan) if plan is not None else {"kind": "empty", "title": "No plan yet", "hint": ""}
+    return (
+        _of_pipeline(plan)
+        if plan is not None
+        else {"kind": "empty", "title": "No plan yet", "hint": "draw at least two devices"}
+    )
 
 
 def _drawn_as(drawn: Mapping[str, int], name: str) -> Facts:
-    """Return the stage of a device in a plan that is looked at and is not the lab's; nothing where there is none."""
+    """Return the stage of a device in a displayed plan that is not the lab's. Empty if it has none."""
     return {"stage": drawn[name], "n_stages": 1 + max(drawn.values())} if name in drawn else {}
 
 
 def _of_pipeline(plan: Plan) -> Facts:
-    """Return the stages of one pipeline, with the seconds of each hop, and what the communication cost consists of."""
+    """Return the stages of one pipeline, with the seconds of each hop, and the parts of the communication cost."""
     layers, cost = layers_of(plan), plan.cost
     stages = [
         {"stage": s, "name": _place(plan, group.tolist()), "layers": layer or f"stage {s}", "group_s": float(group_s)}
@@ -69,8 +73,8 @@ def _of_pipeline(plan: Plan) -> Facts:
     unit, in_unit = ("ms", 1e3) if cost.hop_s.max(initial=0.0) < 1 else ("s", 1.0)
     hops = [{"seconds": float(s), "text": in_figures(float(s) * in_unit)} for s in cost.hop_s]
     total = [
-        [format_s(cost.total_s), "of communication ="],
-        [format_s(cost.data_parallel_s), "the slowest averaging +"],
+        [format_s(cost.total_s), "communication ="],
+        [format_s(cost.data_parallel_s), "slowest averaging +"],
         [format_s(cost.pipeline_s), counted(len(hops), "hop")],
     ]
     facts = {"kind": "pipeline", "title": "One pipeline, first layer to last", "hint": f"slowest hops in {unit}"}
@@ -81,7 +85,7 @@ def _of_device(topology: Topology, plan: Plan | None, name: str, planned: Mappin
     device = topology.devices[topology.index(name)]
     memory = [] if device.memory_bytes is None else [format_bytes(device.memory_bytes)]
     hint = ", ".join(filter(None, [device.gpu, *memory, device.region]))
-    speed = ["speed", f"{device.peak_flop_per_s / TERA:.4g} TFLOP/s at most, in half precision", -1]
+    speed = ["speed", f"{device.peak_flop_per_s / TERA:.4g} TFLOP/s peak, in half precision", -1]
     facts: Facts = {"kind": "device", "title": name, "hint": hint, "stage": -1, "rows": [speed]}
     if plan is None or planned is None:
         return facts
@@ -94,7 +98,7 @@ def _of_device(topology: Topology, plan: Plan | None, name: str, planned: Mappin
     if plan.job.group_gpus > 1:
         rows.append(["acts as one with", f"{set_words(network.devices, [at])}, {plan.job.group_gpus} GPUs", s])
     if group:
-        rows.append(["averages with", f"{_names(network, group)}: {format_s(float(cost.group_s[s]))} in all", s])
+        rows.append(["averages with", f"{_names(network, group)}: {format_s(float(cost.group_s[s]))} in total", s])
     for other, verb in ((s - 1, "receives from"), (s + 1, "sends to")):
         if 0 <= other < plan.job.n_stages:
             there = int(plan.placement.devices[other, r])
@@ -136,18 +140,18 @@ def _of_link(topology: Topology, plan: Plan | None, planned: Mapping[str, int], 
     apart = regions[0] != regions[1] and "" not in regions
     title = " – ".join(regions) if apart else f"{source} – {target}"
     facts: Facts = {"kind": "link", "title": title, "ends": [source, target]}
-    facts["hint"] = f"as from {source} to {target}" if apart else "both ways"
+    facts["hint"] = f"numbers from {source} to {target}" if apart else "both ways"
     facts["gbps"] = float(to_gbps(topology.bandwidth_bytes_per_s[a, b]))
     facts["ms"] = float(to_ms(topology.latency_s[a, b]))
     here, there = planned.get(source), planned.get(target)
     if plan is None or here is None or there is None:
         return facts | {"rows": []}
-    use = "is inside a group of GPUs that act as one" if here == there else _use(plan, here, there)
+    use = "uses it inside a group of GPUs that act as one" if here == there else _use(plan, here, there)
     return facts | {"rows": [["the plan", use, -1]]}
 
 
 def _use(plan: Plan, a: int, b: int) -> str:
-    """Return what of the plan crosses the link between two devices, or between their regions."""
+    """Return what the plan sends over the link between two devices, or between their regions."""
     topology, devices = plan.topology, plan.placement.devices
     region = [device.region or device.name for device in topology.devices]
     pair = {region[a], region[b]}
@@ -188,7 +192,7 @@ def _names(topology: Topology, devices: list[int], most: int = MOST_LISTED) -> s
 
 
 def _place(plan: Plan, devices: list[int]) -> str:
-    """Return where a stage's devices are: their region, the first of several, or the one device's name."""
+    """Return where a stage's devices are: their region, the first of several regions, or a single device's name."""
     found = [plan.topology.devices[d] for d in devices]
     regions = list(dict.fromkeys(device.region for device in found))
     if len(found) == 1 or regions == [""]:

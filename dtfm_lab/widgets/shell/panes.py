@@ -1,4 +1,4 @@
-"""The two halves of the lab: at the left the network and the inspector, at the right one result at a time, or two.
+"""The two halves of the lab: the network and the inspector on the left, one or two results on the right.
 
 Results are under tabs, and nothing in their half changes its height.
 """
@@ -25,18 +25,18 @@ from dtfm_lab.widgets.views.frame import Inspector, TabsView
 TABS = PLAN, SEARCH, WHAT_IF, RUN, SYSTEMS, LEARN = "Plan", "Search", "What if", "Run", "Systems", "Learn"
 """The tabs of the lab in order. Tabs with other names, such as those of plug-ins, come after them."""
 FILL_PAUSE_S = 0.2
-"""Seconds between two panes that are put on the page before anyone has opened them: an iteration plays meanwhile."""
+"""Seconds between preloading two panes that nobody has opened yet. An iteration plays meanwhile."""
 LEAST_PLACES = 2
-"""Regions that are known places from which a network opens on the map."""
+"""Minimum number of regions that are known places for a network to open on the map."""
 
 
 class StepState(NamedTuple):
     """How far a step has come."""
 
     done: str = ""
-    """The result in a few words; empty while there is none."""
+    """The result in a few words. Empty if there is none."""
     stale: str = ""
-    """Why the result is out of date; empty where it is not."""
+    """Why the result is out of date. Empty if it is not."""
 
     @property
     def kind(self) -> str:
@@ -54,34 +54,37 @@ def _always(_: LabState) -> bool:
 
 @dataclass(frozen=True)
 class LabStep:
-    """One step of the lab, with all that the lab needs to number, save, restore and mark it."""
+    """One step of the lab, with everything that the lab needs to number, save, restore and mark it."""
 
     name: str
     """Short name, as in ``LabState.step``, ``LabState.busy`` and ``LabState.pane``."""
     panel: Panel
     title: str
-    """What its page says, and its tab where that has the same name."""
+    """Title of its page, and of its tab if it has its own."""
     result: Callable[[LabState], str] = _never
-    """Returns the result in a few words; empty while there is none."""
+    """Returns the result in a few words. Empty if there is none."""
     staleness: Callable[[LabState], str] = _never
-    """Returns why the result is out of date; empty where it is not."""
+    """Returns why the result is out of date. Empty if it is not."""
     redo: str = ""
-    """Text of the button that calls ``panel.redo`` where the step is out of date; empty for no button."""
+    """Text of the button that calls ``panel.redo`` if the step is out of date. Empty for no button."""
     asked_for: bool = False
-    """Whether it shows what a person asked for, such as a measurement, which no new plan makes again."""
+    """True if the step's result was requested by a person, such as a measurement. A new plan does not redo it."""
     css: str = ""
-    """Styles of the pane, beside those that all share."""
+    """Styles of the pane, in addition to those that all panes share."""
     position: int = 1000
-    """Where it stands among the pages of its tab, in ascending order; tabs that are not in ``TABS`` are ordered by it,
-    too. What a pane rests on has a lower position."""
+    """Position among the pages of its tab, in ascending order. It also orders tabs that are not in ``TABS``.
+
+    A pane must have a higher position than the panes whose results it uses.
+    """
     tab: str = ""
-    """The tab it is a page of, such as ``"Systems"``; empty for a tab of its own, named as the pane."""
+    """Name of the tab that the pane is a page of, such as ``"Systems"``. If empty, it has its own tab, named as the
+    pane."""
     is_offered: Callable[[LabState], bool] = _always
-    """Returns whether the tab offers it now. A pane that is shown stays."""
+    """Returns True if the tab offers the pane now. A pane that is shown stays."""
 
     @property
     def order(self) -> tuple[int, int]:
-        """What panes are sorted by: their tab, then their position."""
+        """Sort key of panes: their tab, then their position."""
         tab = self.tab or self.title
         return TABS.index(tab) if tab in TABS else len(TABS), self.position
 
@@ -95,22 +98,24 @@ class LabStep:
 
 
 class Panes:
-    """Shows the panels of the steps; ``lab_state.pane`` names the one that is shown.
+    """Shows the panels of the steps. ``lab_state.pane`` names the one that is shown.
 
-    The page switches tabs by itself, and Python follows: every pane is on the page soon after the lab, see ``_fill``.
+    The page switches tabs by itself, and Python follows. Every pane is on the page soon after the lab opens, see
+    ``_fill``.
     """
 
     def __init__(self, lab_state: LabState, steps: Sequence[LabStep], is_live: Callable[[], bool]) -> None:
-        """``is_live``: whether every edit is followed by a new plan, so that what is of the plan will be anew soon."""
+        """``is_live`` returns True if every edit is followed by a new plan, so that stale results will be updated
+        soon."""
         self._lab_state, self._steps, self._is_live = lab_state, {step.name: step for step in steps}, is_live
         self._before = ""
         """Name of the pane that was shown before."""
         self.tabs = TabsView(label="Results", numbered=True, value=lab_state.pane, on_rendered=self._fill)
         self._stale = classed(w.HTML(layout=w.Layout(min_width="0", flex="1 1 0")), "dtfm-stale-note")
-        self.redo = button("Again", "", "Make it again from what is drawn and chosen now", "auto")
-        self.split = toggle("Two panes", "Two results, one above the other")
-        self.swap = toggle("Network at the right", "The network at the right, the results at the left")
-        layout = more_menu([self.split, self.swap], "⋯", "How the lab is laid out")
+        self.redo = button("Again", "", "Compute it again for the current network and job", "auto")
+        self.split = toggle("Two panes", "Show two results, one above the other")
+        self.swap = toggle("Network on the right", "Swap the two halves: network on the right, results on the left")
+        layout = more_menu([self.split, self.swap], "⋯", "Layout of the lab")
         layout.add_class("dtfm-layout-menu")
         head = classed(w.HBox([self.tabs, self._stale, self.redo, layout]), "dtfm-head")
         self._boxes = {step.name: w.VBox() for step in steps}
@@ -129,7 +134,7 @@ class Panes:
 
     @property
     def css(self) -> str:
-        """Styles that show those panes alone which the tabs name, so that the page needs no Python to switch."""
+        """Styles that hide all panes but those that the tabs name, so that the page can switch without Python."""
         tabs = ".dtfm-effect:has(> .dtfm-head .dtfm-tabs"
         return "".join(
             f'{tabs}):not(:has(> .dtfm-head .dtfm-tabs[data-panes~="{name}"])) .dtfm-out-{name} {{ display: none; }}'
@@ -142,7 +147,7 @@ class Panes:
         if change["new"] not in self._steps:
             return
         self._before = change["old"] if change["old"] in self._steps else self._before
-        if self.tabs.value != change["new"]:  # else the page has switched by itself
+        if self.tabs.value != change["new"]:  # if equal, the page has already switched
             if self.tabs.second:
                 self.tabs.second = change["old"]
             self.tabs.value = change["new"]
@@ -150,7 +155,7 @@ class Panes:
         self._show_states()
 
     def _split(self) -> None:
-        """Show the pane before below the one that is shown, or no longer."""
+        """Show the previous pane below the current one, or hide it again."""
         first = self._lab_state.pane
         others = [name for name in (self._before, *self._steps) if name not in ("", first)]
         self.tabs.second = others[0] if self.split.value else ""
@@ -162,7 +167,7 @@ class Panes:
             self._put(name)
 
     def _put(self, name: str) -> None:
-        """Put a pane on the page, where it is shown from then on without waiting for Python."""
+        """Put a pane on the page. From then on it is shown without waiting for Python."""
         if not self._boxes[name].children:
             self._boxes[name].children = (self._steps[name].panel.view,)
 
@@ -178,7 +183,7 @@ class Panes:
                 await asyncio.sleep(FILL_PAUSE_S)
 
     def _changed(self) -> None:
-        """Mark what has changed; what an edit made stale only if no new plan follows within a moment."""
+        """Mark what has changed. What an edit made stale is marked only if no new plan follows within a moment."""
         self._showing.ask(SLOW_S if self._is_live() and self._lab_state.plan_is_stale else 0.0)
 
     def _show_states(self) -> None:
@@ -202,7 +207,7 @@ class Panes:
         self.tabs.tabs = tabs
 
     def _may_redo(self) -> bool:
-        """Whether nothing that the shown pane rests on is out of date itself."""
+        """True if everything that the shown pane uses is up to date."""
         shown = self._steps[self._lab_state.pane]
         before = [step for step in self._steps.values() if step.position < shown.position]
         return not any(step.staleness(self._lab_state) for step in before)
@@ -217,10 +222,10 @@ class NetworkPane:
         self.tabs = TabsView(label="Views of the network", value=panel.shown.value)
         self.inspector = Inspector(self._set_link, self._select, self._edit)
         self.answers = SelectionAnswers(lab_state, self._inspect)
-        matrix = button("Matrix of all links", "", "Latency and bandwidth of every directed link", "auto")
+        matrix = button("Show all links as a matrix", "", "Latency and bandwidth of every directed link", "auto")
         matrix.on_click(lambda _: panel.shown.set_trait("value", "matrix"))
         more = more_menu(
-            [matrix, *panel.menu], "More", "The matrix of all links, and what links have that are not drawn"
+            [matrix, *panel.menu], "More", "The matrix of all links, and the numbers of links that are not drawn"
         )
         head = classed(w.HBox([self.tabs, spacer(), more]), "dtfm-head")
         panel.shown.observe(lambda _: self._offer_layouts(), "value")
@@ -235,12 +240,12 @@ class NetworkPane:
         self._inspect()
 
     def _offer_layouts(self) -> None:
-        """Offer map and rows; the matrix, which is in the menu, only while it is shown."""
+        """Offer map and rows. The matrix is in the menu, and is offered only while it is shown."""
         names = ["map", "canvas", *(["matrix"] if self._panel.shown.value == "matrix" else [])]
         self.tabs.tabs = [{"name": name, "title": VIEWS[name]} for name in names]
 
     def open_best_view(self) -> None:
-        """Show the map where at least two regions are known places, else the canvas."""
+        """Show the map if at least two regions are known places, else the canvas."""
         topology = self._lab_state.topology
         regions = set() if topology is None else {device.region for device in topology.devices}
         known = sum(find_place(region) is not None for region in regions)
@@ -256,7 +261,7 @@ class NetworkPane:
         self.inspector.facts = facts
 
     def _edit(self, key: str, text: str) -> None:
-        """Change a field of the selected device, as one step of the history; or say why it is where it is."""
+        """Change a field of the selected device as one undoable edit, or explain why the device is in its place."""
         if key == "why":
             return self.answers.explain()
         drawn = self._panel.drawn_hosts.entries(self._lab_state.selected)
@@ -266,18 +271,18 @@ class NetworkPane:
             self._panel.drawing.document = with_field(self._panel.drawing.document, drawn[0], key, text)
         except TopologyError as error:
             self._lab_state.report_error("network", str(error))
-            self.inspector.send_state("facts")  # the field shows what holds again
+            self.inspector.send_state("facts")  # reset the field to the value that still applies
         return None
 
     def _select(self, what: Mapping[str, Any]) -> None:
-        """Select a stage or devices; nothing where neither is named."""
+        """Select a stage or devices. Select nothing if neither is named."""
         state = self._lab_state
         state.selected_link = ()
         state.selected = tuple(what.get("devices", ()))
         state.selected_stage = int(what.get("stage", -1))
 
     def _set_link(self, ends: Sequence[str], gbps: float, ms: float, phase: str) -> None:
-        """Give a link other numbers, at every move of a slider; the whole gesture is one step of the history."""
+        """Change a link's numbers at every move of a slider. The whole gesture is one undoable edit."""
         drawing, topology = self._panel.drawing, self._lab_state.topology
         if phase in ("begin", "end"):
             drawing.gesture(phase)

@@ -1,4 +1,5 @@
-"""What the inspector adds to a selection: fields that edit it, why it is there, what a better one saves."""
+"""What the inspector adds to a selection: fields to edit it, why it is in its place, and what a better one would
+save."""
 
 import asyncio
 import math
@@ -16,14 +17,15 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.what_if.worth import savings
 
 QUIET_S = 0.2
-"""Seconds that a selection and its plan stay before anything is simulated for them."""
+"""Seconds that a selection and its plan must last before anything is simulated for them."""
 MOST_DEVICES = 128
-"""Devices of a plan up to which what a selection would save is simulated by itself; of more, Worth lists it."""
+"""Maximum devices of a plan for which a selection's savings are simulated without being asked. Worth lists them for
+more."""
 NUMBERS = {
-    "price_per_hour": ("Price ($ an hour)", "unknown", "a number of dollars, 0 or more", 0.0),
+    "price_per_hour": ("Price ($ per hour)", "unknown", "a number of dollars, 0 or more", 0.0),
     "uplink_gbps": ("Uplink (Gbit/s)", "no limit", "a number of Gbit/s above 0", math.ulp(0.0)),
 }
-"""Label, what an empty field means, what is wanted and the least number of each field of a device."""
+"""Label, meaning of an empty field, valid input and minimum of each number field of a device."""
 Asked = tuple[Plan, str, str, tuple[str, ...]]
 
 
@@ -43,9 +45,9 @@ def fields_of(document: Document, name: str) -> list[dict[str, Any]]:
 
 
 def with_field(document: Document, name: str, key: str, text: str) -> Document:
-    """Return the drawing with a field of a device changed; an empty number is unknown, or no limit.
+    """Return the drawing with a field of a device changed. An empty number means unknown, or no limit.
 
-    Raises TopologyError where the text is no such value.
+    Raises TopologyError if the text is not a valid value.
     """
     value: str | float | None = text.strip() or None
     if key in NUMBERS and value is not None:
@@ -67,10 +69,10 @@ def with_field(document: Document, name: str, key: str, text: str) -> Document:
 
 
 class SelectionAnswers:
-    """Computes beside the page what a better selection would save, and why a device is where it is."""
+    """Computes in the background what a better selection would save, and why a device is in its place."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
-        """``changed`` is called when there is more to say."""
+        """``changed`` is called when there is a new answer."""
         self._lab_state, self._changed = lab_state, changed
         self._report_error = partial(lab_state.report_error, "network")
         self._asked: Asked | None = None
@@ -78,7 +80,7 @@ class SelectionAnswers:
         self._why: tuple[Plan, str, str] | None = None
 
     def rows(self) -> list[list[Any]]:
-        """Return (what, text, -1) of the selection, as far as known; what is not known yet is asked for."""
+        """Return (what, text, -1) rows of the selection, as far as known. Request what is missing."""
         asked = self._wanted()
         if asked != self._asked:
             self._asked, self._rows = asked, []
@@ -91,12 +93,12 @@ class SelectionAnswers:
 
     @property
     def can_explain(self) -> bool:
-        """Whether the selection is one device that the plan uses."""
+        """True if the selection is one device that the plan uses."""
         asked = self._wanted()
         return asked is not None and len(asked[3]) == 1
 
     def explain(self) -> None:
-        """Say why the selected device is where it is."""
+        """Explain why the selected device is in its place."""
         if (asked := self._wanted()) is not None and len(asked[3]) == 1:
             begin(self._explain(asked[0], asked[3][0]), self._report_error)
 
@@ -120,7 +122,7 @@ class SelectionAnswers:
             return
         try:
             rows = await asyncio.to_thread(savings, plan, schedule, queueing, devices)
-        except LabError:  # the schedule does not fit: the pane that shows it says why
+        except LabError:  # the schedule does not fit, and its pane says why
             return
         if asked == self._asked:
             self._rows = rows

@@ -1,4 +1,4 @@
-"""The page Words: every word that explains itself elsewhere in the lab, with its sentence."""
+"""The page Words: all words that have an explanation in the lab, with that explanation."""
 
 from html import escape
 
@@ -8,7 +8,7 @@ from dtfm_lab.widgets.markup import WORDS
 
 
 class WordsPanel(Panel):
-    """Lists the glossary, in the order of the alphabet."""
+    """Lists the glossary in alphabetical order."""
 
     def __init__(self) -> None:
         words = sorted(WORDS.items(), key=lambda one: one[0].lower())

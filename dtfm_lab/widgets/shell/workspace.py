@@ -1,4 +1,4 @@
-"""The whole lab as a file, the lab's state and the settings of every panel, saved and restored; its plan as a page."""
+"""Save and restore the whole lab as a file: its state and every panel's settings. Save its plan as a page."""
 
 import asyncio
 import contextlib
@@ -27,10 +27,10 @@ from dtfm_lab.widgets.shell.still_page import still_page
 from dtfm_lab.widgets.tasks import begin
 
 MOST_DOWNLOADED = 4_000_000
-"""Bytes that a download link on the page may carry; a larger file is on the disk only."""
+"""Maximum bytes of a download link on the page. A larger file is only on the disk."""
 ENDING = ".json"
 BLOCKING_STEPS = {"plan": "a search", "run": "a run"}
-"""Steps that set a plan or a measurement when they end, so that nothing is restored while one is busy."""
+"""Steps that set a plan or a measurement when they end. Nothing is restored while one is busy."""
 NOUNS = tuple(name for name in WorkspaceState.model_fields if name != "settings")
 """Traits of the lab's state that a workspace keeps."""
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def state_of(lab_state: LabState, panels: Mapping[str, Panel]) -> WorkspaceState:
-    """Return all that a workspace keeps, without copying arrays; ``save_workspace`` may then run on a thread."""
+    """Return everything that a workspace keeps, without copying arrays. ``save_workspace`` may then run on a thread."""
     nouns = {name: getattr(lab_state, name) for name in NOUNS} | {"choices": dict(lab_state.choices)}
     return WorkspaceState(**nouns, settings={name: dict(panel.settings()) for name, panel in panels.items()})
 
@@ -46,27 +46,27 @@ def state_of(lab_state: LabState, panels: Mapping[str, Panel]) -> WorkspaceState
 def restore_state(state: WorkspaceState, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
     """Put a saved state on the screen, all or nothing. Call it on the event loop.
 
-    The comparison is not saved: it is computed again on a thread.
+    The comparison is not saved. It is computed again on a thread.
 
-    Raises LabError, and leaves everything as it was, while a search or a run goes on, whose end would overwrite what
-    is restored, and where something of the state cannot be shown.
+    Raises LabError, and leaves everything as it was, if a part of the state cannot be shown, or while a search or a run
+    is in progress, because its end would overwrite the restored state.
     """
     for step, what in BLOCKING_STEPS.items():
         if step in lab_state.busy:
-            raise LabError(f"{what} is going on; wait for its end or stop it, then restore")
+            raise LabError(f"{what} is in progress; stop it or wait until it ends, then restore")
     before = state_of(lab_state, panels)
     try:
         _restore_all(state, lab_state, panels)
     except Exception as error:
         logger.exception("a workspace could not be restored")
         _restore_all(before, lab_state, panels)
-        raise LabError(f"cannot be put back, so nothing was changed: {reason_of(error)}") from None
+        raise LabError(f"cannot be restored, so nothing was changed: {reason_of(error)}") from None
 
 
 def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
-    """Restore in the order in which nouns depend on each other: network, job, plan, then everything made of the plan.
+    """Restore in the order of dependence: network, job, plan, then everything made from the plan.
 
-    A panel's settings come before its noun. Where the panel makes another noun of them, the saved one replaces it.
+    A panel's settings come before its noun. If the panel makes another noun of them, the saved one replaces it.
     """
     lab_state.plan = None  # else replanning would search for the old plan on the new network
     lab_state.predicted = lab_state.measured = lab_state.comparison = lab_state.ran = None
@@ -74,7 +74,9 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     if _fingerprint(lab_state.topology) != _fingerprint(state.topology):
         lab_state.topology = state.topology
     _restore_panel("plan", state, panels)
-    if state.job is not None and lab_state.job != state.job:  # else it was refused: the controls have one that is not
+    if (
+        state.job is not None and lab_state.job != state.job
+    ):  # if it was None, it was refused, although the controls hold a valid one
         lab_state.job = state.job
     lab_state.plan = state.plan
     for name in panels:
@@ -95,8 +97,8 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
 
 async def _compare(lab_state: LabState, predicted: Trace, measured: Trace) -> None:
     plan = lab_state.ran
-    with contextlib.suppress(LabError):  # the prediction may have been made again since the run, of something else
-        if measured.context.part and plan is not None:  # the one that is saved is of the whole plan
+    with contextlib.suppress(LabError):  # the prediction may be newer than the run, and for something else
+        if measured.context.part and plan is not None:  # the saved prediction is of the whole plan
             predicted = await asyncio.to_thread(partial(simulate, plan, like=measured))
         comparison = await asyncio.to_thread(lab.compare, predicted, measured)
         if lab_state.measured is measured and lab_state.comparison is None:
@@ -117,24 +119,26 @@ def _restore_panel(name: str, state: WorkspaceState, panels: Mapping[str, Panel]
 
 
 class Workspace:
-    """The row with a file's name, Save, Restore, an upload, Page, Copy link and Record; a line reports the result."""
+    """The row with a file name, Save, Restore, an upload, Page, Copy link and Record. A line reports the result."""
 
     def __init__(
         self, lab_state: LabState, panels: Mapping[str, Panel], copy: Callable[[str], None] = lambda _: None
     ) -> None:
-        """``copy`` has the page put a link on the clipboard; what came of it is told to ``show_copied``."""
+        """``copy`` makes the page put a link on the clipboard. The result is passed to ``show_copied``."""
         self._lab_state, self._panels, self._copy = lab_state, panels, copy
         self._link = ""
-        what = "Where the whole lab is kept: network, plan, settings, prediction, measurement; or a link to one"
+        what = "A file for the whole lab: network, plan, settings, prediction, measurement. Or a link to restore"
         self.path = labelled(w.Text, "File", "230px", "32px", "lab.json", tooltip=what)
-        self.save = button("Save", "save", "Write the whole lab into this file")
-        self.restore = button("Restore", "folder-open", "Put back what this file, or this link, holds")
-        what = "Put back what a file on your computer holds"
+        self.save = button("Save", "save", "Save the whole lab in this file")
+        self.restore = button("Restore", "folder-open", "Restore the lab from this file or link")
+        what = "Restore the lab from a file on this computer"
         given = {"accept": ENDING, "multiple": False, "tooltip": what, "layout": w.Layout(width="auto")}
-        self.upload = w.FileUpload(description="Restore from a file of this computer", **given)
-        self.page = button("Page", "file-o", "The plan as one HTML file to mail: map, chart and player, without Python")
-        self.link = button("Copy link", "link", "Network, job, plan and tab in an address, for dtfm-lab open")
-        self.record = button("Record", "video-camera", "Ten seconds of the result that is shown, as a video file")
+        self.upload = w.FileUpload(description="Restore from this computer", **given)
+        self.page = button(
+            "Save page", "file-o", "Save the plan as one HTML file to mail: map, chart and player, without Python"
+        )
+        self.link = button("Copy link", "link", "Copy a link that holds network, job, plan and tab, for dtfm-lab open")
+        self.record = button("Record", "video-camera", "Record ten seconds of the shown result as a video file")
         self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
         self.status = w.HTML()
         share, keep = (w.HTML(markup.line(text)) for text in ("Share the plan", "Keep the whole lab"))
@@ -174,16 +178,17 @@ class Workspace:
         self._report(f"saved as {path.name} in {path.parent.resolve()}, {size}{left}", link)
 
     async def _save_page(self) -> None:
-        """Write the plan as a page beside the file, with its prediction from FLOP: its reader has no profile."""
+        """Write the plan as a page next to the file, with its prediction from FLOP, because its reader has no
+        profile."""
         state, path = self._lab_state, self._path().with_suffix(".html")
         if (plan := state.shown_plan) is None:
-            raise FileError("there is no plan yet to make a page of; wanted one")
+            raise FileError("no plan yet to make a page of; press Plan first")
         self._report("drawing the page…")
         predicted = None if is_profiled(state) else shown_prediction(state)
         measured = None if run_staleness(state) else state.measured
         await asyncio.to_thread(lambda: write_text(path, still_page(plan, predicted, measured)))
         link, size = await asyncio.to_thread(_link, path, "text/html")
-        self._report(f"saved as {path}, {size}: it needs nothing but a browser", link)
+        self._report(f"saved as {path}, {size}: opens in any browser", link)
 
     async def _copy_link(self) -> None:
         self._report("packing…")
@@ -192,13 +197,13 @@ class Workspace:
         self._copy(self._link)
 
     def show_copied(self, done: bool) -> None:
-        """Say that the page has copied the link, or show it to be copied by hand."""
+        """Report that the page has copied the link, or show it to be copied by hand."""
         if done:
-            who = "a reader needs access to this page, or opens it with their own dtfm-lab open LINK"
+            who = "open it on this page, or anywhere with dtfm-lab open LINK"
             self._report(f"copied a link of {len(self._link):,} characters: {who}")
         else:
             link = f'<input readonly class="dtfm-share" aria-label="Link" value="{escape(self._link)}">'
-            self._report("the browser lets nothing be copied; by hand:", link)
+            self._report("the browser does not allow copying. Copy it by hand:", link)
 
     async def open_link(self, link: str) -> None:
         """Restore what a link holds. Raises FileError in one line."""
@@ -207,7 +212,7 @@ class Workspace:
         self._report(f"opened {_contents(state)} from a link")
 
     async def _load(self, path: Path | None = None) -> None:
-        """Restore from a file; None takes the file or the link that is named in the row."""
+        """Restore from a file. None takes the file or the link that is named in the row."""
         self._report("reading…")
         if path is None and MARK in self.path.value:
             return await self.open_link(self.path.value)
@@ -246,12 +251,12 @@ class Workspace:
 def _contents(state: WorkspaceState) -> str:
     parts = [state.topology.name if state.topology is not None else "a blank canvas"]
     parts += ["its plan"] if state.plan is not None else []
-    parts += ["what was measured"] if state.measured is not None else []
+    parts += ["its measurement"] if state.measured is not None else []
     return ", ".join(parts)
 
 
 def _link(path: Path, content_type: str) -> tuple[str, str]:
-    """Return a download link of the file, empty where it is too large, and the file's size in words."""
+    """Return a download link of the file, and the file's size in words. The link is empty if the file is too large."""
     data = path.read_bytes()
     size = format_bytes(len(data))
     if len(data) > MOST_DOWNLOADED:

@@ -1,4 +1,4 @@
-"""The views of the frame around the lab's panes: the bar, tabs, the inspector, the legend and the glossary."""
+"""The views around the lab's panes: the bar, tabs, the inspector, the legend and the glossary."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,47 +10,47 @@ from dtfm_lab.widgets.views.view import View
 
 
 class TopBar(View, page="top_bar"):
-    """Shows what its traits say; what is pressed goes to ``on_press`` by name.
+    """Shows its traits. Presses go to ``on_press`` by name.
 
     The page opens the menus ``network``, ``job`` and ``more`` by itself: boxes of widgets with the class
-    ``dtfm-menu-<name>`` anywhere in the lab. It also closes the menus of panes, tells ``dark``, knows the keys that
-    hold for the whole lab, and shows the lab in the whole window.
+    ``dtfm-menu-<name>`` anywhere in the lab. It also closes the menus of panes, sets ``dark``, handles the keys of the
+    whole lab, and shows the lab in the whole window.
 
-    When the kernel has ended, the page dims the lab and says so. Its button runs ``again`` in a new kernel and puts
-    what that returns into the output of the lab; a page without a notebook is loaded again.
+    When the kernel has ended, the page dims the lab and says so. Its button runs ``again`` in a new kernel and puts the
+    result into the lab's output. A page without a notebook is reloaded.
 
-    A link to a lab that stands in the page's address goes to ``on_link``, with whether this tab has taken it before.
-    A click or a key sends {"kind": "ping"}; while no {"kind": "pong"} comes, the page says that it waits for Python.
-    The message {"kind": "copy", "link"} has the page copy one; it then says that "copied" or "not-copied" was pressed.
+    A link to a lab in the page's address goes to ``on_link``, with whether this tab has already opened it. A click or a
+    key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that it waits for Python. The message
+    {"kind": "copy", "link"} makes the page copy the link. It then reports "copied" or "not-copied" as pressed.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
-    """Name of the network, and what it consists of."""
+    """Name of the network, and its size in words."""
     job = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
     """Name of the job, and its shape."""
     numbers = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{label, value, was, note, short, bad, word, under, ask} of each number; ``word`` is its entry in the glossary."""
+    """{label, value, was, note, short, bad, word, under, ask} of each number. ``word`` is its entry in the glossary."""
     headline = traitlets.Dict().tag(sync=True)
     """{lead, rest, kind}, see ``shell.headline``."""
     action = traitlets.Dict().tag(sync=True)
     """{name, label, why_not} of the next action."""
     live = traitlets.Bool(True).tag(sync=True)
-    """Whether every edit is followed by a new plan."""
+    """True if every edit is followed by a new plan."""
     live_note = traitlets.Unicode("").tag(sync=True)
-    """How long the last plan took to find."""
+    """Time that the last plan took, in words."""
     can_undo = traitlets.Bool(False).tag(sync=True)
     undo_label = traitlets.Unicode("").tag(sync=True)
-    """What *Undo* would take back."""
+    """The edit that *Undo* would undo."""
     dark = traitlets.Bool(False).tag(sync=True)
-    """Whether the page has a dark theme; the page sets it."""
+    """True if the page has a dark theme. Set by the page."""
     still = traitlets.Bool(False).tag(sync=True)
-    """Whether it is only looked at: without menus, *live* and the next action. Set when made."""
+    """True for a read-only page: no menus, no *live*, no next action. Set at creation."""
     visitor = traitlets.Unicode("").tag(sync=True)
-    """Who looks at the page: random, the same after a reload; the page sets it."""
+    """Random id of the page's visitor, the same after a reload. Set by the page."""
     shown_as = traitlets.Unicode("").tag(sync=True)
-    """The model id of the lab, by which its output is found in a notebook."""
+    """The lab's model id, by which its output is found in a notebook."""
     again = traitlets.Unicode("").tag(sync=True)
-    """Code that returns the lab as it was kept; empty where a notebook's lab is not kept."""
+    """Code that returns the saved lab. Empty if a notebook's lab is not saved."""
 
     def __init__(self, on_press: Callable[[str], None], **traits: Any) -> None:
         self._on_press = on_press
@@ -71,23 +71,26 @@ class TopBar(View, page="top_bar"):
 
 
 class TabsView(View, page="tabs"):
-    """A row of tabs, some with pages; a click, an arrow key or the page's digits set ``value``.
+    """A row of tabs, some with pages. A click, an arrow key or the page's digits set ``value``.
 
-    Panes with the same ``tab`` are its pages. The tab shows the page that was shown last. The page switches by itself:
-    ``value`` and ``second`` stand on the row as ``data-panes`` and ``data-second``, from which styles follow.
+    Panes with the same ``tab`` are its pages. A tab shows its last shown page. The page switches without Python:
+    ``value`` and ``second`` appear on the row as ``data-panes`` and ``data-second``, which styles use.
     """
 
     label = traitlets.Unicode("").tag(sync=True)
     """What the tabs choose, for screen readers."""
     tabs = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{name, title, tab, kind, words} of each pane; ``tab`` is empty for a tab of its own, ``kind`` is one of open,
-    done, stale, busy, and ``words`` its tooltip."""
+    """{name, title, tab, kind, words} of each pane.
+
+    ``tab`` is empty if the pane has its own tab, ``kind`` is one of open, done, stale, busy, and ``words`` is its
+    tooltip.
+    """
     value = traitlets.Unicode("").tag(sync=True)
-    """Name of the pane that is chosen."""
+    """Name of the chosen pane."""
     second = traitlets.Unicode("").tag(sync=True)
-    """Name of the pane that is shown below it; empty for none."""
+    """Name of the pane below it. Empty for none."""
     numbered = traitlets.Bool(False).tag(sync=True)
-    """Whether digits of the keyboard choose."""
+    """True if the keyboard's digits choose a tab."""
 
     def __init__(self, on_rendered: Callable[[], None] = lambda: None, **traits: Any) -> None:
         """``on_rendered`` is called when the page has had a moment to show the first pane."""
@@ -103,11 +106,11 @@ class TabsView(View, page="tabs"):
 
 
 class Inspector(View, page="inspector"):
-    """Shows ``facts``, see ``shell.inspection``; it has a fixed place and height, so that nothing jumps.
+    """Shows ``facts``, see ``shell.inspection``. Its place and height are fixed, so that nothing jumps.
 
-    ``on_link(ends, gbps, ms, phase)`` is called at every move of a link's slider, with ``phase`` one of begin, move and
-    end; ``on_select(what)`` with {stage}, {devices} or {} to let go of the selection; ``on_edit(key, text)`` with a
-    field of the facts and what was entered, or ``why`` to ask why a device is where it is.
+    ``on_link(ends, gbps, ms, phase)`` is called at every move of a link's slider. ``phase`` is begin, move or end.
+    ``on_select(what)`` is called with {stage}, {devices} or, to clear the selection, {}. ``on_edit(key, text)`` is
+    called with a field of the facts and its new text, or with ``why`` to ask why a device is in its place.
     """
 
     facts = traitlets.Dict().tag(sync=True)
@@ -134,10 +137,10 @@ class Inspector(View, page="inspector"):
 
 
 class Legend(View, page="legend"):
-    """One line that says what colours, hatches and lines mean in every view of the lab."""
+    """One line that explains colours, hatches and lines for all views of the lab."""
 
     n_stages = traitlets.Int(0).tag(sync=True)
-    """Stages of the plan; 0 while there is none."""
+    """Stages of the plan. 0 if there is none."""
     shortcuts = traitlets.Unicode("1–6 tabs · Space plays · F whole window · ? words").tag(sync=True)
 
     def alt_text(self) -> str:
@@ -145,7 +148,7 @@ class Legend(View, page="legend"):
 
 
 class Glossary(View, page="glossary"):
-    """Explains every element of the page with ``data-word`` on hover and focus; ``is_open`` lists all.
+    """Explains every element of the page with ``data-word`` on hover and focus. ``is_open`` lists all words.
 
     Views mark words with ``word`` of tools/js/shared/words.js, panels with ``dtfm_lab.widgets.markup.word``. One
     glossary serves the whole lab.

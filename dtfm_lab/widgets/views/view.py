@@ -19,12 +19,12 @@ STATIC = Path(__file__).parents[1] / "static"
 class View(DeferredWidget, anywidget.AnyWidget):
     """A widget of the lab. Its page is ``<folder>.js`` and ``.css``, built from the folder of its class.
 
-    They lie in the folder ``static`` beside its folder of views: an extension's with the extension, others in STATIC.
-    ``page`` names the folder of a class that is elsewhere.
+    They are in the folder ``static`` next to its folder of views: an extension's in the extension, others in STATIC.
+    ``page`` names the folder of a class that is defined elsewhere.
     """
 
     own_id = Unicode().tag(sync=True)
-    """By which its page finds its model, should that have been late: ``tools/js/shared/view.js``."""
+    """Id by which the page finds its model if that arrives late: ``tools/js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
         views, _, module = cls.__module__.rpartition(".views.")
@@ -44,11 +44,11 @@ class View(DeferredWidget, anywidget.AnyWidget):
         self.on_msg(lambda _, content, buffers: self.received(content, buffers))
 
     def own_traits(self) -> dict[str, Any]:
-        """Return what a page is sent of this view, besides what it is sent of every widget."""
+        """Return the traits that a page receives of this view, without those of every widget."""
         return dict(self.get_state([name for name in self.keys if name not in View.class_trait_names()]))
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
-        """Do what a message of the page says; its ``kind`` says which one."""
+        """Handle a message of the page. Its ``kind`` says which one."""
 
     def alt_text(self) -> str:
         """Return what the view shows now in one line."""
@@ -66,48 +66,50 @@ SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo", *PLAY
 
 
 class DocumentView(View):
-    """A view of a drawing; an edit sets ``document`` once, ``undo`` and ``redo`` come as messages.
+    """A view of a drawing. An edit sets ``document`` once. ``undo`` and ``redo`` arrive as messages.
 
-    A drag that shows its effect as it goes sets the document many times, between two messages ``gesture``: one entry
-    of the history.
+    A drag that shows its effect as it goes sets the document many times between two ``gesture`` messages. That is one
+    entry of the history.
 
     The document is in screen units (ms, Gbit/s). The view does not check it: the panel that owns the drawing sets
-    ``problem`` and ``summary``. A hidden view should ``leave`` the drawing, as its traits would otherwise be sent to
-    the page at every edit.
+    ``problem`` and ``summary``. A hidden view should ``leave`` the drawing, otherwise its traits are sent to the page
+    at every edit.
     """
 
-    document = traitlets.Dict().tag(sync=True, echo_update=False)  # a page is not sent its own edits again
+    document = traitlets.Dict().tag(sync=True, echo_update=False)  # do not send a page its own edits
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the selected devices."""
     selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """Source and target of the selected link, whether it is drawn or not; empty for none."""
+    """Source and target of the selected link, whether it is drawn or not. Empty for none."""
     can_undo = traitlets.Bool(False).tag(sync=True)
     can_redo = traitlets.Bool(False).tag(sync=True)
     gpus = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """The GPU models to choose from; a new device gets the first."""
+    """The GPU models to choose from. A new device gets the first."""
     problem = traitlets.Unicode("").tag(sync=True)
-    """One line that says what is wrong with the document; empty where it is valid."""
+    """One line that says what is wrong with the document. Empty if it is valid."""
     summary = traitlets.Unicode("").tag(sync=True)
     """The line that is shown while there is no problem."""
     filled = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of each pair of regions whose numbers come from a
     rule."""
     highlight = traitlets.Dict().tag(sync=True)
-    """{"stages": {device: stage}} marks devices with their stage; {} marks none. Where a plan is shown, "tasks" has
-    {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target] of each link
-    and [name] of each device that is drawn in red, "absent" the devices that are away, which are drawn faded."""
+    """{"stages": {device: stage}} marks devices with their stage. {} marks none.
+
+    With a plan, "tasks" has {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target]
+    of each link and [name] of each device to draw in red. "absent" lists devices that are away, which are drawn faded.
+    """
     playback = traitlets.Bytes(b"").tag(sync=True)
-    """The iteration that is played: little-endian f4 rows of running/playback."""
+    """The iteration to play: little-endian f4 rows of running/playback."""
     playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """The devices that source and target count."""
+    """The devices that source and target index."""
     conditions = traitlets.Dict().tag(sync=True)
-    """{device: "killed" | "slow" | "paused" | "recovered"} of a run's devices that were disturbed."""
+    """{device: "killed" | "slow" | "paused" | "recovered"} of the run's disturbed devices."""
     restored_from = traitlets.Dict().tag(sync=True)
-    """{device: device} where a replacement's parameters come from."""
+    """{device: device that its replacement's parameters come from}."""
     height = traitlets.Int(420).tag(sync=True)
 
     def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:
-        """Show ``drawing``, or else a drawing of the view's own that begins with ``document``."""
+        """Show ``drawing``, or else the view's own drawing that starts with ``document``."""
         self.drawing = Drawing(document) if drawing is None else drawing
         super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
         self._links: list[traitlets.link] = []

@@ -1,4 +1,4 @@
-"""The pane What if: what another batch, schedule or network would make of the same placement, at once."""
+"""The pane What if: what another batch, schedule or network would do to the same placement, at once."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -35,28 +35,28 @@ from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetti
 from dtfm_lab.widgets.what_if.setting_controls import Pins, SettingControls, saved
 
 QUIET_S = 0.15
-"""Seconds without a move before anything else is computed, so that it never delays an answer."""
+"""Seconds without a change before anything else is computed, so that it never delays an answer."""
 AT_ONCE_UP_TO = 6_000
-"""Actions of an iteration up to which its number and its chart come together; of more the number comes first."""
+"""Maximum actions per iteration for which number and chart come together. For more, the number comes first."""
 PANE = "what-if"
 ALL_LINKS, ONE_LINK = "all", "one"
 SCOPES = {"Every link": ALL_LINKS, "Selected link": ONE_LINK}
 SCOPE_WORDS = (
-    "Bandwidth and latency of every link",
-    "Bandwidth and latency of the link that is selected on the network",
+    "Change bandwidth and latency of every link",
+    "Change bandwidth and latency of the link selected on the network",
 )
-NO_PLAN = "No plan yet: plan first, then move a slider"
+NO_PLAN = "No plan yet: press Plan, then move a slider"
 REPLANNED = {*FACTORS, *BATCH_OPTIONS}
-"""Values of a setting that another placement may suit better."""
+"""Values of a setting for which another placement may be better."""
 WORTH_PLANNING = 5e-3
-"""Share of an iteration that planning anew must save to be mentioned."""
+"""Minimum share of an iteration that planning again must save to be mentioned."""
 
 
 class WhatIfPanel(Panel):
     """Simulates ``lab_state.plan`` under other settings.
 
     Its button sets ``lab_state.schedule``, ``lab_state.queueing``, ``lab_state.choices`` and ``lab_state.topology``.
-    ``last`` is the newest answer; the plan is held until the sliders rest.
+    ``last`` is the newest answer. The plan stays fixed until the sliders rest.
     """
 
     def __init__(self, lab_state: LabState) -> None:
@@ -65,7 +65,7 @@ class WhatIfPanel(Panel):
         self._is_loading = Guard()
         self.last: WhatIfAnswer | None = None
         self.last_base: WhatIfAnswer | None = None
-        """The answer to what the lab is turned to; None where that is not possible."""
+        """The answer to the lab's current setting. None if that is not possible."""
         self._asked = LatestRequest(
             self._answer_newest,
             self._report_error,
@@ -76,16 +76,16 @@ class WhatIfPanel(Panel):
         """Number of the answers shown, and of the calls of ``_compute_rest``."""
         self._plan: Plan | None = None
         self.answers: Answers | None = None
-        """The answers about the plan; None while there is no plan."""
+        """The answers about the plan. None if there is no plan."""
         self._saved: Mapping[str, Any] | None = None
         """Saved settings that are restored as soon as there is a plan."""
         self._scaled_by: dict[str, float] = {}
-        """The factors that were taken over into the network last."""
+        """The factors that were last applied to the network."""
         self._scaled_to = ""
-        """Fingerprint of the network that Scale has set; empty once a plan of it has come."""
+        """Fingerprint of the network that these factors produced. Empty once it has a plan."""
         self._anew_cancelled = Cancellation()
         self.anew: tuple[WhatIfSetting, PlannedAnew | None] | None = None
-        """The plan that suits the setting, once it is planned anew; None where nothing better is found."""
+        """The setting, and the plan that suits it once it is planned again. None if nothing better is found."""
         self._is_previewing = False
         self.controls = SettingControls(self._ask)
         self.scope = classed(segments(list(SCOPES.items()), list(SCOPE_WORDS)), "dtfm-segmented")
@@ -93,11 +93,11 @@ class WhatIfPanel(Panel):
         self.pin = button("Pin this", "thumb-tack", "", "auto")
         self.use = button("Use this plan", "check", "", "auto")
         self.back = icon_button("undo", "")
-        self.stop = button("Stop", "stop", "Do not wait for this answer", "auto")
+        self.stop = button("Stop", "stop", "Stop computing this answer", "auto")
         self.numbers, self.answer, self.problem = w.HTML(), w.HTML(), w.HTML()
         self.chart = classed(PredictionChart(empty_words=NO_PLAN), "dtfm-fill")
         rarer = [self.controls.view, self.answer]
-        more = more_menu(rarer, "Other settings", "Settings that are turned less often, and every number of the answer")
+        more = more_menu(rarer, "Other settings", "Less used settings, and all numbers of the answer")
         answered = [self.pin, self.use, self.back, self.pins.chips, self.problem, self.stop]
         remarks = classed(w.HBox(answered), "dtfm-what-if-told")
         row = toolbar(self.numbers, self.scope, more)
@@ -116,12 +116,12 @@ class WhatIfPanel(Panel):
 
     @property
     def setting(self) -> WhatIfSetting | None:
-        """What the controls are turned to; None while there is no plan."""
+        """The setting of the controls. None if there is no plan."""
         return self.controls.setting
 
     @property
     def base(self) -> WhatIfSetting | None:
-        """The setting that the lab has; None while there is no plan."""
+        """The setting of the lab. None if there is no plan."""
         return self.controls.base
 
     def settings(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class WhatIfPanel(Panel):
         self._ask()
 
     def observe_edits(self, call: Callable[[], None]) -> None:
-        """Call back when a pin comes or goes."""
+        """Call back when a pin is added or removed."""
         self.pins.chips.observe(lambda _: call(), "children")
 
     def _restore_saved(self) -> None:
@@ -157,7 +157,7 @@ class WhatIfPanel(Panel):
         self._ask()
 
     def _follow(self) -> None:
-        """Take over another plan, or what is chosen for it."""
+        """Follow another plan, or other choices for it."""
         plan, base, problem = self._lab_state.plan, None, ""
         try:
             chosen = self._lab_state.chosen_plan
@@ -187,7 +187,7 @@ class WhatIfPanel(Panel):
 
     def _show_nothing(self, problem: str) -> None:
         self.last = None
-        words = "What if cannot be asked of this plan" if problem else NO_PLAN
+        words = "What if does not work for this plan" if problem else NO_PLAN
         self.chart.clear()
         self.chart.empty_words = words
         self.numbers.value = answer_text.large_numbers(None, None)
@@ -201,21 +201,21 @@ class WhatIfPanel(Panel):
         self._asked.go_on()
 
     def _preview(self) -> None:
-        """Let the network play the setting's iteration, with the plan that suits it, while this pane is shown."""
+        """While this pane is shown, let the network play the setting's iteration, with the plan that suits it."""
         state, now = self._lab_state, self.last
         is_asked = now is not None and now.setting != self.base and state.shows(PANE)
         anew = self._better(now.setting) if now is not None and is_asked else None
         state.tried = (now.prediction.trace if anew is None else anew.trace) if now is not None and is_asked else None
-        if anew is not None or self._is_previewing:  # another pane may show a plan of its own
+        if anew is not None or self._is_previewing:  # if not, another pane may be showing its plan
             state.shown_tasks = {} if anew is None else roles_of(anew.plan)
         self._is_previewing = anew is not None
 
     def _better(self, setting: WhatIfSetting) -> PlannedAnew | None:
-        """Return the plan that suits a setting better than the one that is held, as far as known."""
+        """Return the plan that suits a setting better than the fixed one, if known."""
         return self.anew[1] if self.anew is not None and self.anew[0] == setting else None
 
     def _ask(self) -> None:
-        """Compute the answer to the setting; while another is computed, right after it."""
+        """Compute the answer to the setting, right after any answer that is being computed."""
         self._update_buttons()
         self._asked.ask()
 
@@ -225,14 +225,14 @@ class WhatIfPanel(Panel):
             return
         self._anew_cancelled.set()
         n_actions = answers.count_actions(setting)
-        if n_actions > AT_ONCE_UP_TO:  # the large number first, what is drawn after it
+        if n_actions > AT_ONCE_UP_TO:  # show the large number first, then the chart
             quick_s = await asyncio.to_thread(answers.quick, setting)
             if quick_s is not None and answers is self.answers and self.last_base is not None:
                 self.numbers.value = answer_text.large_numbers(quick_s, self.last_base.iteration_s)
             if self._asked.waits:
                 return
         try:
-            work, words = partial(answers.with_base, setting, base), f"playing some {n_actions:,} actions …"
+            work, words = partial(answers.with_base, setting, base), f"simulating about {n_actions:,} actions …"
             found = await self.chart.wait_for(work, words, self._set_slow)
         except LabError as error:
             if answers is self.answers and setting == self.setting:
@@ -242,7 +242,7 @@ class WhatIfPanel(Panel):
             return
         if found is None:
             if self.last is not None:
-                self._write_numbers(self.last)  # the large number may have been written ahead
+                self._write_numbers(self.last)  # undo a large number that was written early
             return
         now, before = self.last, self.last_base = found
         self._number += 1
@@ -257,24 +257,24 @@ class WhatIfPanel(Panel):
         base, better = self.last_base, self._better(now.setting)
         note = "" if base is None else answer_text.headline(now, base)
         if better is not None:
-            note = f"{note} The network shows the plan that suits it: {format_s(better.trace.iteration_s)}."
+            note = f"{note} The network shows a better plan for it: {format_s(better.trace.iteration_s)}."
         self._write_large_numbers()
         self._lab_state.set_note("what-if", note)
         self._preview()
 
     def _write_large_numbers(self) -> None:
-        """Write the large numbers alone, and that they are of FLOP while the bar's are of a profile."""
+        """Write only the large numbers. If the bar's numbers are from a profile, note that these are from FLOP."""
         if (now := self.last) is None:
             return
         remarks = ["from FLOP"] if is_profiled(self._lab_state) else []
         if (better := self._better(now.setting)) is not None:
-            remarks.append(f"planned anew: {format_s(better.trace.iteration_s)}")
+            remarks.append(f"replanned: {format_s(better.trace.iteration_s)}")
         elif self.anew is not None and self.anew[0] == now.setting:
-            remarks.append("planned anew: no better")
+            remarks.append("replanned: no better")
         self.numbers.value = answer_text.numbers_of(now, self.last_base, remarks)
 
     def _set_slow(self, is_slow: bool) -> None:
-        """Mark the answer on the screen as old while a new one takes long, which can be stopped."""
+        """Mark the answer as old while a new one takes long, and offer to stop it."""
         show(self.stop, is_slow)
         self._lab_state.set_busy(PANE, is_slow)
         self._mark_old(is_slow)
@@ -292,7 +292,7 @@ class WhatIfPanel(Panel):
         self.problem.value = markup.line(escape(problem), "warning")
 
     def _compute_rest(self) -> None:
-        """Plan anew, then compute pins without an answer, unless a control is turned meanwhile."""
+        """Plan again, then compute pins without an answer, unless a control is turned meanwhile."""
         self._update_buttons()
         if self._asked.is_running or self.answers is None or self.base is None:
             return
@@ -301,11 +301,11 @@ class WhatIfPanel(Panel):
 
     @property
     def _request(self) -> tuple[int, int]:
-        """What is computed quietly goes on as long as this stays."""
+        """Identifies the current request. Background work stops when it changes."""
         return self._asked.n_requested, self._n_follow_ups
 
     async def _compute_quietly(self, answers: Answers, request: tuple[int, int]) -> None:
-        """Compute one after the other until a newer request comes."""
+        """Compute one after the other until a newer request arrives."""
         await asyncio.sleep(QUIET_S)
         await self._plan_anew(answers, request)
         for pin in self.pins.pins:
@@ -320,7 +320,7 @@ class WhatIfPanel(Panel):
                     self.pins.set_answer(pin.setting, iteration_s, problem)
 
     async def _plan_anew(self, answers: Answers, request: tuple[int, int]) -> None:
-        """Search from the plan that was held, shortly; what that comes to stands beside the large number."""
+        """Search briefly from the fixed plan. The result appears next to the large number."""
         setting, base, now = self.setting, self.base, self.last
         if request != self._request or setting is None or now is None or base is None or now.setting != setting:
             return
@@ -341,7 +341,7 @@ class WhatIfPanel(Panel):
                 self.pins.set_answer(setting, self.last.iteration_s)
 
     def _choose_links(self) -> None:
-        """Turn bandwidth and latency of every link, or of the one that is selected."""
+        """Turn the bandwidth and latency of every link, or of the selected one."""
         if self._is_loading:
             return
         state, selected = self._lab_state, self._lab_state.selected_link
@@ -360,7 +360,7 @@ class WhatIfPanel(Panel):
         self._ask()
 
     def _use(self) -> None:
-        """Take the setting over into the lab: factors into the network, the rest into what is chosen for the plan."""
+        """Apply the setting to the lab: factors to the network, the rest to the choices for the plan."""
         setting, plan, base = self.setting, self._plan, self.base
         if setting is None or plan is None or base is None or self.last is None:
             return
@@ -377,7 +377,7 @@ class WhatIfPanel(Panel):
             self._lab_state.choices = {
                 name: value
                 for name, value in (self._lab_state.choices | setting.job_changes).items()
-                if name in always or value != getattr(plan.job, name)  # the batch as planned is no choice
+                if name in always or value != getattr(plan.job, name)  # the batch as planned is not a choice
             }
         if scaled is not None:
             self._lab_state.topology = scaled
@@ -391,15 +391,15 @@ class WhatIfPanel(Panel):
     def _stop(self) -> None:
         self.chart.stop()
         self._asked.drop()
-        self.problem.value = markup.line("Stopped; what is shown is of the setting before.")
+        self.problem.value = markup.line("Stopped: this is the answer to the previous setting.")
 
     def _update_buttons(self) -> None:
         setting, base = self.setting, self.base
         turned = setting is not None and base is not None and bool(setting.changes_from(base))
         self.pin.disabled = setting is None
         self.back.disabled = self.use.disabled = not turned
-        nothing = NO_PLAN if setting is None else "Nothing is changed yet"
+        nothing = NO_PLAN if setting is None else "Nothing changed yet: move a slider"
         self.pin.tooltip = NO_PLAN if setting is None else "Keep this setting and its answer in the row below"
-        self.back.tooltip = "Turn everything back to the plan" if turned else nothing
-        changes = "Change the network's links, the batch and the schedule of the lab to this"
+        self.back.tooltip = "Reset all settings to the plan" if turned else nothing
+        changes = "Apply these links, this batch and this schedule to the lab"
         self.use.tooltip = changes if turned else nothing

@@ -1,4 +1,4 @@
-"""What one iteration of a plan comes to under a setting, and that as HTML. It contains no widget."""
+"""One iteration of a plan under a setting: its numbers, and those as HTML. It contains no widget."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ PARTS = {
     "dependency": "Waiting for other stages",
     "straggler": "Waiting for slower devices",
 }
-"""What a device's time goes to, in words."""
+"""Uses of a device's time, in words."""
 TURNED = {"bandwidth": "bandwidth", "latency": "latency", "global_batch": "the batch", "microbatch": "the micro-batch"}
 """Numbers of a setting that a part may follow."""
 SAME = 5e-4
-"""Share of an iteration below which a change is none."""
+"""Share of an iteration below which a change counts as none."""
 ONE_TO_ONE, PARTLY = 0.85, 0.25
-"""Powers with which a part follows a number, from which on it is said to do so almost one to one, and partly."""
+"""From these powers on, a part is said to follow a number almost one to one, or in part."""
 
 
 class Measure(NamedTuple):
-    """One number of an Answer, and how it is written."""
+    """One number of an answer, and how it is written."""
 
     name: str
-    """The attribute of Answer."""
+    """The attribute of WhatIfAnswer."""
     title: str
     text: Callable[[float], str]
     in_points: bool = False
-    """Whether it is a share, whose differences are written in percentage points."""
+    """True if it is a share. Differences of shares are written in percentage points."""
 
     def cells(self, answer: WhatIfAnswer, base: WhatIfAnswer | None) -> tuple[str, str, str]:
-        """Return the title, the number and how it differs from the base's, ``-14 %`` or ``+2.1 points``."""
+        """Return the title, the number and its difference from the base's, ``-14 %`` or ``+2.1 points``."""
         now, then = getattr(answer, self.name), None if base is None else getattr(base, self.name)
         change = ""
         if then is not None and abs(now - then) > 1e-9 * max(abs(now), abs(then)):
@@ -64,7 +64,7 @@ class Measure(NamedTuple):
 
 
 def percent(share: float) -> str:
-    """Return a change with its sign; one too small for a digit is still named."""
+    """Return a change with its sign. A change too small for a digit is still named."""
     size = abs(100 * share)
     if size >= 1000:
         return f"× {share + 1:.3g}"
@@ -83,7 +83,7 @@ MEASURES = (
 
 
 def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str] = (), lacking: str = "") -> str:
-    """Return ``12.5 s → 22.9 s an iteration`` in large, then the parts, and in red what is lacking."""
+    """Return ``12.5 s → 22.9 s per iteration`` in large type, then the parts, and in red what is lacking."""
     if now_s is None:
         return '<div class="dtfm-what-if-numbers"><b>–</b></div>'
     was = ""
@@ -91,15 +91,15 @@ def large_numbers(now_s: float | None, was_s: float | None, parts: Sequence[str]
         was = f"<i>{escape(format_s(was_s))} →</i>"
     rest = "".join(f"<span>{escape(part)}</span>" for part in parts)
     alarm = f'<span class="dtfm-over">{escape(lacking)}</span>' if lacking else ""
-    words = escape(", ".join([f"{format_s(now_s)} an iteration", *parts, *([lacking] if lacking else [])]))
+    words = escape(", ".join([f"{format_s(now_s)} per iteration", *parts, *([lacking] if lacking else [])]))
     return (
         f'<div class="dtfm-what-if-numbers" role="status" title="{words}">{was}<b>{escape(format_s(now_s))}</b>'
-        f'<span class="dtfm-unit">an iteration</span>{alarm}{rest}</div>'
+        f'<span class="dtfm-unit">per iteration</span>{alarm}{rest}</div>'
     )
 
 
 def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[str] = ()) -> str:
-    """Return the large numbers of an answer against the base, with what is ``told`` beside its tokens."""
+    """Return the large numbers of an answer and its base, followed by ``remarks``."""
     counted = now.prediction.trace.context.plan.counted
     parts = [] if now.tokens_per_s is None else [f"{format_count(now.tokens_per_s)} {counted}/s"]
     parts += remarks
@@ -108,22 +108,22 @@ def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[s
 
 
 def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: int) -> str:
-    """Return a table of every measure and its difference from the base, and whether all fits in memory.
+    """Return a table of every measure and its difference from the base, and whether it fits in memory.
 
-    ``base`` is None where the base is not possible; ``changed`` is what differs from it, in words; ``number`` counts
+    ``base`` is None if the base is not possible. ``changed`` lists the differences from it in words. ``number`` counts
     answers.
     """
-    under = f"with {changed}" if changed else "the plan under what is chosen; move a slider"
-    cannot = "; what the lab is turned to cannot be" if base is None else ""
+    under = f"with {changed}" if changed else "the plan as it is: move a slider"
+    cannot = "; the lab's own setting is not possible" if base is None else ""
     rows = [measure.cells(now, base) for measure in MEASURES if getattr(now, measure.name) is not None]
-    frame = pd.DataFrame(rows, columns=["of an iteration", "as set", "from the plan"])
+    frame = pd.DataFrame(rows, columns=["per iteration", "with this setting", "change from the plan"])
     cells = table(frame, "dtfm-answer-cells", "the answer")
     under = f'<div class="dtfm-answer-with">{escape(under + cannot)}</div>'
     return f'<div class="dtfm-answer" data-answer="{number}">{under}{cells}{_memory(now)}</div>'
 
 
 def _memory(now: WhatIfAnswer) -> str:
-    """Return whether all fits in memory, and the device with the least to spare."""
+    """Return whether everything fits in memory, and the device with the least to spare."""
     has = f"{now.worst} needs {format_bytes(now.peak_bytes)} and has {format_bytes(now.limit_bytes)}"
     if not now.n_over:
         return f'<div class="dtfm-answer-fit">fits in memory: {escape(has)}</div>'
@@ -137,8 +137,10 @@ def empty(text: str) -> str:
 
 
 def headline(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
-    """Return ``Bandwidth × 0.5: 12.5 s → 22.9 s. Averaging is 79 % of a device's time and follows bandwidth almost one
-    to one.``; empty where nothing is changed."""
+    """Return the answer in two sentences. Empty if nothing is changed.
+
+    ``Bandwidth × 0.5: 12.5 s → 22.9 s. Averaging is 79 % of a device's time and follows bandwidth almost one to one.``
+    """
     changed = now.setting.describe_changes(base.setting)
     if not changed:
         return ""
@@ -153,10 +155,10 @@ def from_to(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
 
 
 def reason(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
-    """Return one sentence about the part of a device's time that changed most, or is largest where nothing did."""
+    """Return one sentence about the part of a device's time that changed most, or that is largest if none changed."""
     largest = max(now.parts, key=lambda part: now.parts[part])
     if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
-        return f"{PARTS[largest]} is {_share(largest, now)} of a device's time, and that does not change it."
+        return f"{PARTS[largest]} is {_share(largest, now)} of a device's time, and this does not change it."
     rose = now.iteration_s > base.iteration_s
     changes = {part: (now.parts[part] - base.parts[part]) * (1 if rose else -1) for part in now.parts}
     part = max(changes, key=lambda each: changes[each])
@@ -186,12 +188,12 @@ def _share(part: str, answer: WhatIfAnswer) -> str:
 
 
 MOST_KEPT = 12
-"""Answers that are kept, each with all that a chart draws of it: sliders go back and forth between a few."""
+"""Maximum number of kept answers, each with its chart. Sliders go back and forth between a few."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIfAnswer:
-    """What one iteration comes to. None where a number is unknown, such as a price."""
+    """The numbers of one iteration. None if a number is unknown, such as a price."""
 
     setting: WhatIfSetting
     prediction: ChartedPrediction = field(compare=False, repr=False)
@@ -203,7 +205,7 @@ class WhatIfAnswer:
     cause: str
     """The largest cause of the bubble."""
     parts: dict[str, float]
-    """Seconds of an iteration that a device computes, and that it waits for each cause, the mean of all devices."""
+    """Seconds per iteration that a device computes, and that it waits for each cause, averaged over all devices."""
     communication_s: float
     """The paper's cost of the placement."""
     peak_bytes: float
@@ -213,12 +215,12 @@ class WhatIfAnswer:
     worst: str
     """Name of that device."""
     n_over: int
-    """Number of devices whose memory does not suffice."""
+    """Number of devices that do not have enough memory."""
     price_per_million_tokens: float | None
 
     @classmethod
     def of(cls, plan: Plan, setting: WhatIfSetting, trace: Trace) -> WhatIfAnswer:
-        """What the trace of the plan under the setting says."""
+        """Return the answer that a trace of the plan under the setting gives."""
         tried = setting.on(plan)
         prediction = ChartedPrediction.of(tried, trace)
         known, bubble, held = trace.metrics, trace.bubble, prediction.memory
@@ -251,24 +253,24 @@ class PlannedAnew(NamedTuple):
 
 
 class Answers:
-    """Answers about one plan; the newest are kept. Any thread may call it."""
+    """Answers about one plan. The newest are kept. Any thread may call it."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.trace = lru_cache(MOST_KEPT)(lambda setting: lab.simulate(setting.on(plan), **setting.simulated_with))
-        """Return the iteration under a setting. Raises a LabError where that is not possible."""
+        """Return the iteration under a setting. Raises LabError if it is not possible."""
         self.answer = lru_cache(MOST_KEPT)(lambda setting: WhatIfAnswer.of(plan, setting, self.trace(setting)))
-        """Return the answer to a setting. Raises a LabError where that is not possible."""
+        """Return the answer to a setting. Raises LabError if it is not possible."""
 
     def forget(self) -> None:
-        """Compute all answers anew when they are asked for."""
+        """Drop all answers, so that they are computed again when needed."""
         self.trace.cache_clear()
         self.answer.cache_clear()
 
     def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[WhatIfAnswer, WhatIfAnswer | None]:
-        """Return the answer and the base's, None where the base is not possible.
+        """Return the answer and the base's. The latter is None if the base is not possible.
 
-        Raises a LabError where the setting is not possible.
+        Raises LabError if the setting is not possible.
         """
         try:
             before = self.answer(base)
@@ -277,21 +279,21 @@ class Answers:
         return self.answer(setting), before
 
     def count_actions(self, setting: WhatIfSetting) -> int:
-        """Return about how many actions an iteration has; 0 where the answer will be an error."""
+        """Return the approximate number of actions per iteration. 0 if the answer will be an error."""
         try:
             return n_actions(setting.on(self.plan))
         except LabError:
             return 0
 
     def quick(self, setting: WhatIfSetting) -> float | None:
-        """Return the seconds of an iteration alone; None where the setting is not possible."""
+        """Return only the seconds of an iteration. None if the setting is not possible."""
         try:
             return self.trace(setting).iteration_s
-        except LabError:  # as where a schedule lacks memory
+        except LabError:  # for example if a schedule lacks memory
             return None
 
     def planned_anew(self, setting: WhatIfSetting, cancelled: Cancellation) -> PlannedAnew | None:
-        """Return what a short search from the plan finds under a setting; None where that fails."""
+        """Return the plan of a short search from this plan under a setting. None if the search fails."""
         try:
             held = setting.on(self.plan)
             found = replanned(self.plan, held.topology, held.job, cancelled)

@@ -1,4 +1,4 @@
-"""What may be changed about a plan while its placement stays. It contains no widget."""
+"""Settings that can change while a plan's placement stays. It contains no widget."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")
 LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
 FACTOR_DIGITS, SNAP = 3, 3e-3
-"""Significant digits of a factor, and the share below which one is left out, so that what a slider shows is what is
-computed."""
+"""Significant digits of a factor, and the relative error below which one digit is dropped.
+
+So the computed factor is exactly the one that the slider shows.
+"""
 MOST_ACTIONS = 2_000_000
-"""Actions of the longest iteration that is offered; simulating so many takes some ten seconds."""
+"""Maximum actions of an iteration that is offered. Simulating this many takes about ten seconds."""
 PASSES_AND_MESSAGES = 6
 """Actions of a micro-batch on a device: forward and backward, each received and sent."""
 EVERY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Iterations between two averagings that are offered."""
+"""Offered numbers of iterations between two averagings."""
 WORDS = {
     "bandwidth": "bandwidth × {:g}",
     "latency": "latency × {:g}",
@@ -42,7 +44,7 @@ WORDS = {
     "synchronisation": "{} averaging",
     "schedule": "{}",
 }
-"""How a value reads where it differs from the plan's; another option reads as its name and value."""
+"""Text of a value that differs from the plan's. Other options read as their name and value."""
 SPECIAL_WORDS = {
     ("compression", "none"): "uncompressed",
     ("synchronise_every", 1): "averaging at every iteration",
@@ -52,19 +54,19 @@ SPECIAL_WORDS = {
 
 
 def job_options() -> dict[str, Option]:
-    """Return the job options that a setting holds, by name: the two batch sizes, and all that is tried on a plan."""
+    """Return the job options of a setting, by name: the two batch sizes, and all that can be tried on a plan."""
     batches = [option for option in options_of(Job) if option.name in BATCH_OPTIONS]
     return {option.name: option for option in (*batches, *tried_options())}
 
 
 def setting_options() -> dict[str, Option]:
-    """Return all that a setting holds, by name: factors on all links, job options, a schedule, how messages queue."""
+    """Return all options of a setting, by name: factors on links, job options, a schedule, and how messages queue."""
     known: dict[str, Any] = {"type": float, "least": LEAST_FACTOR, "most": MOST_FACTOR, "default": 1.0}
     factors = {
-        name: Option(name=name, help=f"Times the {name} of all links of the plan's network.", **known)
+        name: Option(name=name, help=f"Multiplies the {name} of all links of the plan's network.", **known)
         for name in FACTORS
     }
-    order = "In which order devices pass micro-batches on"
+    order = "The order in which devices process micro-batches"
     schedule = Option(name="schedule", help=order, choices=schedules, default=next(iter(schedules)))
     return factors | job_options() | {"schedule": schedule, "queueing": QUEUEING_OPTION}
 
@@ -73,12 +75,12 @@ def setting_options() -> dict[str, Option]:
 class WhatIfSetting:
     """A value of each of ``setting_options``.
 
-    They are not checked when one is made; ``on`` raises where a plan does not allow them.
+    The values are not checked at creation. ``on`` raises if a plan does not allow them.
     """
 
     items: tuple[tuple[str, Any], ...]
     link: tuple[str, ...] = ()
-    """The two devices whose link the factors are of, or all links of their two regions; empty for every link."""
+    """The two devices whose link, or whose two regions' links, the factors apply to. Empty for every link."""
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> WhatIfSetting:
@@ -87,7 +89,7 @@ class WhatIfSetting:
 
     @property
     def values(self) -> dict[str, Any]:
-        """All values by name, plain, as a workspace keeps them."""
+        """All values by name, as plain data for a workspace."""
         return dict(self.items)
 
     @property
@@ -105,9 +107,9 @@ class WhatIfSetting:
         return replace(self, items=tuple((self.values | values).items()))
 
     def on(self, plan: Plan) -> Plan:
-        """Return the plan's placement with this job on the scaled network; its cost stays the old plan's.
+        """Return the plan's placement with this job on the scaled network. Its cost stays the old plan's.
 
-        Raises a LabError where the job does not allow it.
+        Raises LabError if the job does not allow it.
         """
         values = self.values
         if self.link:
@@ -118,7 +120,8 @@ class WhatIfSetting:
         return changed
 
     def scaled(self, topology: Topology) -> Topology:
-        """Return the network with the factors on its links, or on the one link. Raises a LabError where it has none."""
+        """Return the network with the factors on its links, or on the one link. Raises LabError if that link does not
+        exist."""
         factors = {name: self.values[name] for name in FACTORS}
         if not self.link:
             return topology.scaled(**factors)
@@ -131,7 +134,7 @@ class WhatIfSetting:
         return {name: value for name, value in self.items if value != before[name]}
 
     def describe_changes(self, base: WhatIfSetting) -> str:
-        """Return the differences in words, ``bandwidth × 2, 1f1b``; empty where there are none."""
+        """Return the differences in words, ``bandwidth × 2, 1f1b``. Empty if there are none."""
         where = f" of {link_words(self.link)}" if self.link else ""
         return ", ".join(
             _describe(name, value) + (where if name in FACTORS else "")
@@ -140,12 +143,13 @@ class WhatIfSetting:
 
 
 def link_words(link: tuple[str, ...]) -> str:
-    """Return how a link reads: ``ada – alan``."""
+    """Return a link's name: ``ada – alan``."""
     return " – ".join(link)
 
 
 def with_factors(topology: Topology, pairs: list[tuple[int, int]], *, bandwidth: float, latency: float) -> Topology:
-    """Return the network with bandwidth and latency of these pairs multiplied, both ways; their measured times go."""
+    """Return the network with bandwidth and latency of these pairs multiplied, both ways. Their measured times are
+    dropped."""
     i, j = np.array([*pairs, *((b, a) for a, b in pairs)]).T
     latency_s, bandwidth_bytes_per_s = topology.latency_s.copy(), topology.bandwidth_bytes_per_s.copy()
     latency_s[i, j] *= latency
@@ -164,7 +168,7 @@ def _describe(name: str, value: Any) -> str:
 
 
 def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetting:
-    """Return the setting with those of the saved values that are possible; the others are left out."""
+    """Return the setting with the saved values that are possible. Others are left out."""
     options, valid = setting_options(), {}
     for name in setting.values:
         try:
@@ -179,7 +183,7 @@ def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetti
 
 
 def rounded(factor: float) -> float:
-    """Return the factor with as many digits as a slider shows, fewer where that leaves it there: 0.5 for 0.501."""
+    """Return the factor with the digits that a slider shows, or fewer if that is close enough: 0.5 for 0.501."""
     short = float(f"{factor:.{FACTOR_DIGITS - 1}g}")
     return short if abs(short - factor) < SNAP * factor else float(f"{factor:.{FACTOR_DIGITS}g}")
 
@@ -188,7 +192,7 @@ def microbatches_of(job: Job, global_batch: int, also: int) -> list[int]:
     """Return the micro-batches, in sequences, that this batch allows, and ``also``, in ascending order."""
     a_replica, over = divmod(global_batch, job.n_replicas)
     most = _most_microbatches(job)
-    shared = divisors(global_batch if over else a_replica)  # where replicas differ, each has one at least
+    shared = divisors(global_batch if over else a_replica)  # even if replicas differ, each has at least one
     return sorted({*(n for n in shared if n <= a_replica and math.ceil(a_replica / n) <= most), also})
 
 
@@ -209,7 +213,7 @@ def batches_of(job: Job, microbatch: int, base: int, also: int) -> list[int]:
 
 
 def n_actions(plan: Plan) -> int:
-    """Return about how many actions one iteration has."""
+    """Return the approximate number of actions of one iteration."""
     job = plan.job
     averaging, n_passed = 4 * job.n_replicas * job.n_tasklets, job.n_stages * sum(job.microbatch_counts)
     return (PASSES_AND_MESSAGES * n_passed + averaging) * min(job.synchronise_every, 2)

@@ -1,4 +1,4 @@
-"""The controls of a WhatIfSetting, which offer what the job allows, three as large sliders; and pinned settings."""
+"""Controls of a WhatIfSetting that offer what the job allows, three of them as large sliders. Also pinned settings."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from dtfm_lab.widgets.what_if.setting import (
 )
 
 MOST_LETTERS = 60
-"""Letters of a name; what is beyond is cut off."""
+"""Maximum length of a name. The rest is cut off."""
 MOST_RESTORED = 100
-"""Pins that a saved workspace may bring."""
+"""Maximum number of pins that a saved workspace may bring."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A setting under a name; without its seconds and a problem it is still to be computed."""
+    """A setting under a name. Without seconds and without a problem, it is still to be computed."""
 
     name: str
     setting: WhatIfSetting
@@ -48,25 +48,25 @@ class Pin:
 
     @property
     def is_computed(self) -> bool:
-        """Whether nothing is left to compute."""
+        """True if nothing is left to compute."""
         return self.iteration_s is not None or bool(self.problem)
 
     @property
     def known(self) -> str:
-        """The seconds of an iteration, or that they are not known yet, or not possible."""
+        """The seconds of an iteration, or that they are not known yet or not possible."""
         if self.iteration_s is None:
             return "not possible" if self.problem else "…"
         return format_s(self.iteration_s)
 
 
 class Pins:
-    """The pins. ``load`` is called with the setting of one that is clicked, ``changed`` when pins come or go."""
+    """The pins. ``load`` is called with the setting of a clicked pin, ``changed`` when pins are added or removed."""
 
     def __init__(self, load: Callable[[WhatIfSetting], None], changed: Callable[[], None]) -> None:
         self._load, self._changed = load, changed
         self._pins: tuple[Pin, ...] = ()
         self.chips = classed(w.HBox([_no_pins()]), "dtfm-pin-chips")
-        """A row of one height: for each pin a button that loads it, and one that removes it."""
+        """A row of fixed height. Each pin has a button that loads it and one that removes it."""
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -79,10 +79,10 @@ class Pins:
         self._pins = pins
         for pin, chip in zip(pins, self.chips.children, strict=False):
             chip.children[0].description = f"{pin.name} · {pin.known}"
-            chip.children[0].tooltip = pin.problem or f"Turn the sliders to {pin.name}: {pin.known}"
+            chip.children[0].tooltip = pin.problem or f"Set the sliders to {pin.name}: {pin.known}"
 
     def add(self, setting: WhatIfSetting, base: WhatIfSetting) -> None:
-        """Add a pin at the end; its name lists the differences from ``base``."""
+        """Add a pin at the end. Its name lists the differences from ``base``."""
         name = _free(setting.describe_changes(base) or "the plan", self._pins)
         self.pins = (*self._pins, Pin(name, setting))
         self._changed()
@@ -91,7 +91,8 @@ class Pins:
         self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
 
     def rescale(self, factors: Mapping[str, float], base: WhatIfSetting) -> None:
-        """Keep what the pins mean on a network that was scaled by ``factors``: the same links, named by ``base``."""
+        """Adapt the pins to a network scaled by ``factors``, so that they keep the same links. Names are relative to
+        ``base``."""
         pins: list[Pin] = []
         for pin in self._pins:
             own = {name: float(f"{pin.setting.values[name] / factor:.6g}") for name, factor in factors.items()}
@@ -100,7 +101,7 @@ class Pins:
         self.pins = tuple(pins)
 
     def set_answer(self, setting: WhatIfSetting, iteration_s: float | None, problem: str = "") -> None:
-        """Show the answer, or the problem, in every pin of the setting."""
+        """Show the answer, or the problem, in every pin with this setting."""
         self.pins = tuple(
             replace(pin, iteration_s=iteration_s, problem=problem) if pin.setting == setting else pin
             for pin in self._pins
@@ -110,7 +111,7 @@ class Pins:
         return [{"name": pin.name, "setting": saved(pin.setting)} for pin in self._pins]
 
     def restore(self, given: object, base: WhatIfSetting) -> None:
-        """Set the pins from what ``settings`` returned; anything else is left out."""
+        """Set the pins from what ``settings`` returned. Anything else is left out."""
         pins: list[Pin] = []
         for one in given[:MOST_RESTORED] if isinstance(given, list | tuple) else []:
             setting = one.get("setting") if isinstance(one, Mapping) else None
@@ -136,11 +137,13 @@ def saved(setting: WhatIfSetting) -> dict[str, Any]:
 
 
 def _no_pins() -> w.HTML:
-    return w.HTML('<span class="dtfm-pin-none">Pin this keeps a setting here, to compare it with others.</span>')
+    return w.HTML(
+        '<span class="dtfm-pin-none">No pins yet: press Pin this to keep a setting here for comparison.</span>'
+    )
 
 
 def _free(name: str, others: Sequence[Pin]) -> str:
-    """Return the name, with a number behind it where another pin has it."""
+    """Return the name, with a number appended if another pin has it."""
     taken, name = {pin.name for pin in others}, name[:MOST_LETTERS]
     numbered = (f"{name[: MOST_LETTERS - 6]} ({number})" for number in count(2))
     return name if name not in taken else next(other for other in numbered if other not in taken)
@@ -150,25 +153,27 @@ MOVED = "dtfm-moved"
 """CSS class of a control that differs from the plan."""
 LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "410px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
-"""Job options that are sliders over the values that the plan allows; others get the control of their type."""
+"""Job options shown as sliders over the values that the plan allows. Others get the control of their type."""
 MAIN = {
     "bandwidth": ("Bandwidth", "of every link"),
     "latency": ("Latency", "of every link"),
     "global_batch": ("Batch", ""),
 }
-"""What the three large sliders turn; the others are behind a button. The name of each slider, and what is left out of
-it where there is little room."""
+"""The three large sliders. The other controls are behind a button.
+
+Each has a name, and the rest of its label, which is left out if there is little room.
+"""
 STOPS = 101
-"""Stops of a factor, evenly on a logarithmic axis, 1 in the middle."""
+"""Number of stops of a factor, evenly spaced on a logarithmic axis, with 1 in the middle."""
 FACTOR_STOPS = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (STOPS - 1))) for i in range(STOPS)]
-HELD, AS_PLANNED = "plan held", "as planned"
+HELD, AS_PLANNED = "same placement", "as planned"
 NO_LINK = "Select a link on the network first"
 
 
 class SettingControls:
-    """Shows ``setting``; calls ``changed`` when a person turns a control, but not in ``show``.
+    """Shows ``setting``. Calls ``changed`` when a person turns a control, but not in ``show``.
 
-    ``sliders`` turn the three controls that are used most and follow them; ``view`` has the others.
+    ``sliders`` turn the three most used controls and follow them. ``view`` has the others.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -176,7 +181,7 @@ class SettingControls:
         self._is_showing, self._is_sliding = Guard(), Guard()
         self._job: Job | None = None
         self.base: WhatIfSetting | None = None
-        """The setting that the lab has; differences are shown from it."""
+        """The lab's setting, from which differences are shown."""
         self._link: tuple[str, ...] | None = ()
         self.by_name: dict[str, Any] = {name: _control(option) for name, option in setting_options().items()}
         self.sliders = SlidersView()
@@ -189,7 +194,7 @@ class SettingControls:
 
     @property
     def setting(self) -> WhatIfSetting | None:
-        """What the controls are turned to; None while there is no plan."""
+        """The setting of the controls. None if there is no plan."""
         if self.base is None:
             return None
         values = {name: control.value for name, control in self.by_name.items()}
@@ -199,7 +204,7 @@ class SettingControls:
 
     @property
     def link(self) -> tuple[str, ...] | None:
-        """The link that bandwidth and latency are of: empty for every link, None while one has yet to be selected."""
+        """The link that bandwidth and latency apply to. Empty for every link, None if one has yet to be selected."""
         return self._link
 
     @link.setter
@@ -210,7 +215,7 @@ class SettingControls:
             self._changed()
 
     def set_base(self, job: Job | None, base: WhatIfSetting | None) -> None:
-        """Show differences from ``base`` from now on; controls that were not turned are set to it."""
+        """Show differences from ``base`` from now on. Controls that were not turned are set to it."""
         before, shown = self.base, self.setting
         self._job, self.base = job, base
         if base is not None:
@@ -219,7 +224,7 @@ class SettingControls:
         self._mark()
 
     def show(self, setting: WhatIfSetting) -> None:
-        """Turn the controls to a setting; a batch that the job does not allow stays at the base's."""
+        """Turn the controls to a setting. A batch that the job does not allow stays at the base's."""
         if self._job is None or self.base is None:
             return
         with self._is_showing:
@@ -262,7 +267,7 @@ class SettingControls:
         _offer(self.by_name["global_batch"], batches_of(self._job, microbatch, planned, batch), _sequences)
 
     def _mark(self) -> None:
-        """Mark the controls that differ from the base; without a base nothing can be turned."""
+        """Mark the controls that differ from the base. Without a base they are disabled."""
         shown = self.setting
         moved = {} if shown is None or self.base is None else shown.changes_from(self.base)
         for name, control in self.by_name.items():
@@ -272,7 +277,7 @@ class SettingControls:
             self._show_sliders()
 
     def _show_sliders(self) -> None:
-        """Move the large sliders to where their controls are."""
+        """Move the large sliders to the values of their controls."""
         sliders, values = [], {}
         base = None if self.base is None else self.base.values
         for name, (label, rest) in MAIN.items():
@@ -282,7 +287,7 @@ class SettingControls:
             values[name] = at = _nearest(stops, self.by_name[name].value)
             slider = {"key": name, "label": label, "rest": rest, "texts": texts, "neutral": zero}
             slider["note"] = "" if base is None else AS_PLANNED if at == zero else HELD
-            slider["why_not"] = "There is no plan to ask this of yet" if base is None else ""
+            slider["why_not"] = "No plan yet: press Plan first" if base is None else ""
             if name in FACTORS and base is not None:
                 slider["rest"] = f"of {link_words(self._link)}" if self._link else rest
                 slider["why_not"] = NO_LINK if self._link is None else ""
@@ -302,7 +307,7 @@ class SettingControls:
         self._show_sliders()
 
     def _stops(self, name: str) -> tuple[list[Any], list[str]]:
-        """Return the values that a slider stops at, and how they read."""
+        """Return the values that a slider stops at, and their texts."""
         if name in FACTORS:
             return FACTOR_STOPS, [f"× {factor:g}" for factor in FACTOR_STOPS]
         options = self.by_name[name].options
@@ -310,12 +315,12 @@ class SettingControls:
 
 
 def _offer(control: w.SelectionSlider, values: list[int], text: Callable[[int], str]) -> None:
-    """Offer other values; the slider keeps its value where that is among them."""
+    """Offer other values. The slider keeps its value if it is among them."""
     options = [(text(value), value) for value in values]
     if tuple(options) == tuple(control.options):
         return
     kept = control.value
-    with control.hold_sync():  # not hold_trait_notifications: that would check the index against the options before
+    with control.hold_sync():  # hold_trait_notifications would check the index against the old options
         control.options = options
         control.index = values.index(kept) if kept in values else 0
 
@@ -324,7 +329,7 @@ def _control(option: Option) -> w.ValueWidget:
     if option.name in SLIDERS:
         offered = {"options": [("–", 1)], "tooltip": option.help, "continuous_update": True}
         return labelled(w.SelectionSlider, label_of(option).capitalize(), SLIDER_WIDTH, LABEL_WIDTH, **offered)
-    chosen = replace(option, may_be_none=False)  # a plan leaves nothing to a planner
+    chosen = replace(option, may_be_none=False)  # a finished plan leaves nothing to the planner
     control = control_for(chosen, width=MENU_WIDTH, label_width=LABEL_WIDTH)
     if isinstance(control, w.Checkbox):
         control.layout = w.Layout(width="auto", margin="2px 2px 2px 106px")

@@ -12,13 +12,14 @@ from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline, ImprovedTarget, SensitivityGain
 
 BETTER = {"bandwidth": "more bandwidth", "latency": "less latency", "compute": "faster computing"}
-"""What is improved, in words."""
+"""The improvements, in words."""
 BETWEEN = " - "
-"""Between the two ends in the name of a link."""
+"""Separates the two ends in a link's name."""
 
 
 def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[str, Any]]:
-    """Return the rows of a ``WorthView``, the largest saving first, without improvements that save nothing."""
+    """Return the rows of a ``WorthView``, with the largest saving first. Improvements that save nothing are left
+    out."""
     useful = [gain for gain in gains if gain.change < -LEAST_REPORTED]
     useful.sort(key=lambda gain: gain.change_s)
     most_s = -useful[0].change_s if useful else 1.0
@@ -36,7 +37,7 @@ def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[s
 
 
 def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
-    """Return the device, or two devices whose link is improved, by which it is selected; empty where none is known."""
+    """Return the improved device, or two devices at the ends of the improved link, for selection. Empty if unknown."""
     if gain.of == "device":
         return [gain.name]
     names = set(topology.names)
@@ -55,7 +56,7 @@ def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
 
 
 def by_region(topology: Topology) -> dict[str, list[str]]:
-    """Return the names of the devices of each region; a device without one is a region of its own."""
+    """Return the names of the devices of each region. A device without a region counts as a separate region."""
     found: dict[str, list[str]] = {}
     for device in topology.devices:
         found.setdefault(device.region or device.name, []).append(device.name)
@@ -63,19 +64,19 @@ def by_region(topology: Topology) -> dict[str, list[str]]:
 
 
 def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], factor: float = 2.0) -> list[list[str]]:
-    """Return (what, what it saves) of a device, or of the link between two, made better by the factor.
+    """Return (what, what it saves) for a device, or for the link between two, improved by the factor.
 
-    A link between two regions is that of all their devices, as the inspector edits it. Raises a LabError where the
-    plan cannot be simulated.
+    A link between two regions stands for those of all their devices, as in the inspector. Raises LabError if the plan
+    cannot be simulated.
     """
     topology = plan.topology
     base = Baseline.of(plan, schedule, queueing=queueing)
     at = [topology.index(name) for name in devices]
     if len(at) == 1:
-        whats = {"compute": f"{factor:g} x as fast"}
+        whats = {"compute": f"if {factor:g} x as fast"}
         target = ImprovedTarget("device", devices[0], [(at[0], at[0])])
     else:
-        whats = {"bandwidth": f"{factor:g} x the bandwidth", "latency": f"1/{factor:g} of the latency"}
+        whats = {"bandwidth": f"with {factor:g} x the bandwidth", "latency": f"with 1/{factor:g} of the latency"}
         target = ImprovedTarget("link", "", joined(topology, at[0], at[1]))
     before_s, rows = base.iteration_s, []
     for what, words in whats.items():
@@ -87,7 +88,7 @@ def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], fa
 
 
 def joined(topology: Topology, a: int, b: int) -> list[tuple[int, int]]:
-    """Return the pairs of devices whose link is edited with that of two: of two regions all."""
+    """Return the pairs of devices whose links are edited together with one link: all pairs between two regions."""
     regions = [device.region for device in topology.devices]
     if regions[a] == regions[b] or "" in (regions[a], regions[b]):
         return [(a, b)]

@@ -1,4 +1,4 @@
-"""The page Worth of What if: what each better link and device would save, the largest saving first."""
+"""The page Worth of What if: what each better link and device would save, with the largest saving first."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,28 +18,28 @@ from dtfm_lab.widgets.what_if.worth import rows_of
 PANE = "worth"
 FACTORS = {"10 % better": 1.1, "twice as good": 2.0, "10 x as good": 10.0}
 EVERY_S = 0.25
-"""Seconds between two drawings of the list while it is computed."""
+"""Seconds between two updates of the list while it is computed."""
 AT_ONCE_UP_TO = 24
-"""Devices of a plan up to which the list is computed as soon as it is shown; of more it waits for its button."""
-NO_PLAN = "No plan yet: plan first, then this lists what each faster link and device would save."
+"""Maximum devices of a plan for which the list is computed when it is shown. For more, it waits for its button."""
+NO_PLAN = "No plan yet: press Plan to see what each faster link and device would save."
 Asked = tuple[Plan, str, str, float]
 
 
 class WorthPanel(Panel):
-    """Simulates ``lab_state.plan`` again with one link or device improved at a time; a click on a row selects it."""
+    """Simulates ``lab_state.plan`` again with one link or device improved at a time. Clicking a row selects it."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, PANE)
         self._found: Asked | None = None
-        """What the list answers; None while there is none."""
+        """The request that the list answers. None if there is no list."""
         self._search: Stream[SensitivityGain] | None = None
         self.factor = segments(
             list(FACTORS.items()), [f"Improve one thing at a time: {name}" for name in FACTORS], value=2.0
         )
         classed(self.factor, "dtfm-segmented")
-        self.start = button("List them", "", "Simulate the plan again with each link and device improved", "auto")
-        self.stop = button("Stop", "", "Keep what is listed so far", "auto")
+        self.start = button("List savings", "", "Simulate the plan again with each link and device improved", "auto")
+        self.stop = button("Stop", "", "Stop, and keep the list so far", "auto")
         self.rows = WorthView(self._select, caption=NO_PLAN)
         title = classed(w.HTML("<b>If one thing were</b>"), "dtfm-worth-title")
         row = toolbar(title, self.factor, spacer(), self.start, self.stop)
@@ -54,13 +54,13 @@ class WorthPanel(Panel):
         self._follow()
 
     def staleness(self, lab_state: LabState) -> str:
-        """Return why the list is out of date; empty while there is none, or it follows by itself."""
+        """Return why the list is out of date. Empty if there is none, or if it updates without being asked."""
         asked = self._asked()
         is_old = self._found is not None and asked is not None and asked != self._found and self._search is None
         return "the plan has changed since this list" if is_old and not self._is_small(asked) else ""
 
     def redo(self) -> None:
-        """List what the plan would gain, in the place of what is listed."""
+        """Compute the list again, replacing the current one."""
         asked = self._asked()
         if self._search is not None:
             self._search.stop()
@@ -82,7 +82,7 @@ class WorthPanel(Panel):
         return asked is not None and asked[0].job.n_tasklets <= AT_ONCE_UP_TO
 
     def _follow(self) -> None:
-        """List again, where that is quick and looked at; else say that the list is of before."""
+        """Compute the list again if that is quick and it is on the screen, else mark it as out of date."""
         asked = self._asked()
         is_old = asked != self._found
         self.rows.stale = is_old and bool(self.rows.rows)
@@ -119,10 +119,12 @@ class WorthPanel(Panel):
         last = found[-1]
         without = len(found) - len(rows)
         others = counted(without, "other improvement")
-        rest = f"{others} would save nothing alone, often because a twin in another pipeline is as slow."
+        rest = f"{others} would save nothing alone, often because another pipeline is just as slow."
         progress = f"{last.number:,} of {last.total:,} tried. " if last.number < last.total else ""
         now = (
-            f"An iteration takes {format_s(last.before_s)} now. " if rows else "Nothing alone makes this plan faster. "
+            f"An iteration takes {format_s(last.before_s)} now. "
+            if rows
+            else "No single improvement makes this plan faster. "
         )
         self.rows.caption = progress + now + (rest if without else "")
 

@@ -1,8 +1,9 @@
-"""A still page of a plan: one HTML file with the lab's map, Gantt chart and player, and neither Python nor network.
+"""A still page of a plan: one HTML file with the lab's map, Gantt chart and player. It needs neither Python nor a
+network.
 
-The views are the lab's own: their built scripts, with the traits that a notebook would be sent. ``page.js`` stands in
-for the kernel. Whatever a network, a job or a device is called is packed, and never becomes markup. With answers that
-were found beforehand, the labels of links can be dragged, too.
+The views are the lab's own: their built scripts, with the traits that a notebook would receive. ``page.js``
+replaces the kernel. Names of networks, jobs and devices are packed as data and never become markup. With
+precomputed answers, the labels of links can be dragged as well.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ from dtfm_lab.widgets.views.player import PlayerView
 from dtfm_lab.widgets.views.view import STATIC, View
 
 FACTORS = (0.1, 0.3, 3.0)
-"""What the bandwidth of a pair is multiplied by."""
+"""Factors by which the bandwidth of a pair is multiplied."""
 
 
 @dataclass(frozen=True, eq=False)
 class AnsweredEdit:
-    """A plan after one change, and the plan that was there before it; of the plan to begin with, the same plan."""
+    """A plan after one change, and the plan before it. For the first plan, both are the same."""
 
     found: Replanned
     before: BeforeEdit | None
     pair: tuple[str, str] | None = None
     gbps: float | None = None
-    """Bandwidth of the pair in Gbit/s; None where it is the batch that was changed."""
+    """Bandwidth of the pair in Gbit/s. None if the batch was changed."""
 
     @property
     def plan(self) -> Plan:
@@ -69,10 +70,9 @@ class AnsweredEdit:
 def answers_of(
     topology: Topology, job: Job, *, batches: Sequence[int] = (), seconds: float = 0.5
 ) -> Iterator[AnsweredEdit]:
-    """Yield the plan to begin with, then one after each change; each search takes so many seconds, the first
-    five times as many.
+    """Yield the first plan, then one per change. Each search takes ``seconds``, the first five times as long.
 
-    A change after which nothing can be planned has no answer. Raises PlanError where the job itself fits no plan.
+    A change after which nothing can be planned has no answer. Raises PlanError if the job itself fits no plan.
     """
     cancelled = Cancellation()
     first = first_plan(topology, job, cancelled, {})
@@ -85,7 +85,7 @@ def answers_of(
         try:
             found = replanned(first.plan, topology, job, cancelled, before)
             return None if found is None else improved(found, job, cancelled, seconds) or found
-        except LabError:  # as where the larger batch fits no memory
+        except LabError:  # for example if the larger batch does not fit in memory
             return None
 
     document = document_of(topology)
@@ -102,7 +102,7 @@ def answers_of(
 
 
 def _conditions(document: Document, a: str, b: str) -> tuple[float, float]:
-    """Milliseconds and Gbit/s of a pair of regions, from a to b."""
+    """Return milliseconds and Gbit/s of a pair of regions, from a to b."""
     for line in [*document["between"], *filled(document)]:
         if line.get("regions") in ([a, b], [b, a]) or (line.get("from"), line.get("to")) == (a, b):
             return line["latency_ms"], line["bandwidth_gbps"]
@@ -110,7 +110,7 @@ def _conditions(document: Document, a: str, b: str) -> tuple[float, float]:
 
 
 def _with_pair(document: Document, a: str, b: str, latency_ms: float, gbps: float) -> dict[str, Any]:
-    """The document with one speed for both directions of a pair, where the map's label writes it, too."""
+    """Return the document with one speed for both directions of a pair, in the line that the map's label edits."""
     joins = [set(line.get("regions") or (line["from"], line["to"])) == {a, b} for line in document["between"]]
     others = [line for line, is_pair in zip(document["between"], joins, strict=True) if not is_pair]
     at = joins.index(True) if True in joins else len(others)
@@ -120,24 +120,23 @@ def _with_pair(document: Document, a: str, b: str, latency_ms: float, gbps: floa
 
 HERE = Path(__file__).parent
 VIEWS = ("top_bar", "map", "player", "gantt", "legend", "glossary")
-"""What stands on the page, by the names of the built scripts."""
+"""The views on the page, by the names of their built scripts."""
 POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
-"""What the browser lets the page do: its own scripts, and no request to anywhere."""
+"""The page's content security policy: its own scripts only, and no requests."""
 KEPT = ("own_id", "drags")
 """Traits that no answer changes."""
 
 
 def save_page(plan: Plan, path: str | os.PathLike[str]) -> Path:
-    """Write the still page of a plan, all or nothing; returns the path."""
+    """Write the still page of a plan, all or nothing. Return the path."""
     return write_text(path, still_page(plan))
 
 
 def still_page(plan: Plan, predicted: Trace | None = None, measured: Trace | None = None) -> str:
-    """Return the page's HTML; ``predicted`` is a trace of the plan from FLOP, simulated here where None.
+    """Return the page's HTML. ``predicted`` is a trace of the plan from FLOP. None simulates it.
 
-    It is the page's only prediction; what a run has ``measured`` is told in its last line.
-
-    The plan of a job without a model has no iteration: its page has neither bars nor Play.
+    It is the page's only prediction. The last line reports what a run has ``measured``. The plan of a job without a
+    model has no iteration, so its page has neither bars nor Play.
     """
     if predicted is None and plan.job.model is not None:
         predicted = lab.simulate(plan)
@@ -148,7 +147,7 @@ def still_page(plan: Plan, predicted: Trace | None = None, measured: Trace | Non
 def answering_page(answers: Iterable[AnsweredEdit], others: Mapping[str, str], note: str) -> str:
     """Return the HTML of a page that also answers changes; of a job with a model.
 
-    The first of ``answers`` is the plan to begin with. ``others`` are titles and addresses of pages beside it; ``note``
+    The first of ``answers`` is the plan to start with. ``others`` are titles and addresses of related pages. ``note``
     says how the answers were found.
     """
     first, *rest = answers
@@ -171,7 +170,7 @@ def answering_page(answers: Iterable[AnsweredEdit], others: Mapping[str, str], n
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the traits of a view that are not what they were."""
+    """Return the traits of a view that have changed."""
     return {what: value for what, value in after.items() if what not in KEPT and _plain(value) != _plain(before[what])}
 
 
@@ -192,7 +191,7 @@ def _page(
     measured: Trace | None = None,
 ) -> str:
     title = f"{plan.job.name} on {plan.topology.name}"
-    title += f", {format_s(predicted.iteration_s)} an iteration" if predicted is not None else ""
+    title += f", {format_s(predicted.iteration_s)} per iteration" if predicted is not None else ""
     packed = _packed({
         "styles": [markup.CSS, *(_built(name, ".css") for name in VIEWS)],
         "scripts": {name: _built(name, ".js") for name in VIEWS},
@@ -205,7 +204,7 @@ def _page(
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">\n'
         f"<style>{look}</style></head>\n<body>\n"
-        f"<noscript>{escape(title)}: the picture needs JavaScript, which this browser has switched off.</noscript>\n"
+        f"<noscript>{escape(title)}: the picture needs JavaScript, which is turned off in this browser.</noscript>\n"
         f'<div class="dtfm-lab dtfm-still"></div>\n<footer>{escape(_made_of(plan, predicted, measured))}</footer>\n'
         f'<script id="dtfm-packed" type="text/plain">{packed}</script>\n'
         f'<script type="module">{script}</script>\n</body></html>\n'
@@ -216,7 +215,8 @@ def _page(
 def views_of(
     plan: Plan, predicted: Trace | None, answer: AnsweredEdit | None = None, was: ChartedPrediction | None = None
 ) -> dict[str, View]:
-    """Return the views by name, as they show a plan and its predicted iteration; of an answer, what changed since."""
+    """Return the views by name, showing a plan and its predicted iteration. With an answer, they also show what
+    changed."""
     before, found = (None, None) if answer is None else (answer.before, answer.found)
     state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=predicted, queueing=plan.queueing)
     document = document_of(plan.topology)
@@ -243,7 +243,7 @@ def views_of(
 
 
 def _made_of(plan: Plan, predicted: Trace | None, measured: Trace | None = None) -> str:
-    """Return who found the plan, and what of it is predicted or was measured."""
+    """Return which planner found the plan, and whether its iteration is predicted or measured."""
     seed = "" if plan.seed is None else f", seed {plan.seed}"
     worth = "" if predicted is None else predicted.context.basis.sentence or "predicted"
     what = "" if predicted is None else f", its iteration not measured but {worth}"
@@ -262,7 +262,7 @@ def _built(name: str, ending: str) -> str:
 def _packed(page: dict[str, Any]) -> str:
     """Return a page as base64 of zlib of: the length of its JSON in 4 bytes, its JSON, all its binary values.
 
-    In the JSON a binary value is {"buffer": [offset, length]}.
+    In the JSON, a binary value is {"buffer": [offset, length]}.
     """
     buffers = bytearray()
 

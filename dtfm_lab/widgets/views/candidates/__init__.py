@@ -7,9 +7,9 @@ from dtfm_lab.widgets.views.view import View
 
 
 class CandidatesView(View):
-    """Draws rows {"name", "iteration_s", "bubble", "memory", "fits", "problem"}; a click sets ``chosen``.
+    """Draws rows {"name", "iteration_s", "bubble", "memory", "fits", "problem"}. A click sets ``chosen``.
 
-    A row that is not computed yet has a name only; one that cannot be computed has ``problem``, the reason as one line.
+    A row that is not computed yet only has a name. One that cannot be computed has ``problem``, the reason as one line.
     """
 
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -17,7 +17,7 @@ class CandidatesView(View):
     title = traitlets.Unicode("Schedules").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     stale = traitlets.Bool(False).tag(sync=True)
-    """Whether the rows were computed for a plan or choices that have changed since."""
+    """True if the plan or the choices have changed since the rows were computed."""
 
     def alt_text(self) -> str:
         computed = [

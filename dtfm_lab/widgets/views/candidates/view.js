@@ -1,4 +1,4 @@
-// A table of schedules, filled in as they are computed; a click on a row chooses one.
+// A table of schedules, filled in as they are computed. A click on a row chooses one.
 import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
 import { view } from "shared/view.js";

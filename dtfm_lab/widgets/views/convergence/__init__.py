@@ -1,4 +1,4 @@
-"""The live curves of one search or several: best cost so far, median of the population, lower bound."""
+"""The live curves of one or more searches: best cost so far, median of the population, lower bound."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ BEST, BOUND, MEDIAN = 2, 3, 4
 LEVELS = slice(2, N_COLUMNS)
 """Columns of best, bound and median."""
 MOST_ROWS = 1500
-"""Most rows that are kept of one series; more are thinned."""
+"""Maximum rows that are kept per series. More are thinned."""
 UNSEEN = 1 / 1000
 """Share of the height of the curves below which a change cannot be seen."""
 COARSER = 2.0
@@ -26,23 +26,23 @@ COARSER = 2.0
 class ConvergenceView(View):
     """Draws named series of rows, see ``N_COLUMNS``.
 
-    Only new rows are sent, one message for all that came since the last. A page that opens late sends ``hello`` and
-    is sent everything. However long the search, no more is kept than can be seen, see ``thinned``.
+    Only new rows are sent, in one message for all that have arrived. A page that opens late sends ``hello`` and
+    receives everything. However long the search, only visible changes are kept, see ``thinned``.
     """
 
     title = traitlets.Unicode("Convergence").tag(sync=True)
     height = traitlets.Int(260).tag(sync=True)
-    """Pixels of the chart; 0 fills the element that it is in."""
+    """Pixels of the chart. 0 fills the parent element."""
     against = traitlets.Enum(["evaluations", "seconds"], "evaluations").tag(sync=True)
     """The quantity on the x axis."""
     clock = traitlets.Unicode("seconds of search").tag(sync=True)
-    """The clock that the seconds are counted by, as the label of the x axis."""
+    """The clock that measures the seconds, as the label of the x axis."""
     noun = traitlets.Unicode("communication cost").tag(sync=True)
-    """What the curves fall in, as the label of the y axis."""
+    """The quantity of the curves, as the label of the y axis."""
     unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
     bound_label = traitlets.Unicode("lower bound").tag(sync=True)
     empty = traitlets.Unicode("No search yet").tag(sync=True)
-    """What stands where nothing is drawn."""
+    """Text of an empty chart."""
     caption = traitlets.Unicode("")
     """The line below the chart. It is sent together with the rows that it describes."""
 
@@ -60,7 +60,7 @@ class ConvergenceView(View):
             self.noun, self.unit, self.bound_label = measure.noun, measure.unit, measure.bound_label
 
     def extend(self, rows: np.ndarray, series: str = "best") -> None:
-        """Add (n, 5) rows, in order of evaluations. A missing bound is NaN, and so is a missing median."""
+        """Add (n, 5) rows, in order of evaluations. A missing bound or median is NaN."""
         self.extend_all({series: rows})
 
     def extend_all(self, rows: Mapping[str, np.ndarray], caption: str | None = None) -> None:
@@ -92,12 +92,14 @@ class ConvergenceView(View):
         return f"{self.title}: {leader} {self._measure.words(best_s)}{others}; {leader} is {words}"
 
     def _add(self, name: str, new: np.ndarray) -> tuple[int, np.ndarray]:
-        """Add rows; return how many of the page's newest rows are out of date, and the rows to send instead."""
+        """Add rows. Return how many of the page's newest rows are out of date, and the rows to send instead."""
         held = self.points.get(name, np.empty((0, N_COLUMNS)))
-        medians = pd.Series([*held[-1:, MEDIAN], *new[:, MEDIAN]]).ffill()  # between two generations the last one holds
+        medians = pd.Series(
+            [*held[-1:, MEDIAN], *new[:, MEDIAN]]
+        ).ffill()  # between two generations, the last median still applies
         new[:, MEDIAN] = medians[len(held[-1:]) :]
         unseen_s = _height(held, new) * UNSEEN
-        # it was kept only as the newest
+        # the last row was kept only because it was the newest
         drop = int(len(held) > 1 and not _visible(held[-2:], unseen_s, unseen_s).any())
         kept = held[: len(held) - drop]
         added = thinned(np.concatenate([kept[-1:], new]), unseen_s)[len(kept[-1:]) :]
@@ -124,9 +126,9 @@ class ConvergenceView(View):
 
 
 def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = None) -> np.ndarray:
-    """Return the first row, the newest, and every row between whose levels differ visibly from those of the row before.
+    """Return the first row, the newest, and every row whose levels differ visibly from the row before.
 
-    ``unseen_median_s`` is for medians, ``unseen_s`` where not given. Where these are 0, any change counts.
+    ``unseen_median_s`` applies to medians, by default ``unseen_s``. If a threshold is 0, any change counts.
     """
     if len(rows) < 3:
         return rows
@@ -136,10 +138,10 @@ def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = N
 
 
 def _visible(rows: np.ndarray, unseen_s: float, unseen_median_s: float) -> np.ndarray:
-    """Return (n - 1,) whether best, bound or median is on another step than in the row before, or missing in one.
+    """Return (n - 1,) True if best, bound or median is on another step than in the row before, or missing in one.
 
-    Levels are rounded down to steps of the least difference that is seen. Neighbours are compared, so that no slow
-    change is lost; comparing with the last row that was kept would say the same, row by row.
+    Levels are rounded down to steps of the smallest visible difference. Comparing neighbours loses no slow change:
+    comparing with the last kept row would give the same result, row by row.
     """
     least = np.maximum([unseen_s, unseen_s, unseen_median_s], np.finfo(float).tiny)
     with np.errstate(over="ignore"):
@@ -148,7 +150,7 @@ def _visible(rows: np.ndarray, unseen_s: float, unseen_median_s: float) -> np.nd
 
 
 def few(rows: np.ndarray) -> np.ndarray:
-    """Return at most half of ``MOST_ROWS`` rows, thinned no more than needed, by their medians first."""
+    """Return at most half of ``MOST_ROWS`` rows, thinned as little as possible, by their medians first."""
     unseen_s = unseen_median_s = _height(rows) * UNSEEN
     while len(rows) > MOST_ROWS // 2:
         if unseen_median_s < _height(rows):

@@ -1,4 +1,4 @@
-// The live curves of a search, or of several: best cost so far, median of the population, lower bound.
+// The live curves of one or more searches: best cost so far, median of the population, lower bound.
 import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
 import { lineChart } from "shared/chart.js";
 import { onTheme, readTheme } from "shared/theme.js";
@@ -11,10 +11,10 @@ import { view } from "shared/view.js";
 /** @import { Message, Render } from "shared/types.d.ts" */
 /** @import { Across, Axis, Curves, Row, Traits, Words } from "./types.d.ts" */
 
-const FEW = 100; // evaluations; a search this short is read on a linear axis
+const FEW = 100; // evaluations; a search this short gets a linear axis
 /** @type {Record<Across, string>} */
 const ACROSS = { evaluations: "placements", seconds: "seconds" };
-const SETTLED_MS = 1500; // a caption that stands this long is read out
+const SETTLED_MS = 1500; // milliseconds; screen readers read a caption that stays this long
 
 /** @type {Render<Traits>} */
 function render({ model, el }) {
@@ -22,7 +22,7 @@ function render({ model, el }) {
   /** @type {Curves} */
   const curves = new Map();
   /** @type {"log" | "linear" | null} */
-  let chosenScale = null; // log or linear; null leaves it to the number of evaluations
+  let chosenScale = null; // log or linear; null decides by the number of evaluations
   let drawn = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let settling;
@@ -67,7 +67,7 @@ function render({ model, el }) {
   const axis = () => ({
     against: against(),
     logarithmic: isLogarithmic(),
-    label: against() === "seconds" ? model.get("clock") : "plans priced",
+    label: against() === "seconds" ? model.get("clock") : "plans evaluated",
     noun: model.get("noun"),
     unit: model.get("unit"),
     words: words(),
@@ -137,7 +137,7 @@ function render({ model, el }) {
       }
       showCaption(message.caption);
     }
-    if (looks() !== before) showLegend(); // seldom; a stream of points leaves the page's elements alone
+    if (looks() !== before) showLegend(); // rarely: new points do not touch the page's elements
     root.dataset.points = String([...curves.values()].reduce((sum, curve) => sum + curve.length, 0));
     showScale();
     draw();
@@ -178,7 +178,7 @@ function render({ model, el }) {
   showTexts();
   showLegend();
   showScale();
-  model.send({ kind: "hello" }); // Python answers with every point so far
+  model.send({ kind: "hello" }); // Python replies with every point so far
   return cleanUp.run;
 }
 

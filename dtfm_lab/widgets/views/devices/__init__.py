@@ -1,4 +1,4 @@
-"""The devices of a run: what has become of each, and a button with a menu to kill, pause or slow one."""
+"""The devices of a run: the condition of each, and a button with a menu to kill, pause or slow one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,26 +10,31 @@ from dtfm_lab.widgets.views.view import View
 
 
 class DevicesView(View):
-    """Draws a button whose menu has the selected device, the others to choose from, and what can be done to it."""
+    """Draws a button whose menu has the selected device, the others to choose from, and the possible actions."""
 
     devices = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """One {"name", "stage", "stages", "pipeline", "region"} a device, pipeline by pipeline in the order of stages.
-    "stages" is text, for a device that holds several."""
+    """{"name", "stage", "stages", "pipeline", "region"} of each device, pipeline by pipeline in the order of stages.
+
+    "stages" is text, because a device may hold several.
+    """
     actions = traitlets.List(traitlets.Dict()).tag(sync=True)
     """The entries of the menu, {"do", "name", "says", "done"} each."""
     hint = traitlets.Unicode("").tag(sync=True)
-    """Why no action is possible, where none is."""
+    """Why no action is possible. Empty if one is."""
     running = traitlets.Bool(False).tag(sync=True)
     states = traitlets.Dict().tag(sync=True)
-    """By device: its ``condition``, empty or one of slow, paused, killed, recovered and lost (and not yet replaced);
-    the same in words with seconds, ``said``; ``busy``, the share of the last whole iteration spent computing, None
-    before one; and what can be done to it, ``may``."""
+    """{device: {"condition", "said", "busy", "may"}}.
+
+    ``condition`` is empty or one of slow, paused, killed, gone, recovered and lost (not yet replaced). ``said`` is the
+    same in words, with seconds. ``busy`` is the share of the last complete iteration spent computing, None before one.
+    ``may`` lists the possible actions.
+    """
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     title = traitlets.Unicode("Devices").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, act: Callable[[str, str], None] | None = None, **traits: Any) -> None:
-        """``act`` is called with a device and the "do" of what was chosen in its menu."""
+        """``act`` is called with a device and the "do" of the action chosen in its menu."""
         super().__init__(**traits)
         self._act = act
 
@@ -38,7 +43,7 @@ class DevicesView(View):
             return "Devices: no plan yet"
         conditions = [f"{name} {state['said']}" for name, state in self.states.items() if state.get("said")]
         pipelines = len({device["pipeline"] for device in self.devices})
-        shape = f"{counted(len(self.devices), 'device')}, {len(self.devices) // pipelines} a pipeline"
+        shape = f"{counted(len(self.devices), 'device')}, {len(self.devices) // pipelines} per pipeline"
         return "; ".join(filter(None, [f"{self.title}: {shape}", self.caption, *conditions]))
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:

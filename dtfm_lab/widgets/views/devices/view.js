@@ -1,4 +1,4 @@
-// One button that disturbs a device of a run: its menu has the devices, what the chosen one does now, and what can be done.
+// A button to kill, pause or slow a device of a run. Its menu has the devices, the chosen one's state and the actions.
 import { cleanUps, frame, h, oncePerFrame, onTraits } from "shared/dom.js";
 import { view } from "shared/view.js";
 import { faultMenu } from "./page/menu.js";
@@ -29,7 +29,7 @@ function render({ model, el }) {
   function showNow() {
     const device = chosen(),
       running = model.get("running");
-    const why = devices().length ? model.get("hint") : "No plan yet: its devices can be disturbed while they run";
+    const why = devices().length ? model.get("hint") : "No plan yet: plan and run it, then kill, pause or slow a device here";
     const picked = device && model.get("selected").includes(device.name);
     whom.textContent = picked && running ? ` ${device.name}` : "";
     button.disabled = !running || !device;

@@ -1,4 +1,4 @@
-"""The door: what a visitor sees first, networks to open with a picture of each.
+"""The door: what a visitor sees first, with networks to open and a picture of each.
 
 It shows four cards with pictures of real plans, and a line for each bundled network.
 """
@@ -22,12 +22,14 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.view import View
 
 PLANS = Path(__file__).parent / "plans.json"
-"""{network: names of the devices of each stage}: what the planner finds for the job that the lab opens the network
-with, kept because a search would take seconds. The test of this folder searches again."""
+"""{network: names of the devices of each stage} of the plan for the job that the lab opens the network with.
+
+Stored because a search would take seconds. The test of this folder searches again.
+"""
 TITLES = {
-    "lecture-hall": ("8 laptops in a lecture hall", "Trains for real on this machine, in a minute."),
+    "lecture-hall": ("8 laptops in a lecture hall", "Train it for real on this machine, in a minute."),
     "worldwide": ("64 GPUs in 8 cities", "The paper's worldwide case, with a batch of 64."),
-    "volunteers": ("Volunteers at home", "Slow uplinks, and an hour of each has a price."),
+    "volunteers": ("Volunteers at home", "Slow uplinks, and a price per hour for each."),
 }
 BLANK = (
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" fill="none" stroke="currentColor">'
@@ -37,29 +39,29 @@ BLANK = (
 
 
 def nothing(*_: object) -> None:
-    """Do nothing: what is called while nobody has asked to be told."""
+    """Do nothing. The default of callbacks."""
 
 
 class Door(View):
-    """Lies over the lab it is part of while ``is_open``; alone in a cell it opens where it is.
+    """Covers its lab while ``is_open``. Alone in a cell, it opens in place.
 
     Parameters
     ----------
     chosen
-        Called with the name of the network that is chosen, empty for a blank canvas; the door has closed itself.
+        Called with the name of the chosen network, empty for a blank canvas, after the door has closed.
     take_files
-        Called with the names and contents of files that are dropped or uploaded; the door has closed itself.
+        Called with the names and contents of dropped or uploaded files, after the door has closed.
     """
 
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "title", "words", "picture"} of each card; the name of a blank canvas is empty."""
+    """{"name", "title", "words", "picture"} of each card. The name of a blank canvas is empty."""
     networks = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"name", "devices", "words"} of each bundled network."""
     suffixes = traitlets.Unicode(",".join(topology_suffixes())).tag(sync=True)
     """Endings of files that can be opened, as a page's file dialog wants them."""
     is_open = traitlets.Bool(False).tag(sync=True)
     offered = traitlets.Bool(False).tag(sync=True)
-    """Whether the page is to open the door if this browser has never closed one."""
+    """True if the page should open the door in a browser that has never closed one."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class Door(View):
         self.observe(lambda change: self._fill() if change["new"] else self.set_trait("offered", False), "is_open")
 
     def offer(self) -> None:
-        """Open it for somebody who has never closed one in this browser, which remembers that."""
+        """Open the door for anyone whose browser has never closed one. The browser remembers that."""
         self._fill()
         self.offered = True
 
@@ -80,7 +82,7 @@ class Door(View):
         return "networks to open: " + ", ".join(card["title"] for card in self.cards)
 
     def _fill(self) -> None:
-        """Read the networks and draw their pictures, once; on a thread, as that takes a tenth of a second."""
+        """Read the networks and draw their pictures, once. On a thread, because it takes a tenth of a second."""
         if self.cards:
             return
         if has_event_loop():
@@ -103,7 +105,7 @@ class Door(View):
 
 
 def cards() -> list[dict[str, str]]:
-    """Return the cards in order; the last one, of the empty name, is a blank canvas."""
+    """Return the cards in order. The last one, with an empty name, is a blank canvas."""
     made = [{"name": name, "title": title, "words": words} for name, (title, words) in TITLES.items()]
     for card in made:
         plan = plan_of(card["name"])
@@ -114,7 +116,7 @@ def cards() -> list[dict[str, str]]:
 
 
 def plan_of(name: str) -> Plan:
-    """Return the plan that is kept of a network, priced but not simulated."""
+    """Return the stored plan of a network, priced but not simulated."""
     topology = lab.load_topology(name)
     stages = json.loads(PLANS.read_text("utf-8"))[name]
     job = opening_job(topology).with_fields(n_stages=len(stages), n_replicas=len(stages[0]))
@@ -130,5 +132,5 @@ def networks() -> list[dict[str, str | int]]:
 
 
 def first_sentence(text: str) -> str:
-    """Return the text up to the first full stop, colon or semicolon that ends something, with a full stop."""
+    """Return the text up to the first full stop, colon or semicolon that ends a clause, with a full stop."""
     return re.split(r"(?<=[a-z\d)])[.:;](?:\s|$)", text, maxsplit=1)[0].rstrip(".") + "."

@@ -28,7 +28,7 @@ function render({ model, el }) {
       h("h2", {}, "Train one model on many machines far apart"),
       h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close"),
     ),
-    h("p", {}, "Open a network. It is planned at once; then pull at a link and see what that does."),
+    h("p", {}, "Open a network to see its plan at once. Then drag a link's label and watch the plan change."),
     h("div", { class: "dtfm-door-body" }, gallery, list),
     h("footer", {}, all, h("span", { class: "dtfm-grow" }), pick, file),
     line,
@@ -75,7 +75,7 @@ function render({ model, el }) {
 
   function nameAll() {
     const count = model.get("networks").length;
-    all.textContent = list.hidden ? `all ${count || ""} networks` : "back to the pictures";
+    all.textContent = list.hidden ? `all ${count || ""} networks` : "show pictures";
     all.hidden = !count;
   }
 
@@ -146,7 +146,7 @@ function render({ model, el }) {
     model.save_changes();
   }
 
-  onTraits(model, ["cards"], fill, cleanUp); // once: a card that is pressed must not be replaced
+  onTraits(model, ["cards"], fill, cleanUp); // only once: a card must not be replaced while it is pressed
   onTraits(model, ["networks"], fillList, cleanUp);
   onTheme(fill, cleanUp);
   onTraits(model, ["is_open"], onOpen, cleanUp);
@@ -154,7 +154,7 @@ function render({ model, el }) {
   fill();
   fillList();
   let frame = requestAnimationFrame(function begin() {
-    // before the element stands in the page, it is in no lab to lie over
+    // before the element is in the page, there is no lab to cover
     if (!el.isConnected) {
       frame = requestAnimationFrame(begin);
       return;

@@ -12,7 +12,7 @@ from dtfm_lab.widgets.views.view import DocumentView
 
 
 class TopologyEditor(DocumentView):
-    """Draws and edits a topology document on a canvas; a file that is dropped on it is opened.
+    """Draws and edits a topology document on a canvas. A file dropped on it is opened.
 
     The document is sent as two traits, ``outline`` and ``links``, so that moving a device does not send thousands of
     links again.
@@ -27,7 +27,7 @@ class TopologyEditor(DocumentView):
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         super().__init__(*arguments, **traits)
         self.take_files: Callable[[Sequence[NamedBytes]], None] = self._open_files
-        """Called with the names and contents of files that are dropped."""
+        """Called with the names and contents of dropped files."""
 
     def alt_text(self) -> str:
         parts = ("devices", "regions", "links")
@@ -35,7 +35,7 @@ class TopologyEditor(DocumentView):
         return f"network {self.document.get('name') or 'drawn'}: {counts} of their own"
 
     def download(self, name: str, text: str) -> None:
-        """Have the page save the text as a file."""
+        """Make the page save the text as a file."""
         self.send({"kind": "download", "name": name, "text": text})
 
     @traitlets.observe("document")
@@ -51,7 +51,7 @@ class TopologyEditor(DocumentView):
 
     @traitlets.observe("outline", "links")
     def _join(self, _change: object) -> None:
-        """Set the document to its parts. A gesture that changes both sets both before this is called for either."""
+        """Set the document from its parts. A gesture that changes both sets both before this is called for either."""
         if not self._is_splitting:
             self.document = {**self.outline, "links": self.links}
 

@@ -36,7 +36,7 @@ function render({ model, el }) {
   let shownUnder = ""; // what was selected here then; once that changes, the link is no longer looked at
   /** @type {{ ends: Ends | null, under: string }} */
   let faced = { ends: null, under: "" }; // the way from which a pair was edited, and what was selected then
-  let notice = ""; // what could not be done here, until something else is
+  let notice = ""; // the last refusal, until something else happens
 
   const stage = h("div", { class: "dtfm-stage" });
   const over = h("div", { class: "dtfm-over" });
@@ -109,7 +109,7 @@ function render({ model, el }) {
   const rest = h("div", { class: "dtfm-other-pairs", hidden: true }, h("span", {}, "Any other pair"), others.element);
   foot.prepend(rest);
   over.setAttribute("aria-hidden", "true");
-  box.addEventListener("pointerleave", () => point(null)); // a drag that ends here is told no more of the pointer
+  box.addEventListener("pointerleave", () => point(null)); // a drag that ends here hears no more of the pointer
   box.append(labels.element);
   let rows = playbackRows(model.get("playback")); // what can be played
   let time = /** @type {Moment} */ (null); // and the moment that is
@@ -137,7 +137,7 @@ function render({ model, el }) {
     /** @type {(name: string) => Point} */
     const place = (name) => graph.place(name);
     if (scene !== taken) {
-      // edges are drawn anew a frame after the plan came, and the scene with them
+      // edges and scene are redrawn one frame after the plan arrives
       taken = scene;
       stages.take(scene.tasks, graph.place);
     }
@@ -288,7 +288,7 @@ function render({ model, el }) {
   }
 
   /**
-   * A device of each of two regions, for the views that know links of devices only; null where one is empty.
+   * A device of each of two regions, for views that only know links of devices. Null if one is empty.
    * @type {(regions: string[]) => Ends | null}
    */
   function standIns(regions) {
@@ -296,7 +296,7 @@ function render({ model, el }) {
     return ends.length < regions.length ? null : ends;
   }
 
-  /** Tells Python what is selected, where that is news. */
+  /** Tells Python what is selected, if that has changed. */
   function putSelection() {
     const chosen = graph.chosen();
     if (shownLink && JSON.stringify(chosen) !== shownUnder) shownLink = null;
@@ -357,7 +357,7 @@ function render({ model, el }) {
   }
 
   /**
-   * The next device in the document's order, for who has no pointer.
+   * The next device in the document's order, for keyboards.
    * @type {(by: number) => void}
    */
   function step(by) {
@@ -396,7 +396,7 @@ function render({ model, el }) {
     backToCanvas();
   }
 
-  /** The form lies over the canvas where that fills its pane; else it stands beside it, always. */
+  /** The form covers the canvas if that fills its pane. Otherwise it is always next to it. */
   function openForm() {
     root.classList.add("dtfm-form");
     side.querySelector("input, select")?.focus({ preventScroll: true });
@@ -442,7 +442,7 @@ function render({ model, el }) {
       name: "delete",
       label: "Delete",
       keys: "Del",
-      hint: "Delete what is selected; a region goes with its devices",
+      hint: "Delete the selection. A region is deleted with its devices",
       run: remove,
       possible: () => some("devices", "regions", "links", "pairs"),
       why: selectFirst,
@@ -451,7 +451,7 @@ function render({ model, el }) {
       name: "duplicate",
       label: "Duplicate",
       keys: "Ctrl+D",
-      hint: "Copy the selected devices, or a region with all that is in it",
+      hint: "Copy the selected devices, or a region with everything in it",
       run: duplicate,
       possible: () => some("devices", "regions"),
       why: "select devices or a region first",
@@ -523,7 +523,7 @@ function render({ model, el }) {
     rest.hidden = !graph.scene.hasDefault;
     others.write(now().default);
     search.again();
-    if (hovered && !graph.has(hovered)) point(null); // what has gone is not pointed at
+    if (hovered && !graph.has(hovered)) point(null); // removed things are not pointed at
     showStatus();
   }
 

@@ -1,4 +1,4 @@
-"""Seconds against dollars: a point for each plan of a frontier, and what no plan can beat; a click chooses one."""
+"""Seconds against dollars: a point for each plan of a frontier, and the lower bound. A click chooses a plan."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,21 +13,23 @@ NOTHING = -1
 
 
 class FrontierView(View):
-    """Draws ``points``; a click, Enter or Space on one calls ``choose`` with its number."""
+    """Draws ``points``. A click, Enter or Space on one calls ``choose`` with its number."""
 
     points = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"seconds", "dollars", "words", "pays"}, the fastest first; ``pays`` is False where a faster plan is cheaper by
-    the token."""
+    """{"seconds", "dollars", "words", "pays"}, with the fastest first.
+
+    ``pays`` is False if a faster plan is cheaper per token.
+    """
     bounds = traitlets.List(traitlets.List()).tag(sync=True)
-    """[dollars an hour, seconds that no plan of at most so many dollars is faster than], by dollars."""
+    """[dollars per hour, lower bound in seconds on plans that cost at most this much], by dollars."""
     counted = traitlets.Unicode("tokens").tag(sync=True)
-    """What the job counts and dollars are told by: tokens, or samples."""
+    """What dollars are counted per: tokens, or samples."""
     chosen = traitlets.Int(NOTHING).tag(sync=True)
     """Number of the point whose plan is the lab's."""
     title = traitlets.Unicode("Seconds against dollars").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     height = traitlets.Int(250).tag(sync=True)
-    """Pixels of the chart; 0 fills the element that it is in."""
+    """Pixels of the chart. 0 fills the parent element."""
 
     def __init__(self, choose: Callable[[int], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)
@@ -35,7 +37,7 @@ class FrontierView(View):
         self._frontier: Frontier | None = None
 
     def show(self, frontier: Frontier | None) -> None:
-        """Draw another frontier; None for none."""
+        """Draw another frontier. None clears the chart."""
         self._frontier = frontier
         with self.hold_sync():
             self.counted = "tokens" if frontier is None else frontier.job.counted
@@ -51,7 +53,7 @@ class FrontierView(View):
 
 
 def points_of(frontier: Frontier) -> list[dict[str, Any]]:
-    """Return the points of a frontier of one batch, as the view takes them."""
+    """Return the points of a frontier of one batch, for the view."""
     rows: Iterator[Any] = frontier.to_frame().itertuples()
     points = []
     for row in rows:
@@ -67,7 +69,7 @@ N_BOUNDS = 40
 
 
 def bounds_of(frontier: Frontier) -> list[list[float]]:
-    """Return the lower bound on seconds over dollars an hour, as the view takes it."""
+    """Return the lower bound on seconds over dollars per hour, for the view."""
     spent = [plan.price_per_hour for plan in frontier.plans if plan.price_per_hour > 0]
     if not spent:
         return []

@@ -1,4 +1,4 @@
-// Seconds against dollars: the plans of a frontier as points on a step line, and what no plan can beat.
+// Seconds against dollars: the plans of a frontier as points on a step line, and the lower bound.
 import { cleanUps, focusedIn, frame, h, onResize, onTraits, svg } from "shared/dom.js";
 import { dollars, figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
@@ -70,7 +70,7 @@ function render({ model, el }) {
       .flatMap((one, at, all) => [...(at ? [`${x.at(one.dollars)},${y.at(all[at - 1].seconds)}`] : []), `${x.at(one.dollars)},${y.at(one.seconds)}`]);
     picture.append(svg("polyline", { class: "dtfm-steps", points: steps.join(" ") }));
     points.forEach((one, at) => {
-      const words = `${seconds(one.seconds)} at ${dollars(one.dollars)} an hour, ${dollars(one.by_token)} a billion ${model.get("counted")}: ${one.words}`;
+      const words = `${seconds(one.seconds)} at ${dollars(one.dollars)} per hour, ${dollars(one.by_token)} per billion ${model.get("counted")}: ${one.words}`;
       const choose = () => model.send({ kind: "choose", point: at });
       const tell = () => {
         told.textContent = words;
@@ -86,7 +86,7 @@ function render({ model, el }) {
           tabindex: "-1",
           "data-point": at,
           "aria-pressed": String(at === chosen),
-          "aria-label": `Take the plan of ${words}`,
+          "aria-label": `Use the plan of ${words}`,
           onclick: choose,
           onfocus: tell,
           onpointerenter: tell,

@@ -1,4 +1,4 @@
-"""The Gantt chart: predicted bars, and over them measured ones as they come in."""
+"""The Gantt chart: predicted bars, and over them measured ones as they arrive."""
 
 import gzip
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from dtfm_lab.widgets.views.view import View
 
 
 class GanttView(View):
-    """Draws bars on rows over time; times in seconds.
+    """Draws bars on rows over time, in seconds.
 
     Predicted bars are traits. Measured bars are sent as messages, each with how much later it ends than the predicted
-    bar of the same action: the page appends new ones, and a page that opens late sends ``hello`` and is sent all.
+    bar of the same action. The page appends new ones. A page that opens late sends ``hello`` and receives all.
     """
 
     start = traitlets.Bytes(b"").tag(sync=True)
@@ -49,57 +49,64 @@ class GanttView(View):
     rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """A label for each row."""
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """The name of each row in sentences; its label where empty."""
+    """The name of each row in sentences. If empty, its label."""
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The device of each row."""
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "color"} a kind. Optional are "shades", a colour for each stage of a device, "dark_shades" on a dark
-    page, "message", true for messages, and "family", "forward", "backward", "averaging" or "step": idle time before a
-    bar is hatched in its family's hue."""
+    """{"name", "color"} of each kind. Optional keys:
+
+    - "shades", a colour for each stage of a device, and "dark_shades" for a dark page
+    - "message", true for messages
+    - "family": "forward", "backward", "averaging" or "step". Idle time before a bar is hatched in its family's hue.
+    """
     devices_per_pipeline = traitlets.Int(0).tag(sync=True)
-    """Number of devices of a pipeline where devices hold several stages: stage s is the (s // n)-th of its device.
-    Else 0."""
+    """Devices per pipeline if devices hold several stages: stage s is the (s // n)-th of its device. Otherwise 0."""
     units = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """What is drawn, from top to bottom: {"label", "rows", "device", "stage", "replica", "tip", "members"}.
-    The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. Where there
-    are no units, each row is drawn by itself."""
+    """The units to draw, from top to bottom: {"label", "rows", "device", "stage", "replica", "tip", "members"}.
+
+    The first of its ``rows`` is above, the second below. ``members`` are units that a click opens. Without units, each
+    row is drawn separately.
+    """
     n_stages = traitlets.Int(1).tag(sync=True)
     """Number of stages of the units, for their colours."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The devices that were clicked."""
     selected_stage = traitlets.Int(-1).tag(sync=True)
-    """The stage whose row was clicked; -1 for none."""
+    """The stage whose row was clicked. -1 for none."""
     show_path = traitlets.Bool(False).tag(sync=True)
     show_messages = traitlets.Bool(False).tag(sync=True)
     title = traitlets.Unicode("Schedule").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     empty_words = traitlets.Unicode("No schedule yet").tag(sync=True)
     busy = traitlets.Unicode("").tag(sync=True)
-    """The computation that is under way, in words; empty where there is none."""
+    """The current computation, in words. Empty if there is none."""
     stale = traitlets.Unicode("").tag(sync=True)
-    """Why the picture is no longer true, in words over it while it is dimmed; empty where it is true."""
+    """Why the picture is out of date, shown over it while it is dimmed. Empty if it is not."""
     shares = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "share", "tone"} of what a device's time goes to; a tone is a family of kinds, or "ink", "dark",
-    "middle" or "light"."""
+    """{"name", "share", "tone"} of each part of the iteration. A tone is a family of kinds, or "ink", "dark", "middle",
+    "light"."""
     bare = traitlets.Bool(False).tag(sync=True)
-    """Without heading, legend and hint: for a pane that has its own."""
+    """True to leave out heading, legend and hint, for a pane that has its own."""
     overview = traitlets.Bool(True).tag(sync=True)
-    """With the whole iteration in a narrow strip."""
+    """True to show the whole iteration in a narrow strip."""
     time_unit = traitlets.Unicode("s").tag(sync=True)
     height = traitlets.Int(320).tag(sync=True)
-    """Pixels of the rows, the time axis and strips; 0 fills the element that holds the view."""
+    """Pixels of the rows, the time axis and strips. 0 fills the parent element."""
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"at", "text", "dashed"} of each end of an iteration, where two are compared."""
+    """{"at", "text", "dashed"} of each iteration's end, if two are compared."""
     interval = traitlets.List(traitlets.Float()).tag(sync=True)
-    """Seconds from which to which the iteration of the upper bars ends with 90 % confidence; empty where unknown."""
+    """Interval of seconds in which the iteration of the upper bars ends with 90 % confidence. Empty if unknown."""
     ghost = traitlets.Dict().tag(sync=True)
-    """Columns of the bars of the prediction before, packed: a thin line under each lane."""
+    """Columns of the previous prediction's bars, packed: a thin line under each lane."""
     gaps = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"device", "from", "to", "text", "tip", "open"} of each gap in a device's row, where it was lost and its copy had
-    not taken over yet, see ``bars.py``. What is before 0 was before the iteration was begun again."""
+    """{"device", "from", "to", "text", "tip", "open"} of each gap in a device's row, see ``bars.py``.
+
+    A gap lasts from the loss of a device until its copy takes over. Times below 0 are before the iteration was
+    restarted.
+    """
     n_measured = traitlets.Int(0).tag(sync=True)
     measured_iteration = traitlets.Int(-1).tag(sync=True)
-    """The iteration that the measured bars are from; -1 before any."""
+    """The iteration that the measured bars are from. -1 before any."""
 
     def __init__(self, **traits: object) -> None:
         super().__init__(**traits)
@@ -113,7 +120,7 @@ class GanttView(View):
 
     @property
     def measured(self) -> Bars:
-        """The measured bars of this iteration, so far."""
+        """The measured bars of this iteration so far."""
         return Bars.concatenate(self._measured)
 
     def set_predicted(
@@ -131,7 +138,7 @@ class GanttView(View):
         n_stages: int = 1,
         before: Bars = NO_BARS,
     ) -> None:
-        """Replace the upper bars by those of ``columns``, see ``Bars``; ``after`` and ``path.bar`` count them as given.
+        """Replace the upper bars by those of ``columns``, see ``Bars``. ``after`` and ``path.bar`` index them as given.
 
         Bars of the same rows glide to their new places. ``before`` are bars of the same rows, drawn as a line under
         each lane, with a mark where they end.
@@ -167,7 +174,7 @@ class GanttView(View):
         self.reset_measured()
 
     def reset_measured(self, iteration: int = -1) -> None:
-        """Begin again with the measured bars of another iteration."""
+        """Start over with the measured bars of another iteration."""
         had_any, self._measured = bool(self._measured), []
         self.n_measured, self.measured_iteration, self.gaps = 0, iteration, []
         if had_any:
@@ -176,7 +183,7 @@ class GanttView(View):
             self._mark_ends()
 
     def extend_measured(self, *columns: npt.ArrayLike) -> None:
-        """Append measured bars, columns of ``Bars`` in the same clock as the predicted ones."""
+        """Append measured bars, as columns of ``Bars``, on the same clock as the predicted ones."""
         bars, _ = Bars.of(*columns).ordered()
         if not len(bars.start):
             return
@@ -192,11 +199,11 @@ class GanttView(View):
         self.gaps = gaps_before(context.faults, iteration, measured.iteration_s, context.time_scale)
 
     def ask_png(self, name: str) -> None:
-        """Have every open page download what it shows as a PNG, on white and twice as sharp."""
+        """Make every open page download its chart as a PNG, on white and at double resolution."""
         self.send({"kind": "png", "name": name})
 
     def offer(self, name: str, content_type: str, data: bytes) -> None:
-        """Have every open page download these bytes as a file."""
+        """Make every open page download these bytes as a file."""
         self.send({"kind": "file", "name": name, "type": content_type}, buffers=[gzip.compress(data, 6)])
 
     def alt_text(self) -> str:
@@ -207,7 +214,7 @@ class GanttView(View):
         return " · ".join(filter(None, [f"{self.title}: {bars}", self.caption, *(gap["tip"] for gap in self.gaps)]))
 
     def _send_measured(self, bars: Bars, *, reset: bool) -> None:
-        """Send measured bars: the newest of all, to be appended, or with ``reset`` all of them."""
+        """Send measured bars: the newest, to be appended, or with ``reset`` all of them."""
         late_s = NO_BARS.end
         if len(bars.start):
             late_s = lateness_s(self._upper, whole := self.measured)[len(whole.start) - len(bars.start) :]
@@ -215,16 +222,17 @@ class GanttView(View):
         self._mark_ends()
 
     def _mark_ends(self) -> None:
-        """Mark where the prediction before ended, or the predicted iteration, or both once the measured one is whole.
+        """Mark the end of the previous prediction, or of the current one, or of both prediction and complete
+        measurement.
 
-        Measured bars come in over the predicted ones, whose end stays in sight.
+        Measured bars arrive over the predicted ones, whose end stays visible.
         """
         known, word = (self._upper, "predicted") if self.n_measured else (self._ghost, "was")
         at_s = float(known.end.max()) if len(known.start) else 0.0
         ends = [{"at": at_s, "text": f"{word} {format_s(at_s)}", "dashed": True}] if at_s > 0 else []
         if self.n_measured and self.n_measured >= len(self._upper.start):
             end_s = float(self.measured.end.max())
-            # one of many iterations, and not what the run took
+            # name the iteration, because its length is not the run's average
             text = f"iteration {self.measured_iteration} measured" if self.measured_iteration >= 0 else "measured"
             text += f" {format_s(end_s)}"
             if at_s > 0:

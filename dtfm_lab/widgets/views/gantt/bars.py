@@ -1,5 +1,4 @@
-"""A Trace as the columns that the Gantt chart draws, the order of its rows, how two charts differ,
-and the gaps that lost devices leave."""
+"""Convert a Trace to the columns of the Gantt chart: row order, differences of two charts, gaps of lost devices."""
 
 from __future__ import annotations
 
@@ -17,16 +16,16 @@ from dtfm_lab.figures.palette import KIND_TINTS, PAGES, kind_color, legend_name,
 from dtfm_lab.figures.timeline.bars import PALEST
 
 LONGEST = 0.3
-"""Share of an iteration that a gap takes at most: the seconds of this machine may be many iterations of a modelled
+"""Maximum share of an iteration that a gap takes. Seconds of this machine may be many iterations of a modelled
 clock."""
 
 
 def gaps_before(
     faults: Iterable[Fault], iteration: int, iteration_s: float, time_scale: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Return the gaps before an iteration that was begun again, as ``GanttView.gaps`` has them.
+    """Return the gaps before a restarted iteration, for ``GanttView.gaps``.
 
-    The iteration begins at 0, so a gap ends there. A second of the chart, whose iteration lasts ``iteration_s``, takes
+    The iteration starts at 0, so a gap ends there. A second of the chart, whose iteration lasts ``iteration_s``, takes
     ``time_scale`` seconds of this machine.
     """
     last = {fault.device: fault for fault in faults if fault.iteration == iteration}
@@ -34,10 +33,9 @@ def gaps_before(
 
 
 def gap_after(device: str, from_s: float, lost_s: float, iteration_s: float, time_scale: float = 1.0) -> dict[str, Any]:
-    """Return the gap of a device that has been lost for ``lost_s`` seconds of this machine; its last bar ends at
-    ``from_s``."""
+    """Return the gap of a device lost for ``lost_s`` seconds of this machine. Its last bar ends at ``from_s``."""
     width_s, cut = _width(lost_s / time_scale, iteration_s)
-    tip = f"{device} is lost: another worker is started in its place{cut}"
+    tip = f"{device} is lost: a replacement is starting{cut}"
     return {"device": device, "from": from_s, "to": from_s + width_s, "text": "lost", "tip": tip, "open": True}
 
 
@@ -45,13 +43,13 @@ def _before(fault: Fault, width_s: float, cut: str) -> dict[str, Any]:
     lost = format_s(fault.lost_s)
     tip = (
         f"{fault.device} {fault.how}: {lost} of this machine until its copy took over, with the state of "
-        f"{fault.state_from}; then iteration {fault.iteration} was begun again{cut}"
+        f"{fault.state_from}; then iteration {fault.iteration} was restarted{cut}"
     )
     return {"device": fault.device, "from": -width_s, "to": 0.0, "text": f"{lost} lost", "tip": tip, "open": False}
 
 
 def _width(lost_s: float, iteration_s: float) -> tuple[float, str]:
-    """Return the seconds of the chart that a gap takes, and words where it is drawn shorter than it was."""
+    """Return the seconds of the chart that a gap takes, and a note if it is drawn shorter than it was."""
     longest_s = LONGEST * iteration_s
     return (longest_s, " (drawn shorter than it was)") if lost_s > longest_s > 0 else (lost_s, "")
 
@@ -60,31 +58,31 @@ DISPLAYED = (*PASSES, Kind.PART, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
 """The kinds of action that get bars, in the order of the legend. Receives mirror the sends and are left out."""
 KIND_INDEX = {kind: i for i, kind in enumerate(DISPLAYED)}
 ROWS_PER_DEVICE = 2
-"""Of each device: computations, and messages that it sends."""
+"""Per device: computations, and the messages that it sends."""
 STAGES_NAMED = 3
 MOST_DEVICES_APART = 16
-"""Most devices that have a row each; of more, a row is a stage and opens."""
+"""Maximum devices that have a row each. For more, a row is a stage and opens."""
 LETTERS = 3
-"""Letters of a region's name where a stage is in two."""
+"""Number of letters of a region's name if a stage is in two regions."""
 NO_BAR = -1
 FIRST_MESSAGE = -2
 """In ``after``, message m is written as FIRST_MESSAGE - m."""
 
 
 class Bars(NamedTuple):
-    """Columns of a chart, one entry for each bar, of the dtypes that the page reads."""
+    """Columns of a chart, one entry per bar, of the dtypes that the page reads."""
 
     start: np.ndarray
     end: np.ndarray
     row: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 where there is none."""
+    """-1 for none."""
     stage: np.ndarray
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> Bars:
-        """Return the bars of these columns; without the last one all are of stage 0."""
+        """Return the bars of these columns. Without the last column, all are of stage 0."""
         given = columns if len(columns) == len(cls._fields) else (*columns, np.zeros(np.size(columns[0])))
         return cls(*_typed(given, ("<f4", "<f4", "<u2", "<u1", "<i4", "<u2")))
 
@@ -93,7 +91,7 @@ class Bars(NamedTuple):
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else NO_BARS
 
     def ordered(self) -> tuple[Bars, np.ndarray]:
-        """Return the bars by row, then start, as the page's binary searches need them, and each one's index before."""
+        """Return the bars by row, then start, for the page's binary searches, and each one's old index."""
         order = np.lexsort((self.start, self.row))
         return Bars(*(column[order] for column in self)), order
 
@@ -102,7 +100,7 @@ class Bars(NamedTuple):
 
 
 class MessageColumns(NamedTuple):
-    """Columns of messages, one entry for each, in the order in which they leave."""
+    """Columns of messages, one entry each, in the order in which they leave."""
 
     source: np.ndarray
     """Rows of the senders."""
@@ -112,7 +110,7 @@ class MessageColumns(NamedTuple):
     arrives: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 where there is none."""
+    """-1 for none."""
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> MessageColumns:
@@ -120,13 +118,13 @@ class MessageColumns(NamedTuple):
 
 
 class CriticalPath(NamedTuple):
-    """Where the critical path goes, in order of time: along a row, and straight on to the next entry's beginning."""
+    """The critical path in order of time: each entry runs along a row, then straight to the start of the next."""
 
     row: np.ndarray
     start: np.ndarray
     end: np.ndarray
     bar: np.ndarray
-    """The bar of each entry; NO_BAR for a message that is not drawn."""
+    """The bar of each entry. NO_BAR for a message that is not drawn."""
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> CriticalPath:
@@ -143,7 +141,7 @@ NO_PATH = CriticalPath.of([], [], [], [])
 
 
 class Chart(NamedTuple):
-    """An iteration as ``GanttView.set_predicted`` takes it."""
+    """An iteration, for ``GanttView.set_predicted``."""
 
     bars: Bars
     after: IntArray | None = None
@@ -152,7 +150,7 @@ class Chart(NamedTuple):
 
 
 def legend(stages_per_device: int) -> list[dict[str, Any]]:
-    """Return the name, family, and shades (of passes, one for each of a device's stages) of each kind.
+    """Return the name, family, and shades of each kind. Passes have a shade for each of a device's stages.
 
     ``shades`` are for a light page, ``dark_shades`` for a dark one.
     """
@@ -171,7 +169,7 @@ def legend(stages_per_device: int) -> list[dict[str, Any]]:
 
 
 class ChartRows:
-    """The rows of a chart, two for each device, and the bars of actions on them."""
+    """The rows of a chart, two per device, and the bars of actions on them."""
 
     def __init__(self, context: RunContext) -> None:
         self._devices, self._stages_per_device = context.devices, context.stages_per_device
@@ -190,11 +188,11 @@ class ChartRows:
 
     @property
     def names(self) -> list[str]:
-        """The name of each device with its stages: ``S1 · ada``, or ``S1, S5 · ada`` where it holds two."""
+        """The name of each device with its stages: ``S1 · ada``, or ``S1, S5 · ada`` if it holds two."""
         return [f"{self._stages(position)} · {name}" for position, row in enumerate(self._devices) for name in row]
 
     def bars(self, spans: Iterable[Span]) -> Bars:
-        """Return the bars of those spans that have a row, as they come in from a run."""
+        """Return the bars of a run's new spans, without those that have no row."""
         drawn = [span for span in spans if span.action.kind in KIND_INDEX]
         actions = [span.action for span in drawn]
         replica = np.array([span.replica for span in drawn], dtype=np.int64)
@@ -206,7 +204,7 @@ class ChartRows:
         )
 
     def chart(self, trace: Trace) -> Chart:
-        """Return the typical iteration; where the trace has ``after``, with its messages and its critical path."""
+        """Return the typical iteration, with its messages and its critical path if the trace has ``after``."""
         iteration = trace.typical_iteration
         rows = np.flatnonzero(trace.iteration == iteration)
         drawn = rows[np.array([action.kind in KIND_INDEX for action in trace.actions])[trace.action[rows]]]
@@ -243,7 +241,7 @@ class ChartRows:
         )
 
     def _row(self, actions: Sequence[Action], action: IntArray, replica: IntArray) -> IntArray:
-        """Return the row of each (action, replica); a receive is on the row of the computation that waits for it."""
+        """Return the row of each (action, replica). A receive is on the row of the computation that waits for it."""
         position = np.array([a.stage % self._n_positions for a in actions], dtype=np.int64)
         below = np.array([LANE[a.kind] is Lane.SEND for a in actions], dtype=np.int64)
         device = position[action] * self._n_replicas + replica
@@ -258,10 +256,10 @@ class ChartRows:
 
 
 def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the units to draw, stage by stage from top to bottom, as ``GanttView.units`` takes them.
+    """Return the units to draw, stage by stage from top to bottom, for ``GanttView.units``.
 
-    A unit is a device, or of many devices a stage that shows its first pipeline and has the others as members.
-    ``regions`` maps each device to its region.
+    A unit is a device. If there are many devices, a unit is a stage that shows its first pipeline and has the others as
+    members. ``regions`` maps each device to its region.
     """
     n_positions, n_replicas = rows.shape
     device, names = rows.devices[::ROWS_PER_DEVICE], rows.names
@@ -269,7 +267,7 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
     def unit(position: int, replica: int) -> dict[str, Any]:
         index = position * n_replicas + replica
         first = index * ROWS_PER_DEVICE
-        tip = f"{names[index]}, pipeline {replica}: computations above, messages that it sends below"
+        tip = f"{names[index]}, pipeline {replica}: computing above, sent messages below"
         what = {"label": device[index], "device": device[index], "stage": position, "replica": replica, "tip": tip}
         return what | {"rows": list(range(first, first + ROWS_PER_DEVICE))}
 
@@ -277,7 +275,7 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
         members = [unit(position, replica) for replica in range(n_replicas)]
         first = members[0]["device"]
         label = _place([regions.get(one["device"], "") for one in members]) or f"{first} +{n_replicas - 1}"
-        tip = f"stage {position}: drawn is {first} of pipeline 0; a click opens its {counted(n_replicas, 'device')}"
+        tip = f"stage {position}: showing {first} of pipeline 0. Click to show all {counted(n_replicas, 'device')}"
         return members[0] | {"label": label, "replica": -1, "members": members, "tip": tip}
 
     if n_replicas > 1 and n_positions * n_replicas > MOST_DEVICES_APART:
@@ -286,7 +284,7 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
 
 
 def _place(regions: Sequence[str]) -> str:
-    """Return where devices are: in one region, in two, shortened, or in the first of more; empty where in none."""
+    """Return where devices are: one region, two shortened ones, or the first of more. Empty if they have none."""
     names = list(dict.fromkeys(name for name in regions if name))
     if len(names) == 2:
         begins = [name[:LETTERS] for name in names]
@@ -305,13 +303,13 @@ def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple
 
 
 ACTION = ["row", "kind", "stage", "microbatch"]
-"""Columns in which bars of the same action are equal."""
+"""Columns that are equal for bars of the same action."""
 
 
 def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
-    """Return (lower bars,) seconds by which each ends after the upper bar of its action; NaN where there is none.
+    """Return (lower bars,) seconds by which each ends after the upper bar of its action. NaN if there is none.
 
-    Of several bars of one action, the first belongs to the first, the second to the second.
+    If there are several bars of one action, the first belongs to the first, the second to the second.
     """
     above, below = _numbered(upper), _numbered(lower)
     pairs = below.merge(above, on=[*ACTION, "nth"], how="left", suffixes=("", "_above"))

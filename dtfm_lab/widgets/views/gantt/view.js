@@ -1,4 +1,4 @@
-// Who does what when: predicted bars, and over them measured ones as they come in.
+// The Gantt chart: predicted bars, and over them measured ones as they arrive.
 import { cleanUps, frame, h, onTraits, oncePerFrame, oncePerMessage, targetOf, typed } from "shared/dom.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { onTheme, readTheme } from "shared/theme.js";
@@ -49,8 +49,8 @@ function render({ model, el }) {
   const busy = h("div", { class: "dtfm-gantt-busy", role: "status", hidden: true });
   const caption = h("div", { class: "dtfm-caption", "aria-live": "polite" });
   const tangle = h("span", { class: "dtfm-tangle", "aria-live": "polite" });
-  const pathToggle = toggle("show_path", "Critical path", "What the iteration's length is made of (P)");
-  const messagesToggle = toggle("show_messages", "Messages", "Arrows from sender to receiver (M)");
+  const pathToggle = toggle("show_path", "Critical path", "Highlight the chain of actions and messages that sets the iteration's length (P)");
+  const messagesToggle = toggle("show_messages", "Messages", "Show messages as arrows from sender to receiver (M)");
   const zooms = h(
     "span",
     { class: "dtfm-gantt-zooms", role: "group", "aria-label": "Zoom" },
@@ -174,7 +174,7 @@ function render({ model, el }) {
   /** @type {Paint} */
   function paint(context, width, height, theme) {
     place = null;
-    drawPointer(); // what is under a pointer that rests is told anew, also where it was told in this frame already
+    drawPointer(); // report the thing under a resting pointer again, even in the same frame
     if (nothing()) return;
     const look = {
       width,
@@ -191,7 +191,7 @@ function render({ model, el }) {
     place = painted.place;
     rows.show(place);
     root.dataset.hurried = painted.hurried ? "true" : "";
-    tangle.textContent = painted.tangle ? `${painted.tangle.toLocaleString("en-US")} messages in sight: zoom in to see them` : "";
+    tangle.textContent = painted.tangle ? `${painted.tangle.toLocaleString("en-US")} messages in view: zoom in to see them` : "";
     root.dataset.paints = String(++paints);
     if (isNew) root.dataset.painted = String(performance.now());
     isNew = false;
@@ -317,7 +317,7 @@ function render({ model, el }) {
   }
 
   /**
-   * Hold the next bar of the row, or the one before.
+   * Pin the next bar of the row, or the one before.
    * @type {(by: number) => void}
    */
   function step(by) {
@@ -350,7 +350,7 @@ function render({ model, el }) {
   const rowsNow = () => JSON.stringify([model.get("rows").length, model.get("units").map(({ stage, members }) => [stage, members?.length])]);
   const sameRows = () => rowsNow() === shownRows;
   /**
-   * Bars as they are on their way, to set out from.
+   * Bars in mid-glide, the start of the next glide.
    * @type {(bars: Bars) => Bars}
    */
   const frozen = (bars) => Object.assign(Object.create(bars), { start: bars.start.slice(), end: bars.end.slice() });

@@ -1,4 +1,4 @@
-"""A plan's groups in path order, in the paper's five steps or as a matrix; a device dragged changes the plan."""
+"""A plan's groups in path order, in the paper's five steps or as a matrix. Dragging a device changes the plan."""
 
 from collections import Counter
 from itertools import accumulate, combinations
@@ -16,21 +16,21 @@ from dtfm_lab.planning.search import PROVEN
 from dtfm_lab.widgets.views.view import View
 
 EVERY_LINK_UP_TO = 16
-"""Most devices for which every link is drawn; of more, links between regions are bundled."""
+"""Maximum devices for which every link is drawn. For more, links between regions are bundled."""
 BUNDLED_UP_TO = 24
-"""Most regions whose links are bundled. With more, or with none, the fastest links of each device are drawn."""
+"""Maximum regions whose links are bundled. With more, or with none, the fastest links of each device are drawn."""
 FEW_REGIONS = 8
-"""Most regions of which every two are joined; of more, each is joined to its fastest."""
+"""Maximum regions for which every two are joined. For more, each is joined to its fastest."""
 FASTEST = 4
-"""Links drawn of each device or region where not all are drawn."""
+"""Number of links drawn per device or region if not all are drawn."""
 WHOLE_REGION_UP_TO = 12
-"""Most devices of a region that are all joined; in a larger one the fastest links of each device are drawn."""
+"""Maximum devices of a region that are all joined. In a larger one, the fastest links of each device are drawn."""
 
 Pair = tuple[int, int]
 
 
 class Lettered(NamedTuple):
-    """The letters of a plan's groups: A is the group with the first device of all, then B, C and so on."""
+    """The letters of a plan's groups: A is the group with the plan's first device, then B, C and so on."""
 
     order: tuple[int, ...]
     """Stages in the order of their groups' letters."""
@@ -53,8 +53,8 @@ def lettered(plan: Plan) -> Lettered:
 def groups_of(plan: Plan) -> list[dict[str, Any]]:
     """Return {"stage", "letter", "devices", "regions", "gpus", "cost_s", "device_s", "layers"} of each stage.
 
-    device_s are the seconds that each device, in the order of pipelines, spends on synchronising; gpus are named in
-    the same order, regions by how many of the devices they have.
+    device_s are the seconds that each device, in the order of pipelines, spends on synchronising. gpus are named in the
+    same order. regions are ordered by their number of devices.
     """
     names, grid, letters = plan.topology.names, plan.placement.devices, lettered(plan)
     group_s = pair_costs(plan.topology, plan.job).group_s
@@ -76,11 +76,11 @@ def groups_of(plan: Plan) -> list[dict[str, Any]]:
 
 
 def cost_of(plan: Plan) -> dict[str, Any]:
-    """Return what the communication cost consists of.
+    """Return the parts of the communication cost.
 
-    {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}; averaging is the
-    slowest group's. A hop waits for its slowest pair of devices, whose link from the earlier stage to the later one
-    has these Gbit/s and ms; bound_s is what no plan of this shape costs less than.
+    {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}. Averaging is the
+    slowest group's. A hop waits for its slowest pair of devices. gbps and ms are those of that pair's link from the
+    earlier stage to the later one. bound_s is the lower bound for plans of this shape.
     """
     topology, hops = plan.topology, []
     for stage in range(plan.job.n_stages - 1):
@@ -116,15 +116,15 @@ def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
 
 
 def network_of(topology: Topology) -> dict[str, Any]:
-    """Return the positions of devices in the network, without a plan, and the links that are drawn.
+    """Return the positions of devices in the network, without a plan, and the links to draw.
 
     {"devices": [{"name", "region", "gpu", "x", "y"}], "regions": [{"name", "x", "y", "half", "round"}], "links",
-    "bundles"}; y grows downwards, and the smallest distance of two devices is 1. A link is [i, j, strength, ms,
-    Gbit/s, ms back, Gbit/s back] of two devices, a bundle is the same of two regions, by medians; strength goes from 0
+    "bundles"}. y grows downwards, and the smallest distance between devices is 1. A link is [i, j, strength, ms,
+    Gbit/s, ms back, Gbit/s back] of two devices. A bundle is the same for two regions, by medians. Strength goes from 0
     to 1 with the slower bandwidth.
     """
     places = device_places(topology) * (1, -1)
-    # no region is drawn where no device has one
+    # a network without regions has one with an empty name, which is not drawn
     regions = topology.regions if len(topology.regions) > 1 or topology.regions[0] else ()
     margin = 1.1 if len(topology) <= EVERY_LINK_UP_TO and not is_drawn(topology) else 0.65
     patches = region_patches(topology, places, margin=margin)
@@ -167,7 +167,7 @@ def _drawn(topology: Topology, members: dict[str, IntArray]) -> tuple[list[Pair]
 
 
 def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
-    """Return the pairs of each of these devices or regions with the ``FASTEST`` that it has the fastest links to."""
+    """Return the pairs of each device or region with the ``FASTEST`` others to which it has the fastest links."""
     within = speed[np.ix_(some, some)]
     np.fill_diagonal(within, -1.0)
     nearest = np.argsort(-within, axis=1, kind="stable")[:, : min(FASTEST, len(some) - 1)]
@@ -176,7 +176,7 @@ def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
 
 
 def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None = None) -> list[list[float]]:
-    """Return the pairs with their numbers; with ``ends``, the devices of each region, medians over devices."""
+    """Return the pairs with their numbers. ``ends`` are the devices of each region, for medians over devices."""
     if not pairs:
         return []
     a, b = np.array(pairs).T
@@ -196,7 +196,7 @@ def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None 
 
 
 def layers_of(plan: Plan) -> list[str]:
-    """Return ``layers 4 to 6`` of each stage, counting blocks from 1; empty texts where the job has no model."""
+    """Return ``layers 4 to 6`` for each stage, counting blocks from 1. Empty texts if the job has no model."""
     counts = plan.blocks_per_stage
     if counts is None:
         return [""] * plan.job.n_stages
@@ -215,27 +215,30 @@ class GroupsView(View):
     """Draws the groups as columns in path order, one of the steps (a) to (e), or the weights between any two groups.
 
     With more than 16 groups, steps (d) and (e) are the matrix of weights as well.
-    Clicking a device, a group or an edge selects it; the edge from stage ``s`` to ``s + 1`` is ``selected_edge`` ``s``
-    and opens its matching, any other is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}`` when
-    it begins, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends; the panel
-    then sets ``offers`` or shows another plan. Control-Z sends ``undo``, with Shift ``redo``.
+
+    Clicking a device, a group or an edge selects it. The edge from stage ``s`` to ``s + 1`` is ``selected_edge`` ``s``
+    and opens its matching, any other is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}`` when it
+    starts, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends. The panel then sets
+    ``offers`` or shows another plan. Control-Z sends ``undo``, with Shift ``redo``.
     """
 
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"stage", "devices", "cost_s"} of each stage, in stage order; cost_s is its synchronisation in s. Optional
-    are "letter", "layers", "regions" and "gpus", the names of the devices' regions and of each device's GPU, and
-    "device_s", the seconds that each device spends on it."""
+    """{"stage", "devices", "cost_s"} of each stage, in stage order. cost_s is its synchronisation in seconds.
+
+    Optional are "letter", "layers", "regions", "gpus" (each device's GPU), and "device_s" (the seconds that each
+    device spends on it).
+    """
     weights = traitlets.List(traitlets.List()).tag(sync=True)
     """(S, S) seconds between any two groups, symmetric."""
     matchings = traitlets.List(traitlets.List()).tag(sync=True)
     """S - 1 lists of [device, device, seconds], optionally followed by the seconds there and the seconds back."""
     cost = traitlets.Dict().tag(sync=True)
-    """What the communication cost consists of, as ``cost_of`` returns it; the sum is not drawn where it is empty."""
+    """The parts of the communication cost, as ``cost_of`` returns them. If empty, the sum is not drawn."""
     idle = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the devices that the plan leaves out."""
     network = traitlets.Dict().tag(sync=True)
-    """Places of the devices and the links that are drawn, as ``network_of`` returns them. Where empty, devices are
-    drawn on a circle."""
+    """Places of the devices and the links to draw, as ``network_of`` returns them. If empty, devices are on a
+    circle."""
     mode = traitlets.Enum(["path", "ring", "weights"], "path").tag(sync=True)
     """Columns in path order, the five steps, or the matrix."""
     step = traitlets.Enum(list("abcde"), "e").tag(sync=True)
@@ -249,21 +252,21 @@ class GroupsView(View):
     selected_group = traitlets.Int(NO_GROUP).tag(sync=True)
     selected_edge = traitlets.Int(NO_EDGE).tag(sync=True)
     other_edge = traitlets.List(traitlets.Int()).tag(sync=True)
-    """Two selected stages that are not neighbours; empty for none."""
+    """Two selected stages that are not neighbours. Empty for none."""
     other_matching = traitlets.List(traitlets.List()).tag(sync=True)
     """The matching of ``other_edge``, as in ``matchings``."""
     offers = traitlets.Dict().tag(sync=True)
     """The cost of every other place of one device, as ``hand_moves.offers`` returns it."""
     can_move = traitlets.Bool(False).tag(sync=True)
-    """Whether a dragged device may be dropped elsewhere."""
+    """True if a dragged device can be dropped elsewhere."""
     height = traitlets.Int(360).tag(sync=True)
-    """Pixels; 0 fills the element that the view is in."""
+    """Pixels. 0 fills the parent element."""
     _plan: Plan | None = None
     _topology: Topology | None = None
     """The topology that ``network`` was made from."""
 
     def show(self, plan: Plan | None) -> None:
-        """Draw a plan; None empties the view. The step stays, and so does the selection where the plan has it."""
+        """Draw a plan. None empties the view. The step stays, and so does the selection as far as the plan has it."""
         with self.hold_sync():
             self._plan = plan
             self.offers, self.other_edge, self.other_matching = {}, [], []

@@ -252,7 +252,7 @@ function render({ model, el }) {
   function hintText() {
     const n = data.groups.length;
     if (!n) return "";
-    if (isPath()) return model.get("can_move") ? "in path order · drag a device to another group; its price is shown at each" : "in path order";
+    if (isPath()) return model.get("can_move") ? "in path order · drag a device: each column shows what the move would cost" : "in path order";
     if (isMatrix()) return `${step() === "d" ? "by letter" : "in path order"} · seconds between any two groups`;
     if (step() === "d" && n > 1) {
       const known = data.weights.flatMap((row, a) => row.filter((value, b) => b > a && isFinite(value)));
@@ -261,7 +261,7 @@ function render({ model, el }) {
     }
     return {
       a: "wide lines are fast links",
-      b: "at a group: seconds of averaging; the slowest has a thick edge",
+      b: "at a group: seconds of averaging, the slowest has a thick edge",
       c: "every two groups are joined by an edge",
       d: "",
       e: "in path order · at a line: seconds of the hop",
@@ -299,7 +299,7 @@ function render({ model, el }) {
     showStep();
   }
 
-  /** Another size is not something to watch. */
+  /** A change of size is not animated. */
   function standStill() {
     drawing.root.classList.add("still");
     requestAnimationFrame(() => requestAnimationFrame(() => drawing.root.classList.remove("still")));

@@ -39,7 +39,7 @@ function render({ model, el }) {
       h("span", { class: "dtfm-grow" }),
       ...more,
     );
-  const close = () => h("button", { type: "button", class: "dtfm-let-go", title: "Let go of the selection (Esc)", onclick: () => select({}) }, "Close");
+  const close = () => h("button", { type: "button", class: "dtfm-let-go", title: "Clear the selection (Esc)", onclick: () => select({}) }, "Close");
 
   /** @type {(facts: Facts) => HTMLElement[]} */
   function pipeline(facts) {
@@ -197,7 +197,7 @@ function render({ model, el }) {
   cleanUp.add(() => observer.disconnect());
   root.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || model.get("facts").kind === "pipeline") return;
-    event.preventDefault(); // there was something to let go of
+    event.preventDefault(); // something was selected
     select({});
   });
   show();

@@ -1,4 +1,4 @@
-"""The losses of a run as they come in: of training, of held-out text, and that text's unigram entropy for reference."""
+"""The losses of a run as they arrive: training, held-out text, and that text's unigram entropy for reference."""
 
 from collections.abc import Sequence
 from itertools import takewhile
@@ -12,14 +12,14 @@ from dtfm_lab.widgets.views.view import View
 
 
 class LossView(View):
-    """Draws losses over the iterations done. Only new points are sent; a page that opens late
-    sends ``hello`` and is sent everything."""
+    """Draws losses over the completed iterations. Only new points are sent. A page that opens late sends ``hello`` and
+    receives everything."""
 
     title = traitlets.Unicode("Loss").tag(sync=True)
     unit = traitlets.Unicode("nats per token").tag(sync=True)
-    """Of the losses; empty for those of a module of one's own."""
+    """Unit of the losses. Empty for those of your own module."""
     beside = traitlets.Unicode("held-out text").tag(sync=True)
-    """What is never trained on."""
+    """The data that is never trained on."""
     caption = traitlets.Unicode("").tag(sync=True)
     first = traitlets.Int(0).tag(sync=True)
     """Iterations done before the first one shown."""
@@ -28,9 +28,9 @@ class LossView(View):
     reference = traitlets.Float(None, allow_none=True).tag(sync=True)
     """Unigram entropy of the held-out text in nats per token."""
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"at", "text"} of what befell the run, at so many iterations done."""
+    """{"at", "text"} of each event of the run, after ``at`` completed iterations."""
     height = traitlets.Int(200).tag(sync=True)
-    """Pixels of the chart; 0 fills the element that the view is in."""
+    """Pixels of the chart. 0 fills the parent element."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
@@ -47,7 +47,8 @@ class LossView(View):
     def follow(
         self, training: Sequence[float], held_out: Sequence[tuple[float, float]] = (), reference: float | None = None
     ) -> None:
-        """Show these losses. Only what follows the common beginning is sent; after a lost worker, some are repeated."""
+        """Show these losses. Only what follows the common beginning is sent: after a lost worker, some iterations are
+        repeated."""
         training, held_out = list(training), list(held_out)
         self.reference = reference
         if training == self.training and held_out == self.held_out:

@@ -1,4 +1,4 @@
-// The losses of a run as they come: training, held-out text, and what could be had without context.
+// The losses of a run as they arrive: training, held-out text, and that text's unigram entropy.
 import { lineChart } from "shared/chart.js";
 import { cleanUps, frame, h, onTraits, typed } from "shared/dom.js";
 import { view } from "shared/view.js";
@@ -51,7 +51,7 @@ function render({ model, el }) {
   /** @type {(message: Message, buffers: DataView[]) => void} */
   function receive(message, buffers) {
     if (message.kind !== "losses") return;
-    training.length = message.from; // a lost worker takes some back
+    training.length = message.from; // after a lost worker, some are repeated
     for (const loss of typed(buffers[0], Float64Array)) training.push(loss);
     if (message.held_out) heldOut = message.held_out;
     showTexts();
@@ -90,7 +90,7 @@ function render({ model, el }) {
     cleanUp,
   );
   showTexts();
-  model.send({ kind: "hello" }); // Python answers with every point so far
+  model.send({ kind: "hello" }); // Python replies with every point so far
   return cleanUp.run;
 }
 

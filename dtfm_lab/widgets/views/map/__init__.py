@@ -14,25 +14,25 @@ from dtfm_lab.widgets.views.view import DocumentView
 class MapView(DocumentView):
     """Draws and edits a topology document: a card for each region around a globe, pipes between the cards.
 
-    The name of a device's region is its city; regions that are no known place have cards at the lower edge. The page
-    sends {"kind": "swap", "a", "b"} where one device is dropped on another while a plan is shown.
+    The name of a device's region is its city. Regions that are no known place have cards at the lower edge. The page
+    sends {"kind": "swap", "a", "b"} if one device is dropped on another while a plan is shown.
     """
 
     land = traitlets.Bytes().tag(sync=True)
-    """Outlines of the land as int16 tenths of degrees: each ring is its number of points, then longitude and latitude
-    of each."""
+    """Outlines of the land as int16 tenths of degrees: for each ring its number of points, then their longitudes and
+    latitudes."""
     cities = traitlets.List(traitlets.List()).tag(sync=True)
     """[name, longitude, latitude] of each city where a device may be dropped."""
     places = traitlets.Dict().tag(sync=True)
     """{region: [longitude, latitude]} of the document's regions that are known places."""
     gpu = traitlets.Unicode("").tag(sync=True)
-    """The GPU model of a new device; the first of ``gpus`` where it is not among them."""
+    """The GPU model of a new device. If ``gpus`` does not have it, the first of those."""
     tool = traitlets.Enum(["select", "add"], "select").tag(sync=True)
     """What a click does: select, or add a device to the nearest city."""
     still = traitlets.Bool(False).tag(sync=True)
-    """Whether it is only looked at: nothing is edited, and no message is sent. Set when made."""
+    """True for a read-only map: nothing is edited, and no message is sent. Set at creation."""
     drags = traitlets.Bool(False).tag(sync=True)
-    """Whether the labels of links can be dragged even on a still map. Set when made."""
+    """True if the labels of links can be dragged even on a still map. Set at creation."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         known = [(name, find_place(name)) for name in place_names()]
@@ -57,6 +57,6 @@ class MapView(DocumentView):
 
 
 def land_tenths() -> npt.NDArray[np.int16]:
-    """Return the outlines as one row of whole tenths of degrees: of each ring its length, then its points."""
+    """Return the outlines as one row of whole tenths of degrees: for each ring its length, then its points."""
     parts = [np.concatenate([[len(ring)], np.rint(ring * 10).ravel()]) for ring in land_rings()]
     return np.concatenate(parts).astype("<i2")

@@ -202,11 +202,11 @@ function render({ model, el }) {
       scene.open(name);
       refresh();
     },
-    missed: () => say("No city is near: let go close to one, or magnify; the field above finds cities by name"),
+    missed: () => say("No city is near: drop it closer to one, zoom in, or search by name above"),
     added: add,
     swapped: (a, b) => {
       model.send({ kind: "swap", a, b });
-      say(`${a} and ${b} change places in the plan`);
+      say(`${a} and ${b} swapped places in the plan`);
     },
     devicesMoved: (names, city) => {
       const n = present.devices.filter(({ name, region }) => names.includes(name) && region !== city).length;
@@ -273,7 +273,7 @@ function render({ model, el }) {
     fly(found) {
       flyTo(found);
       if (found.devices.length) choose(found.devices.map(({ name }) => name));
-      say(found.place ? `${found.name}` : `${found.name || "no region"} stands in no known place`);
+      say(found.place ? `${found.name}` : `${found.name || "no region"} is not a known place`);
     },
     add: (found) => add(found.name),
     move: (found) => tell.devicesMoved([...chosen()], found.name),
@@ -370,7 +370,7 @@ function render({ model, el }) {
     still,
   );
 
-  /** The document or the places changed: regions, cards and pipes are worked out anew. */
+  /** The document or the places changed: regions, cards and pipes are computed again. */
   function understand() {
     regions = scene.understand(present, model.get("filled"), placeOf);
     if (bare !== null && !regions.some(({ name, devices }) => name === bare && !devices.length)) bare = null;
@@ -454,7 +454,7 @@ function render({ model, el }) {
     const other = hand.partner();
     const from = hand.press ? { x: hand.press.now[0], y: hand.press.now[1] } : hand.pointer;
     const text = other
-      ? `${there(hand.press).names[0]} and ${other} change places in the plan`
+      ? `${there(hand.press).names[0]} and ${other} swap places in the plan`
       : load
         ? goal
           ? `${count(load.names.length, "device")} to ${goal.name}${goal.known ? "" : ", a new region"}`

@@ -11,7 +11,7 @@ from dtfm_lab.widgets.network.links import Origin, drawn_links
 from dtfm_lab.widgets.views.view import DocumentView
 
 CAPPED = 8
-"""Added to an Origin where a NIC limits the bandwidth more than the line does."""
+"""Added to an Origin if a NIC limits the bandwidth more than the line does."""
 LATENCY, BANDWIDTH = "latency", "bandwidth"
 
 Rectangle = tuple[int, int, int, int]
@@ -19,9 +19,9 @@ Rectangle = tuple[int, int, int, int]
 
 
 class MatrixView(DocumentView):
-    """Latency or bandwidth of all ordered pairs of devices, those of a region side by side; ``show`` fills it.
+    """Latency or bandwidth of all ordered pairs of devices, grouped by region. ``show`` fills it.
 
-    The page is sent the matrices, not the document, which may hold tens of thousands of lines.
+    The page receives the matrices, not the document, which may hold tens of thousands of lines.
     """
 
     document = traitlets.Dict()
@@ -32,12 +32,12 @@ class MatrixView(DocumentView):
     latency_ms = traitlets.Bytes().tag(sync=True)
     """Milliseconds from row to column, f4 (N, N)."""
     bandwidth_gbps = traitlets.Bytes().tag(sync=True)
-    """Gbit/s from row to column, f4 (N, N); 0 on the diagonal."""
+    """Gbit/s from row to column, f4 (N, N). 0 on the diagonal."""
     origin = traitlets.Bytes().tag(sync=True)
-    """Where each number comes from, u1 (N, N): an Origin, with CAPPED added where a NIC limits it."""
+    """Where each number comes from, u1 (N, N): an Origin, with CAPPED added if a NIC limits it."""
     shows = traitlets.Enum([LATENCY, BANDWIDTH], LATENCY).tag(sync=True)
     picked = traitlets.List(traitlets.Int()).tag(sync=True)
-    """The selected cells: row and column where the selection began and where it ends; empty for none."""
+    """The selected cells: row and column where the selection starts and where it ends. Empty for none."""
 
     def __init__(self, *arguments: Any, **traits: Any) -> None:
         self.topology: Topology | None = None
@@ -48,7 +48,7 @@ class MatrixView(DocumentView):
 
     @property
     def rectangle(self) -> Rectangle | None:
-        """The selected cells; None for none."""
+        """The selected cells. None if there are none."""
         if len(self.picked) != 4 or max(self.picked) >= len(self.names) or min(self.picked) < 0:
             return None
         row, column, to_row, to_column = self.picked
@@ -63,7 +63,7 @@ class MatrixView(DocumentView):
         return [(source, target) for source in rows for target in columns if source != target]
 
     def show(self, topology: Topology | None) -> None:
-        """Show the drawing's network, None where it is not valid, as soon as the view follows its drawing."""
+        """Show the drawing's network, or None if it is not valid, once the view follows its drawing."""
         self._stale = self._stale or topology is not self.topology
         self.topology = topology
         if self.following and self._stale:

@@ -1,4 +1,4 @@
-"""The row that plays an iteration: Play, a slider over its seconds, and how much slower it goes here."""
+"""The row that plays an iteration: Play, a slider over its seconds, and how much slower than life it plays."""
 
 import traitlets
 
@@ -7,18 +7,18 @@ from dtfm_lab.widgets.views.view import View
 
 
 class PlayerView(View):
-    """Tells every view of its lab, in the page, which moment of the iteration is shown; see ``tellTime`` in bus.js."""
+    """Tells every view of its lab, in the page, which moment of the iteration to show. See ``tellTime`` in bus.js."""
 
     length_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds of the iteration; 0 where there is none."""
+    """Seconds of the iteration. 0 if there is none."""
     known_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds of it that are known so far: an iteration that is being measured is played up to there."""
+    """Seconds of it that are known so far. An iteration that is being measured is played up to there."""
     source = traitlets.Unicode("").tag(sync=True)
-    """One of predicted, what if and measured; empty for nothing."""
+    """One of predicted, what if and measured. Empty for nothing."""
     iteration = traitlets.Int(-1).tag(sync=True)
-    """Number of the iteration, where it was measured."""
+    """Number of the iteration, if it was measured."""
     loops = traitlets.Bool(False).tag(sync=True)
-    """Whether it begins again at its end, as while a run goes on."""
+    """True if it starts again at its end, as during a run."""
     playing = traitlets.Bool(False).tag(sync=True)
 
     def alt_text(self) -> str:

@@ -1,4 +1,4 @@
-// Plays an iteration: every view of the lab is told the moment that is shown, frame by frame, without the kernel.
+// Plays an iteration: tells every view of the lab the displayed moment, frame by frame, without the kernel.
 import { seconds } from "shared/axis.js";
 import { isStill, onTime, tellTime } from "shared/bus.js";
 import { cleanUps, frame, h, onTraits, targetOf } from "shared/dom.js";
@@ -6,7 +6,7 @@ import { view } from "shared/view.js";
 /** @import { Render } from "shared/types.d.ts" */
 /** @import { PlayerView } from "shared/traits.d.ts" */
 
-const LASTS_S = 6; // here, however long the iteration is there
+const LASTS_S = 6; // seconds of playback, however long the iteration takes
 const REST_S = 0.7; // at the end of an iteration, before the next one
 const JUMPS = 12; // in an iteration, where little motion is asked for
 const STEPS = 1000; // of the slider
@@ -90,7 +90,7 @@ function render({ model, el }) {
     show();
   }
 
-  /** The iteration was replaced: the moment keeps its share of it. */
+  /** The iteration was replaced: the moment stays at the same share of it. */
   let was_s = length();
   function lengthen() {
     if (was_s > 0) at_s *= length() / was_s;
@@ -106,15 +106,13 @@ function render({ model, el }) {
     const playing = model.get("playing") && length() > 0;
     word.textContent = playing ? "Pause" : "Play";
     icon.dataset.shows = playing ? "pause" : "play";
-    const why = "Nothing to play yet: the iteration is predicted once there is a plan";
+    const why = "Nothing to play yet: press Plan to predict an iteration";
     button.disabled = slider.disabled = !length();
     button.title = length() ? `${word.textContent} the iteration on the network (Space)` : why;
     slider.title = length() ? "Drag to any moment of the iteration" : why;
     const source = model.get("source");
     const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
-    what.textContent = length()
-      ? [which, `1 s here = ${round(length() / LASTS_S)} there`.replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ")
-      : "nothing to play yet";
+    what.textContent = length() ? [which, pace(LASTS_S / length()).replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ") : "nothing to play yet";
     what.title = what.textContent;
     showMoment();
   }
@@ -160,9 +158,12 @@ function render({ model, el }) {
 }
 
 /**
- * Two figures are enough for how much slower it goes.
- * @type {(value: number) => string}
+ * How much slower, or faster, than the iteration it plays, to two digits.
+ * @type {(factor: number) => string}
  */
-const round = (value) => seconds(Number(value.toPrecision(2)));
+function pace(factor) {
+  const times = Number(Math.max(factor, 1 / factor).toPrecision(2)).toLocaleString("en-US");
+  return `${times} x ${factor >= 1 ? "slower" : "faster"} than life`;
+}
 
 export default view(render);

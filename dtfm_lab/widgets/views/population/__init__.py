@@ -13,48 +13,48 @@ from dtfm_lab.planning.problem import Individual, PopulationFrame
 from dtfm_lab.widgets.views.view import View
 
 NOBODY = -1
-"""The number of no individual: the card then follows the cheapest."""
+"""The number of no individual. The card then follows the cheapest."""
 IDLE = -1
 """Stage of a device without one."""
 
 
 class PopulationView(View):
-    """Draws frames of a search. The kernel sets ``frame`` while it plays, the page where it is scrubbed."""
+    """Draws frames of a search. The kernel sets ``frame`` during playback, the page when it is scrubbed."""
 
     title = traitlets.Unicode("Teaching search").tag(sync=True)
     unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
     """Unit of the costs."""
     has_curve = traitlets.Bool(True).tag(sync=True)
-    """Whether best, median and bound are drawn below the pictures."""
+    """True if best, median and bound are drawn below the pictures."""
     takes = traitlets.Bool(False).tag(sync=True)
-    """Whether an individual can be taken over as the plan."""
+    """True if an individual can be used as the plan."""
     cells = traitlets.Dict().tag(sync=True)
-    """Where each device is in a picture, see ``cells_of``; empty where nothing is searched."""
+    """Where each device is in a picture, see ``cells_of``. Empty if nothing is searched."""
     frame = traitlets.Int(0).tag(sync=True)
-    """The generation that is shown."""
+    """The displayed generation."""
     playing = traitlets.Bool(False).tag(sync=True)
     chosen = traitlets.Int(NOBODY).tag(sync=True)
-    """Number of the individual that the card tells of."""
+    """Number of the individual that the card describes."""
     bound_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds that no placement costs less than; 0 where none is known."""
+    """Lower bound in seconds on any placement's cost. 0 if none is known."""
     planner_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds that the real planner found; 0 where it has not searched yet."""
+    """Seconds that the real planner found. 0 if it has not searched yet."""
     is_over = traitlets.Bool(False).tag(sync=True)
-    """Whether the search has ended, so that no more frames come."""
+    """True if the search has ended, so that no more frames come."""
     hint = traitlets.Unicode("").tag(sync=True)
-    """What stands where there is nothing to show yet."""
+    """Text that is shown until there is a frame."""
     height = traitlets.Int(0).tag(sync=True)
-    """Pixels; 0 fills the element that it is in."""
+    """Pixels. 0 fills the parent element."""
 
     def __init__(self, take: Callable[[int], None] | None = None, **traits: Any) -> None:
         super().__init__(**{"takes": take is not None} | traits)
         self._take = take
         self.frames: list[PopulationFrame] = []
         self.individuals: dict[int, Individual] = {}
-        """All that were shown, and their parents, by number."""
+        """All individuals shown so far, and their parents, by number."""
 
     def begin(self, cells: dict[str, Any]) -> None:
-        """Show nothing yet, in pictures of these cells."""
+        """Clear the view, and use these cells for its pictures."""
         self.frames, self.individuals = [], {}
         with self.hold_sync():
             self.cells, self.frame, self.chosen, self.is_over = cells, 0, NOBODY, False
@@ -75,14 +75,14 @@ class PopulationView(View):
             self._send_frames(frames, list(new.values()))
 
     def follow(self, frames: Sequence[PopulationFrame]) -> None:
-        """Add frames and show the newest, unless an earlier one is looked at."""
+        """Add frames and show the newest, unless an earlier one is on display."""
         follows = self.frame >= len(self.frames) - 1 and not self.playing
         self.extend(frames)
         if follows and self.frames:
             self.frame = len(self.frames) - 1
 
     async def play(self, pace_s: Callable[[], float]) -> None:
-        """Show a frame after the other, each for so many seconds, until the last or a pause."""
+        """Show one frame after another, each for ``pace_s()`` seconds, until the last or a pause."""
         while self.playing:
             await asyncio.sleep(pace_s())
             if not self.playing:
@@ -101,7 +101,7 @@ class PopulationView(View):
 
     def alt_text(self) -> str:
         if not self.frames:
-            return f"{self.title}: not begun"
+            return f"{self.title}: not started"
         frame = self.frames[min(self.frame, len(self.frames) - 1)]
         words = format_dollars if self.unit == "$" else format_s
         return (
@@ -140,9 +140,9 @@ def _person_words(one: Individual) -> dict[str, Any]:
 
 
 def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    """Return ``at``, the column and row of each device, with a place's devices in columns of their own.
+    """Return ``at``, the column and row of each device, with separate columns for each place's devices.
 
-    A place of many devices has several columns, so that the picture is about square.
+    A place with many devices has several columns, so that the picture is about square.
     """
     sizes = np.bincount(place_of, minlength=len(places))
     tallest = max(int(np.ceil(np.sqrt(len(place_of)))), min(int(sizes.max()), int(2 * np.sqrt(len(place_of)))))

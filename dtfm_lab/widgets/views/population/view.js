@@ -48,7 +48,7 @@ function render({ model, el }) {
     {
       type: "button",
       class: "dtfm-take",
-      title: "Make this individual the lab's plan; until then the plan at hand is kept",
+      title: "Use this placement as the lab's plan",
       onclick: () => shown() && model.send({ kind: "take", number: shown().number }),
     },
     "Use this plan",
@@ -102,7 +102,7 @@ function render({ model, el }) {
     const now = frames[at()],
       one = shown();
     [slider.max, slider.value] = [String(frames.length - 1), String(at())];
-    counted.replaceChildren("generation ", h("b", {}, String(now.generation)), `, ${now.evaluations.toLocaleString("en")} priced`);
+    counted.replaceChildren("generation ", h("b", {}, String(now.generation)), `, ${now.evaluations.toLocaleString("en")} evaluated`);
     slider.setAttribute("aria-valuetext", `generation ${now.generation}, best ${words(now.best_s)}`);
     showTiles(now, one);
     card.show(one, people, now, model.get("cells"), costOf, words);
@@ -144,7 +144,7 @@ function render({ model, el }) {
       tile.button.classList.toggle("dtfm-best", number === one.number);
       tile.button.classList.toggle("dtfm-is-parent", one.parents.includes(number));
       tile.button.setAttribute("aria-pressed", String(number === model.get("chosen")));
-      tile.button.setAttribute("aria-label", `Individual ${number}, ${costOf(person)}, ${person.shape.join(" x ")}, by ${person.operator}`);
+      tile.button.setAttribute("aria-label", `Placement ${number}, ${costOf(person)}, ${person.shape.join(" x ")}, by ${person.operator}`);
       tile.button.dataset.number = String(number);
     });
     rove();
@@ -158,7 +158,7 @@ function render({ model, el }) {
       people.clear();
     }
     if (message.kind === "frames" && begun) {
-      // those before are of people whom a view that opens late has not been told of
+      // earlier frames have individuals that a late view has not received
       const stages = typed(buffers[0], Int16Array),
         n = model.get("cells").at.length;
       message.people.forEach((/** @type {Person} */ person, /** @type {number} */ index) =>

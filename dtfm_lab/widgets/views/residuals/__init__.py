@@ -1,4 +1,4 @@
-"""Measured less predicted, row by row: a table to sort, the largest error first, with bars left and right of zero."""
+"""Measured minus predicted, row by row: a table to sort, the largest error first, with bars left and right of zero."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,25 +13,25 @@ COLUMNS = ("suspicion", "label", "predicted_s", "measured_s", "error_s", "relati
 
 
 class ResidualsView(View):
-    """Draws one of several tables; a click on a row calls ``choose`` with its id."""
+    """Draws one of several tables. A click on a row calls ``choose`` with its id."""
 
     tables = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """The tables, as ``residuals.tables`` returns them."""
+    """The tables, as ``comparing.findings.tables`` returns them."""
     table = traitlets.Enum(TABLES, "links").tag(sync=True)
-    """The key of the table that is shown."""
+    """The key of the displayed table."""
     sort_by = traitlets.Enum(COLUMNS, "suspicion").tag(sync=True)
-    """A column; by ``suspicion`` rows stay in the order in which they are given."""
+    """A column. With ``suspicion``, rows stay in the given order."""
     descending = traitlets.Bool(True).tag(sync=True)
-    """Whether the largest come first; errors are sorted by size."""
+    """True if the largest come first. Errors are sorted by size."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The ids of the selected rows."""
     title = traitlets.Unicode("Residuals, largest error first").tag(sync=True)
     hint = traitlets.Unicode("").tag(sync=True)
-    """What stands beside the title."""
+    """Text next to the title."""
     caption = traitlets.Unicode("").tag(sync=True)
     n_stages = traitlets.Int(1).tag(sync=True)
     height = traitlets.Int(420).tag(sync=True)
-    """Most pixels of the table; 0 fills the element that the view is in."""
+    """Maximum pixels of the table. 0 fills the parent element."""
 
     def __init__(self, choose: Callable[[str], None] | None = None, **traits: Any) -> None:
         super().__init__(**traits)
@@ -39,7 +39,7 @@ class ResidualsView(View):
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """The table that is shown; None before any."""
+        """The displayed table. None if there is none."""
         found = [table for table in self.tables if table["key"] == self.table] or self.tables
         return found[0] if found else None
 

@@ -1,4 +1,4 @@
-// Measured less predicted, row by row: a table to sort, the largest error first, with bars left and right of zero.
+// Measured minus predicted, row by row: a table to sort, the largest error first, with bars left and right of zero.
 import { seconds } from "shared/axis.js";
 import { onShine, shines } from "shared/bus.js";
 import { cleanUps, focusedIn, frame, h, onTraits, setTraits } from "shared/dom.js";
@@ -10,7 +10,7 @@ import { COLUMNS, sorted } from "./page/order.js";
 /** @import { Pointed, Render } from "shared/types.d.ts" */
 /** @import { ColumnKey, Row, Scale, Table, Traits } from "./types.d.ts" */
 
-const NOTHING = "Nothing to compare yet: run the plan first.";
+const NOTHING = "Nothing to compare yet: press Run first.";
 
 /** @type {Render<Traits>} */
 function render({ model, el }) {
@@ -123,7 +123,7 @@ function render({ model, el }) {
   }
 
   /**
-   * What a row is of, as the other views are told.
+   * The row's device, stage or link, for the other views.
    * @type {(row: Row, table: Table) => Pointed}
    */
   function what(row, { noun }) {

@@ -6,17 +6,20 @@ from dtfm_lab.widgets.views.view import View
 
 
 class SlidersView(View):
-    """Draws a slider for each entry; the page sets ``values`` while one is moved.
+    """Draws a slider for each entry. The page sets ``values`` while one is moved.
 
     A double click puts a slider back to its neutral stop.
     """
 
     sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"key", "label", "rest", "texts", "neutral", "note", "why_not"} of each slider. The rest of its label is left out
-    where there is little room; texts are the names of its stops, neutral is the one that changes nothing; a note stands
-    below; why_not says why it cannot be moved, and is empty where it can."""
+    """{"key", "label", "rest", "texts", "neutral", "note", "why_not"} of each slider.
+
+    The rest of its label is left out if there is little room. texts are the names of its stops, neutral is the one that
+    changes nothing, note is shown below, and why_not says why it cannot be moved. It is empty if the slider can be
+    moved.
+    """
     values = traitlets.Dict().tag(sync=True)
-    """The number of the stop that each slider is at, by its key."""
+    """The number of each slider's stop, by its key."""
 
     def alt_text(self) -> str:
         parts = (

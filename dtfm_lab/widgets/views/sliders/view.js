@@ -1,4 +1,4 @@
-// Large sliders over named stops. The value under the finger is written at once; what follows from it comes from the kernel.
+// Large sliders over named stops. The value under the finger is shown at once, the kernel computes the rest.
 import { cleanUps, h, onTraits } from "shared/dom.js";
 import { there } from "shared/there.js";
 import { view } from "shared/view.js";

@@ -1,4 +1,4 @@
-"""What each of several takes for an iteration, as bars of causes, the fastest first; a click chooses one."""
+"""Each system's iteration time, as bars of causes, with the fastest first. A click chooses one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,33 +14,35 @@ from dtfm_lab.widgets.views.view import View
 
 COLORS = {one: CAUSE_COLORS.get("busy" if one == COMPUTE else one, GREY) for one in STACKED}
 CAUSES = [{"name": one, "color": color, "word": one if meaning(one) else ""} for one, color in COLORS.items()]
-"""Causes from left to right in every bar, with the colours of the figures; ``word`` is in the glossary."""
+"""Causes from left to right in every bar, with the colours of the figures. ``word`` is in the glossary."""
 
 
 class SystemsView(View):
-    """Draws ``rows``; a click, Enter or Space on one sets ``chosen`` to its name, or to nothing where it is chosen.
+    """Draws ``rows``. A click, Enter or Space on one sets ``chosen`` to its name, or clears it if it is chosen already.
 
-    A row that is not predicted yet has "name" and "title" only; one without a plan has "reason".
+    A row that is not predicted yet only has "name" and "title". One without a plan has "reason".
     """
 
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"name", "title", "seconds", "times", "parts", "length", "cut", "shape", "mathematics", "reason", "ours",
-    "taken"} of each system, in the order in which they are drawn. ``parts`` are [cause, seconds], ``length`` is the
-    share of the longest bar, less than its seconds where it is ``cut``, ``times`` over the fastest. ``ours`` marks the
-    lab's own system, ``taken`` the one whose plan is the lab's. Of what is no iteration, "told" and "beside" are the
-    words in place of its seconds and of how many times the fastest they are."""
+    "taken"} of each system, in the order in which they are drawn.
+
+    ``parts`` are [cause, seconds]. ``length`` is the share of the longest bar, shortened if it is ``cut``.
+    ``times`` is relative to the fastest. ``ours`` marks the lab's own system, ``taken`` the one whose plan is the
+    lab's. If a row is not an iteration, "told" and "beside" replace the text of its seconds and of ``times``.
+    """
     causes = traitlets.List(traitlets.Dict(), CAUSES).tag(sync=True)
     changes = traitlets.Unicode(CHANGES).tag(sync=True)
     """Mark of a system that changes the training itself."""
     chosen = traitlets.Unicode("").tag(sync=True)
-    """Name of the system that is chosen; empty for none."""
+    """Name of the chosen system. Empty for none."""
     title = traitlets.Unicode("What takes how long?").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     stale = traitlets.Unicode("").tag(sync=True)
-    """Why the bars are out of date; empty where they are not."""
+    """Why the bars are out of date. Empty if they are not."""
     not_modelled = traitlets.Dict().tag(sync=True)
     """{system: why it has no model here}, behind a disclosure."""
-    empty_words = traitlets.Unicode("Nothing asked yet").tag(sync=True)
+    empty_words = traitlets.Unicode("No comparison yet").tag(sync=True)
 
     def show(self, rows: Sequence[dict[str, Any]], stale: str = "") -> None:
         """Draw these rows."""
@@ -53,7 +55,7 @@ class SystemsView(View):
 
 
 def words_of(row: dict[str, Any]) -> str:
-    """Return ``12.3 s, 1.50 x``, with what differs of the mathematics; the reason of a system without a plan."""
+    """Return ``12.3 s, 1.50 x`` and any change to the mathematics, or the reason why a system has no plan."""
     if not row.get("seconds"):
         return f"has no plan: {row['reason']}"
     if row.get("told"):

@@ -1,4 +1,4 @@
-// A bar a system, the fastest first, of what its iteration goes to; a click on a row chooses one.
+// One bar per system, the fastest first, with the causes of its iteration time. A click on a row chooses one.
 import { cleanUps, focusedIn, frame, h, onTraits } from "shared/dom.js";
 import { figures, seconds } from "shared/axis.js";
 import { roving } from "shared/roving.js";
@@ -90,7 +90,7 @@ function render({ model, el }) {
       );
     const named = [title, ...tags].join(", ");
     if (reason) return button(`${named}: no plan, ${reason}`, h("span", { class: "dtfm-systems-reason" }, `no plan: ${reason}`));
-    if (!row.seconds) return button(`${named}: not asked yet`, h("span", { class: "dtfm-systems-reason" }, "…"));
+    if (!row.seconds) return button(`${named}: not computed yet`, h("span", { class: "dtfm-systems-reason" }, "…"));
     const drawn = causes
       .map((cause) => ({ ...cause, s: parts.filter(([one]) => one === cause.name).reduce((sum, [, s]) => sum + s, 0) }))
       .filter(({ s }) => s > 0);

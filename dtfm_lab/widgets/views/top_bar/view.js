@@ -70,7 +70,7 @@ function render({ model, el }) {
       "data-menu": "more",
       "aria-haspopup": "dialog",
       "aria-expanded": "false",
-      title: "Save and restore, a page, a link, a video; larger type",
+      title: "Save, restore and share: page, link, video. Larger type",
       "aria-label": "Save, share",
       onclick: (event) => toggleMenu(el, "more", event.currentTarget),
     },
@@ -96,17 +96,13 @@ function render({ model, el }) {
     type: "button",
     class: "dtfm-plain dtfm-live",
     role: "switch",
-    title: "Live: every edit is followed by a new plan",
+    title: "Live: plan again after every edit",
     onclick: () => {
       model.set("live", !model.get("live"));
       model.save_changes();
     },
   });
-  const words = h(
-    "button",
-    { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "What the words mean (?)", onclick: () => press("words") },
-    "?",
-  );
+  const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "Explain the words (?)", onclick: () => press("words") }, "?");
   const waiting = h("span", { class: "dtfm-waiting", role: "status" });
   headline.append(dot, sentence, waiting, ...(still ? [] : [undo, live]), words);
 
@@ -219,8 +215,8 @@ function render({ model, el }) {
 
   /** @type {() => Action} */
   function restoring() {
-    if (comesBack) return { label: "Restoring…", why_not: "The lab is being made anew" };
-    return { label: "Restart and restore", why_not: canBringBack(model) ? "" : "This lab was not kept: run its cell again" };
+    if (comesBack) return { label: "Restoring…", why_not: "The lab is being restored" };
+    return { label: "Restart and restore", why_not: canBringBack(model) ? "" : "This lab was not saved: run its cell again" };
   }
 
   /** @type {(pane: HTMLElement) => Promise<void>} */
@@ -331,7 +327,7 @@ function visitor(fresh) {
     sessionStorage.setItem(VISITOR, known);
     return known;
   } catch {
-    // a browser that keeps nothing
+    // a browser that stores nothing
     return fresh;
   }
 }

@@ -1,4 +1,4 @@
-"""A sorted list of what each better link or device would save; a click on a row selects it."""
+"""A sorted list of what each better link or device would save. A click on a row selects it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,16 +9,16 @@ from dtfm_lab.widgets.views.view import View
 
 
 class WorthView(View):
-    """Draws rows {"name", "what", "saves", "share", "length", "devices"}; a click calls ``on_select`` with the devices.
+    """Draws rows {"name", "what", "saves", "share", "length", "devices"}. A click calls ``on_select`` with the devices.
 
-    ``length`` is that of the row's bar, from 0 to 1.
+    ``length`` is the length of the row's bar, from 0 to 1.
     """
 
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
-    """How far the list is, or what is not in it."""
+    """The list's progress, or what it leaves out."""
     stale = traitlets.Bool(False).tag(sync=True)
-    """Whether the rows are of a plan before."""
+    """True if the rows are for a previous plan."""
 
     def __init__(self, on_select: Callable[[list[str]], None] = lambda _: None, **traits: Any) -> None:
         self._on_select = on_select

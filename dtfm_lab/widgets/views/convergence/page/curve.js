@@ -39,7 +39,7 @@ export class Curve {
   }
 
   /**
-   * What was known after so many evaluations, or seconds.
+   * What was known at this number of evaluations or seconds.
    * @type {(against: Across, value: number) => Row | null}
    */
   rowAt(against, value) {
@@ -56,7 +56,7 @@ export class Curve {
 }
 
 /**
- * The one whose bound has risen highest: it holds for all that search the same.
+ * The curve with the highest bound, which holds for all searches of the same problem.
  * @type {(curves: Curves) => Curve | null}
  */
 export function bestBounded(curves) {
@@ -65,7 +65,7 @@ export function bestBounded(curves) {
 }
 
 /**
- * The first series is the one that is watched; it must stand out in the dark, too: there the two blues change places.
+ * The first series must stand out on a dark page too, so the two blues are swapped there.
  * @type {(index: number, theme: Theme) => string}
  */
 export function seriesColor(index, theme) {
@@ -75,7 +75,7 @@ export function seriesColor(index, theme) {
 }
 
 /**
- * Where several search, the bound has a colour of its own.
+ * With several searches, the bound has its own colour.
  * @type {(curves: Curves, theme: Theme) => string}
  */
 export const boundColor = (curves, theme) => (curves.size > 1 ? theme.softText : seriesColor(0, theme));

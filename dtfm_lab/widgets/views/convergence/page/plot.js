@@ -20,7 +20,7 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
     levels.filter((value) => value > 0),
     0,
   );
-  const steep = least > 0 && most > STEEP * least; // planners of which one finds what takes another a thousand times as long
+  const steep = least > 0 && most > STEEP * least; // one planner may need a thousand times as long as another
   const [low, high] = steep ? [least / 1.3, most * 1.3] : extent(levels, 0.08);
   const counted = against === "evaluations";
   const first = Math.min(...all.map((curve) => curve.column(against)[0]));
@@ -56,7 +56,7 @@ export function plotted(curves, { against, logarithmic, label, noun, unit, words
 }
 
 /**
- * Where on the axis a search has found better, unless it is too often to mark.
+ * Where on the axis a search found improvements, unless there are too many to mark.
  * @type {(curve: Curve, against: Across) => number[]}
  */
 function improvements(curve, against) {

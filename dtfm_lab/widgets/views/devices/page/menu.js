@@ -67,11 +67,11 @@ export function faultMenu(root, button, act, choose, cleanUp) {
       );
     }
     if (pick.value !== device.name) pick.value = device.name;
-    const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of an iteration computing` : "";
+    const busy = typeof state.busy === "number" ? `${(state.busy * 100).toFixed(0)} % of the iteration computing` : "";
     const now = hint || [state.said, busy].filter(Boolean).join(" · ");
     if (said.textContent !== now) said.textContent = now;
     const content = JSON.stringify([device.name, actions, hint]);
-    if (content === shown) return; // what is being pointed at, or pressed, is not taken away
+    if (content === shown) return; // never replace a button while it is pointed at or pressed
     shown = content;
     const focused = focusedIn(list)?.dataset.do ?? null;
     list.setAttribute("aria-label", `What to do to ${device.name}`);

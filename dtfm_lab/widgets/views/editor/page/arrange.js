@@ -6,7 +6,7 @@ const STEP = { x: 92, y: 74 }; // between neighbours, wide enough for a short na
 const BLOCK_GAP = 90;
 
 /**
- * Devices block by block, one block a region, in reading order.
+ * Devices block by block, one block per region, in reading order.
  * @type {(document: Document) => Document}
  */
 export function arranged(document) {

@@ -1,4 +1,4 @@
-// Duplicates: new names, the same conditions, a place of their own.
+// Duplicates: new names and places, the same numbers.
 import { freeName } from "./document.js";
 import { endsOf } from "./lines.js";
 /** @import { Document, Point } from "shared/types.d.ts" */
@@ -15,7 +15,7 @@ export function duplicateDevices(document, names, shift = { x: ASIDE, y: ASIDE }
   const copyOf = new Map();
   const devices = [...document.devices];
   for (const device of document.devices.filter((one) => names.includes(one.name))) {
-    const { measured_as, ...kept } = device; // nobody has timed the copy
+    const { measured_as, ...kept } = device; // the copy has not been timed
     const name = nextName(devices, device.name);
     copyOf.set(device.name, name);
     const members = device.members?.map((_, i) => `${name}-${i}`); // of a host that stands for all its devices
@@ -51,7 +51,7 @@ export function duplicateRegions(document, names) {
 }
 
 /**
- * Where a line between two things leads for their copies: from the copies to others, and from copy to copy.
+ * The ends of a line's copies: from copies to other things, and from copy to copy.
  * @type {(ends: Ends, copyOf: Map<string, string>) => Ends[]}
  */
 function copiesOf([a, b], copyOf) {
@@ -70,7 +70,7 @@ function nextName(things, name, gap = "-") {
 }
 
 /**
- * The nearest place beside or below where the copies cover nobody.
+ * The nearest place to the right or below where the copies cover no device.
  * @type {(document: Document, members: Point[]) => Point}
  */
 function freeShift(document, members) {

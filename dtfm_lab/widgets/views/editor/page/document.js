@@ -23,7 +23,7 @@ export function complete(document) {
 export const named = (things, name) => things.find((thing) => thing.name === name);
 
 /**
- * "device-1", "device-2", ...: the first that nobody has.
+ * "device-1", "device-2", ...: the first free name.
  * @type {(things: { name: string }[], stem: string, first?: number, gap?: string) => string}
  */
 export function freeName(things, stem, first = 1, gap = "-") {
@@ -92,7 +92,7 @@ export function changeRegions(document, names, change) {
 export const ONE_SITE = { latency_ms: 0.5, bandwidth_gbps: 10 };
 
 /**
- * Puts devices in a region of their own, with a site's network inside; regions this empties go.
+ * Puts devices in a new region with a site's network inside. Regions that become empty are removed.
  * @type {(document: Document, names: string[]) => [Document, string]}
  */
 export function groupDevices(document, names) {

@@ -1,4 +1,4 @@
-// What cytoscape holds for a document: it knows where things are and what is pressed; it paints nothing.
+// Cytoscape's elements for a document. Cytoscape knows where things are and what is pressed, but paints nothing.
 // Ids carry the kind of thing, so that a device and a region may share a name.
 /** @import { Point } from "shared/types.d.ts" */
 /** @import { Scene } from "../types.d.ts" */

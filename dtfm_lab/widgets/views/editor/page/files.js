@@ -1,4 +1,4 @@
-// Files that are dropped on the editor go to Python as bytes; text comes back to be saved.
+// Files dropped on the editor go to Python as bytes. Text comes back to be saved.
 import { h } from "shared/dom.js";
 /** @import { CleanUps, Message, Model } from "shared/types.d.ts" */
 /** @import { Traits } from "../types.d.ts" */
@@ -6,7 +6,7 @@ import { h } from "shared/dom.js";
 export { dropZone } from "shared/files.js";
 
 /**
- * Saves a text that Python sent; of several views of one model only the first does.
+ * Saves a text that Python sent. Only the first of several views of one model does.
  * @type {(model: Model<Traits>, cleanUp: CleanUps) => void}
  */
 export function onDownload(model, cleanUp) {

@@ -48,7 +48,7 @@ function edge(a, c, b, inner, outer, inside) {
 }
 
 /**
- * The place at a share of what is drawn of a curve.
+ * The point at a share of the drawn part of a curve.
  * @type {(curve: Curve, share: number) => Point}
  */
 export const placeOn = ({ a, c, b, from, to }, share) => along(a, c, b, from + (to - from) * share);

@@ -31,10 +31,10 @@ cytoscape.use(edgehandles);
 /** @typedef {{ id: string, kind: string, name: string, ends: Ends }} Named what cytoscape holds of an element: a line has no name, the others have no ends */
 /** @typedef {{ destroy: () => void, enableDrawMode: () => void, disableDrawMode: () => void }} Handles */
 
-const CLOSEST = 1.4; // fitting two devices must not make giants of them
+const CLOSEST = 1.4; // fitting two devices must not make them huge
 const ZOOM_STEP = 1.06; // devices keep their size on the screen, in steps
 const MARGIN = { left: 16, right: 16, top: 16, bottom: 64 }; // around a fitted drawing: the kinds and the tools stand below
-const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // to restyle everything is no work for every frame of a zoom
+const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // restyling everything is too slow for every frame of a zoom
 /**
  * `on` holds what the drawing reports: chosen(), moved(places), added(region, position), joined(kind, [a, b]),
  * opened(element), swapped(device, device), pointed({device | region | line} or null), changed() when the picture has to be painted again.
@@ -54,14 +54,14 @@ export function topologyGraph(container, on, look, cleanUp) {
   /** @type {Scene} */
   let scene = { devices: [], boxes: [], lines: [], nStages: 0, tasks: {}, absent: new Set(), shortNames: new Map(), hasDefault: false };
   let near = 90;
-  let layout = 0; // counts what moves things against each other
+  let layout = 0; // counts changes that move things relative to each other
   /** @type {Ends | null} */
   let peeked = null;
   let tool = "select";
   /** @type {string | null} */
-  let pointed = null; // the device under the pointer, of which many links may have to be drawn
+  let pointed = null; // the device under the pointer, whose many links may have to be drawn
   /** @type {string[]} */
-  let coming = []; // devices of which a link is about to be selected
+  let coming = []; // devices whose link is about to be selected
   let styled = "";
   let styledZoom = 1;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -104,7 +104,7 @@ export function topologyGraph(container, on, look, cleanUp) {
     route();
   }
 
-  /** Of many links, those of what is chosen or pointed at are drawn. */
+  /** If there are many links, only those of chosen or pointed-at things are drawn. */
   function compose() {
     const focus = new Set([
       ...coming,
@@ -130,7 +130,7 @@ export function topologyGraph(container, on, look, cleanUp) {
     });
   }
 
-  /** Bends lines round what they do not join. Of very many lines none is bent. */
+  /** Bends lines around things that they do not join. With too many lines, none is bent. */
   function route() {
     layout++;
     if (scene.lines.length > MANY_LINKS) return;
@@ -279,7 +279,7 @@ export function topologyGraph(container, on, look, cleanUp) {
    */
   function choose({ devices = [], regions = [], links = [], pairs = [] }) {
     const ids = new Set([...devices.map(deviceId), ...regions.map(regionId), ...lineIds("link", links), ...lineIds("pair", pairs)]);
-    coming = links.flat(); // of many links, theirs must be there before one of them can be selected
+    coming = links.flat(); // with many links, theirs must be drawn before one can be selected
     refocus();
     coming = [];
     cy.batch(() => {
@@ -301,7 +301,7 @@ export function topologyGraph(container, on, look, cleanUp) {
     });
 
   /**
-   * A line that is not drawn: the way between two devices that are looked at.
+   * A link without a drawn line, between two devices on display.
    * @type {(ends: Ends | null) => void}
    */
   function peek(ends) {
@@ -312,7 +312,7 @@ export function topologyGraph(container, on, look, cleanUp) {
   }
 
   /**
-   * Brings devices into view: moves as little as may be.
+   * Brings devices into view, moving as little as possible.
    * @type {(names: string[]) => void}
    */
   function reveal(names) {
@@ -365,7 +365,7 @@ export function topologyGraph(container, on, look, cleanUp) {
   });
 
   /**
-   * The device on which a single one is held while it is dragged, if both have a task: they would change places.
+   * The device under a single dragged one, if both have a task: a drop would swap them.
    * @type {string | null}
    */
   let under = null;
@@ -408,7 +408,7 @@ export function topologyGraph(container, on, look, cleanUp) {
     if (region !== null) afterwards(() => on.added(region, rounded(event.position)));
   });
   // A double click is what the browser takes for one, at the person's own pace; cytoscape allows a quarter of a second,
-  // wherever the two taps were. Only it tells of touches.
+  // wherever the two taps were. But only cytoscape reports touches.
   /** @type {{ target: any, position: Point }[]} */
   let taps = [];
   cy.on("tap", ({ target, position }) => {
@@ -536,11 +536,11 @@ export function topologyGraph(container, on, look, cleanUp) {
     nSelected: () => cy.elements(":selected").length,
     /** The region that a line is about to be drawn to; empty for none. */
     aimed: () => cy.nodes(".aimed").data("name") ?? "",
-    /** The device that would change places with the one that is dragged; null for none. */
+    /** The device that would be swapped with the dragged one, or null. */
     under: () => under,
-    /** Where a device is in the document; undefined where it is not drawn. */
+    /** Where a device is in the document, or undefined if it is not drawn. */
     place: (/** @type {string} */ name) => cy.getElementById(deviceId(name)).position(),
-    /** The middle of what is seen, or the nearest place to it where nobody stands and no region is. */
+    /** The middle of the view, or the nearest free place to it. */
     freePlace() {
       const { x1, x2, y1, y2 } = cy.extent();
       const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];

@@ -54,7 +54,7 @@ function deviceSection(document, names, gpus, edit) {
       kind: "choice",
       values: devices.map((device) => device.gpu),
       options: known.map((gpu) => [gpu, gpu]),
-      take: (gpu) => change({ gpu, price_per_hour: undefined }), // another GPU costs what another GPU costs
+      take: (gpu) => change({ gpu, price_per_hour: undefined }), // a new GPU model brings its own price
     },
     {
       name: "region",
@@ -105,7 +105,7 @@ function deviceSection(document, names, gpus, edit) {
 }
 
 /**
- * Its own price, else that of another device of its GPU.
+ * Its own price, or that of another device with its GPU.
  * @type {(document: Document, device: Device) => number | ""}
  */
 const priceOf = (document, device) =>
@@ -125,7 +125,7 @@ function regionSection(document, names, edit) {
   const fields = conditionFields(regions, (change) => edit(docs.changeRegions(document, names, change)));
   const notes = [`Latency and bandwidth between the ${members.length === 1 ? "one device" : `${members.length} devices`} inside.`];
   if (document.fill === "drawn")
-    notes.push("To other regions by distance, unless a line says otherwise: cities as on the globe, others as drawn, 100 pixels being 1,000 km.");
+    notes.push("To other regions by distance, unless a line says otherwise: cities as on the globe, others as drawn (100 pixels are 1,000 km).");
   if (names.length > 1) return { title: `${names.length} regions`, notes, fields, actions };
   /** @type {(to: string) => string | null | void} */
   const rename = (to) => refuseName(document.regions, names[0], to, "region") ?? edit(docs.renameRegion(document, names[0], to), { regions: [to] });
@@ -149,7 +149,7 @@ function lineSection(document, kind, ends, filled, edit) {
   const set = (way, both) => (change) => edit(lines.setConditions(document, kind, way, change, both, filled), chosen);
   const title = `${kind === "link" ? "Link" : "Region pair"} ${a} ${joined ? "–" : "→"} ${b}`;
   /** @type {(way: Found) => string[]} */
-  const origin = (way) => (way.line ? [] : [`${capital(way.origin)}; a number that you type makes it its own.`]);
+  const origin = (way) => (way.line ? [] : [`${capital(way.origin)}: type a number to give it its own.`]);
   const backFields = conditionFields(joined ? [] : [back], set([b, a], false), "back-", "same");
   /** @type {Action[]} */
   const actions = [];
@@ -157,7 +157,7 @@ function lineSection(document, kind, ends, filled, edit) {
   if (there.line || back.line)
     actions.push({
       label: "As elsewhere",
-      hint: "Take its own numbers away, in both directions",
+      hint: "Remove its own numbers in both directions",
       press: () => edit(lines.clear(document, kind, ends), kind === "link" ? { devices: ends } : { regions: ends }),
     });
   return {
@@ -180,7 +180,7 @@ const notesOf = (texts) => texts.map((label) => ({ kind: "note", label }));
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /**
- * Several lines that are drawn: each keeps its directions.
+ * Several drawn lines. Each keeps its directions.
  * @type {(document: Document, kind: LineKind, chosen: Chosen[], edit: Edit) => Section}
  */
 function linesSection(document, kind, chosen, edit) {
@@ -204,9 +204,9 @@ function defaultSection(document, edit) {
     { kind: "heading", label: "Any other pair of devices" },
     ...conditionFields([document.default], (change) => edit({ ...document, default: { ...document.default, ...change } })),
   ];
-  const notes = ["For two devices that no link, region or pair of regions says anything of."];
+  const notes = ["For two devices without a link, a region or a pair of regions between them."];
   if (document.devices.length)
-    notes.push("Click a thing to edit it. Shift-click or shift-drag selects several.", "N and Shift+N go from device to device, / searches, arrows move.");
+    notes.push("Click anything to edit it. Shift-click or shift-drag selects several.", "N and Shift+N go from device to device, / searches, arrows move.");
   return { title: "Network", fields, notes };
 }
 

@@ -12,7 +12,7 @@ import { there } from "shared/there.js";
 const MOST = 26; // more are shown when they are pointed at
 const MOST_OWN = 20; // drawn lines, above which only those of the plan have labels
 const SHARES = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74];
-const [MANY_ALIKE, ENOUGH] = [8, 3]; // of so many lines that say the same, so many do
+const [MANY_ALIKE, ENOUGH] = [8, 3]; // of this many equal lines, how many get a label
 const [HEIGHT, BRIEF] = [32, 18];
 const PER_CHARACTER = 6.3;
 const [ON_LINE, OFF_MIDDLE] = [3, 4]; // what it costs to cover another line, to stand off the middle
@@ -85,7 +85,7 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
     }
   }
 
-  /** The line whose label is dragged or has the focus; empty for none. */
+  /** The line whose label is dragged or has the focus, or empty. */
   const heldLine = () =>
     [...held.values()].find((one) => one.drag.dragging() || one.label.element === /** @type {Document} */ (element.getRootNode()).activeElement)?.line.id ?? "";
 

@@ -5,7 +5,7 @@ import { there } from "shared/there.js";
 /** @import { Light, Scene } from "../types.d.ts" */
 
 /**
- * {device(name), line(line)} say what is lit; null where nothing is pointed at.
+ * {device(name), line(line)} tell what is lit. Null if nothing is pointed at.
  * @type {(what: Pointed, scene: Scene) => Light | null}
  */
 export function lightOf(what, scene) {

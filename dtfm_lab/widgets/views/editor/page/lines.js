@@ -1,4 +1,4 @@
-// Lines: a link joins two devices, a pair two regions, both ways or one; and what rules where nothing is drawn.
+// Lines: a link joins two devices, a pair joins two regions, both ways or one way. Also the numbers without a line.
 /** @import { Between, Conditions, Document, Filled, Link } from "shared/types.d.ts" */
 /** @import { Chosen, Ends, Found, LineKind, Line } from "../types.d.ts" */
 
@@ -15,7 +15,7 @@ export const linesOf = (document, kind) => document[KINDS[kind].list];
 const withLines = (document, kind, lines) => ({ ...document, [KINDS[kind].list]: lines });
 
 /**
- * Both names; of a line of one way, where it comes from first.
+ * Both names. A one-way line's source comes first.
  * @type {(line: Line) => Ends}
  */
 export const endsOf = (line) => line.regions ?? (line.from === undefined ? [line.source ?? "", line.target ?? ""] : [line.from, line.to ?? ""]);
@@ -42,7 +42,7 @@ const leads = (line, [a, b]) => {
 const conditions = ({ latency_ms, bandwidth_gbps }) => ({ latency_ms, bandwidth_gbps });
 
 /**
- * The line that rules the way from a to b: its own, else the last of both ways; as files are read.
+ * The line that sets the link from a to b: its one-way line, else the last two-way one, as in files.
  * @type {(document: Document, kind: LineKind, ends: Ends) => Line | null}
  */
 export function lineOf(document, kind, ends) {
@@ -91,7 +91,7 @@ function capped(document, [a, b], found) {
 }
 
 /**
- * Numbers of its own for the way from a to b, and with `both` for the way back; else that stays what it was.
+ * Own numbers from a to b, and with `both` for the way back, which otherwise stays unchanged.
  * @type {(document: Document, kind: LineKind, ends: Ends, change: Partial<Conditions>, both: boolean, filled: Filled[]) => Document}
  */
 export function setConditions(document, kind, ends, change, both, filled) {
@@ -103,7 +103,7 @@ export function setConditions(document, kind, ends, change, both, filled) {
 }
 
 /**
- * The way back becomes as the way there.
+ * The way back gets the numbers of the way there.
  * @type {(document: Document, kind: LineKind, ends: Ends, filled: Filled[]) => Document}
  */
 export function evenOut(document, kind, ends, filled) {
@@ -145,7 +145,7 @@ function rewritten(document, kind, ends, there, back) {
 }
 
 /**
- * Nothing is said of this pair any more, in either direction.
+ * Removes this pair's own numbers in both directions.
  * @type {(document: Document, kind: LineKind, ends: Ends) => Document}
  */
 export const clear = (document, kind, ends) =>
@@ -188,7 +188,7 @@ export function removeLines(document, kind, chosen) {
 export const linkFits = (document, ends) => ends[0] !== ends[1] && !lineOf(document, "link", ends);
 
 /**
- * A new line says what was true before, so that drawing it changes nothing until it is edited.
+ * A new line keeps the previous numbers, so drawing it changes nothing until it is edited.
  * @type {(document: Document, kind: LineKind, ends: Ends, filled: Filled[]) => Document}
  */
 export function addLine(document, kind, ends, filled) {

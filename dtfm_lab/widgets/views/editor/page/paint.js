@@ -136,7 +136,7 @@ export function paint(context, scene, view, laid, look) {
 const onScreen = ({ x, y }, { width, height }) => x > -60 && y > -60 && x < width + 60 && y < height + 60;
 
 /**
- * Grey lines lie below those of the plan, these below what is selected.
+ * Grey lines are below the plan's lines, and those are below the selection.
  * @type {(line: SceneLine, look: Look) => number}
  */
 const weight = (line, look) => (look.selected(line.kind, line.id) ? 4 : 0) + (line.uses.size ? 2 : 0) + (line.own ? 1 : 0) - (line.kind === "pair" ? 3 : 0);
@@ -350,7 +350,7 @@ function paintPause(context, { x, y }, { height }, theme) {
 }
 
 /**
- * Rings and bars of what computes, dots of what is under way, squares of a state that comes from a peer.
+ * Rings and bars on computing devices, dots for messages, squares for a state that arrives from a peer.
  * @type {(context: Context, scene: Scene, view: View, laid: Laid, look: Look) => void}
  */
 function paintRun(context, scene, view, laid, { theme, run, travelling, conditions }) {
@@ -410,7 +410,7 @@ function paintNames(context, scene, view, laid, look, alpha, litDevice) {
   }
   context.globalAlpha = 1;
   for (const { name, x, y, picked } of over) {
-    // on a ground of its own: it may be wider than its place
+    // with its own background, because it may be wider than its place
     context.font = font(12, picked ? 650 : 400);
     const wide = context.measureText(name).width;
     const left = Math.min(look.width - wide - 6, Math.max(6, x - wide / 2));

@@ -41,7 +41,7 @@ export function sidePanel(element) {
   function build(sections, shape) {
     const focused = element.contains(document.activeElement) ? /** @type {HTMLInputElement} */ (document.activeElement).name : null;
     const held = sections.map(section);
-    if (focused) element.focus({ preventScroll: true }); // a field that goes with the focus gives it to the notebook's cell
+    if (focused) element.focus({ preventScroll: true }); // removing a focused field would give the focus to the notebook's cell
     element.replaceChildren(...held.map((one) => one.element));
     if (focused) element.querySelector(`[name="${focused}"]`)?.focus({ preventScroll: true });
     return { shape, sections: held };
@@ -86,7 +86,7 @@ function section({ notes = [], fields = [], actions = [] }) {
     element,
     /** @type {(now: Section) => void} */
     update(now) {
-      const fresh = subject !== now.subject; // an entry refused for one thing says nothing of the next
+      const fresh = subject !== now.subject; // an entry refused for one thing does not concern the next
       subject = now.subject;
       title.textContent = now.title;
       texts.forEach((text, at) => {
@@ -148,7 +148,7 @@ function textField(kind) {
       restore();
       event.stopPropagation();
     }
-    if (event.key === "Enter") control.onchange?.(event); // a change event of its own then finds nothing left to do
+    if (event.key === "Enter") control.onchange?.(event); // so that its change event has nothing left to do
   });
 
   return {

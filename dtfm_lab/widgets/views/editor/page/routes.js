@@ -65,7 +65,7 @@ function hits(way, obstacles) {
 }
 
 /**
- * How many places of a line lie on another: two that cross do so once, two on top of each other often.
+ * How many points of a line lie on another: one if they cross, many if they overlap.
  * @type {(way: Point[], others: Point[][], apart: number) => number}
  */
 function touching(way, others, apart) {

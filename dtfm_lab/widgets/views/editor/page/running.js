@@ -8,7 +8,7 @@ import { there } from "shared/there.js";
 /** @import { Dot, Laid, Running, Scene, SceneLine } from "../types.d.ts" */
 
 const STATE_MS = 1800;
-const CRACK_MS = 1400; // a killed device is seen cracked at least so long, though its copy may be there in a tenth of that
+const CRACK_MS = 1400; // a killed device stays cracked this long, although its copy may take over in a tenth of that
 const SQUARES = 5;
 
 /**
@@ -51,7 +51,7 @@ function wayBetween(source, target, share, scene, laid, regions, drawn) {
 const between = (a, b, t) => ({ x: a.x + (b.x - a.x) * t, y: a.y + (b.y - a.y) * t });
 
 /**
- * Remembers who was killed and has recovered: the crack is seen first, then the state arriving from a device of its stage.
+ * Remembers devices that were killed and recovered: first the crack, then the state arriving from a peer.
  * @type {(changed: () => void) => { take: (conditions: Record<string, string>, restoredFrom: Record<string, string>) => void, seen: (conditions: Record<string, string>) => Record<string, string>, now: (scene: Scene, laid: Laid, dark: boolean) => Dot[] }}
  */
 export function recoveries(changed) {
@@ -70,7 +70,7 @@ export function recoveries(changed) {
       }
       [since, cracked] = [next, held];
     },
-    /** The conditions as they are seen: who was killed a moment ago is still cracked. */
+    /** The conditions as shown: a device killed a moment ago is still cracked. */
     seen(conditions) {
       const now = performance.now();
       const late = [...since].filter(([, begin]) => now < begin && !isStill()).map(([name]) => [name, "killed"]);

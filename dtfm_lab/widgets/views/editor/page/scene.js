@@ -5,7 +5,7 @@ import { conditionsOf, endsOf, isOneWay } from "./lines.js";
 /** @import { Conditions, Document, Device, Filled, Highlight, Region, Tasks } from "shared/types.d.ts" */
 /** @import { Ends, Line, LineKind, Scene, SceneLine, Traffic, Use } from "../types.d.ts" */
 
-export const MANY_LINKS = 150; // more than anybody can follow: only those of what is chosen or pointed at are drawn
+export const MANY_LINKS = 150; // too many to follow: only those of chosen or pointed-at things are drawn
 const MOST_SHOWN = 600; // of these
 const MOST_OF_PLAN = 44; // messages' ways, above which a plan is drawn along its regions' pipes
 const MOST_REGIONS = 10; // above, pairs of regions that nothing is said of are drawn where the plan uses them
@@ -132,7 +132,7 @@ function shortNames(devices, regionOf) {
 export const pairKey = (ends) => JSON.stringify([...ends].sort());
 
 /**
- * Links of their own, and where a plan has few messages, the ways of these.
+ * Links with their own numbers, and the paths of a plan's messages if these are few.
  * @type {(document: Document, regionOf: Map<string, string>, traffic: Traffic[], filled: Filled[], focus: Set<string>) => SceneLine[]}
  */
 function linksOf(document, regionOf, traffic, filled, focus) {

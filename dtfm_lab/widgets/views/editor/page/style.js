@@ -1,4 +1,4 @@
-// Sizes on the canvas. Cytoscape is told them so that it knows what is pressed; paint.js draws.
+// Sizes on the canvas. Cytoscape needs them to know what is pressed. paint.js draws.
 const [LEAST, MOST, READABLE] = [9, 40, 18]; // pixels a device is high
 const BOX_WIDTH = 1.32; // of a laptop's box over its height
 const REGION_PADDING = 30; // pixels around a region's devices: its label above, their names below

@@ -22,7 +22,7 @@ export function legendEntries(document, gpus, filled, choose) {
   });
   if (filled) entries.push(h("span", {}, "≈ by distance"));
   const links = document.links.length;
-  if (links > MANY_LINKS) entries.push(h("span", {}, `${links.toLocaleString("en-US")} links: those of what is pointed at are drawn`));
+  if (links > MANY_LINKS) entries.push(h("span", {}, `${links.toLocaleString("en-US")} links: point at a device to see its own`));
   return entries;
 }
 
@@ -48,7 +48,7 @@ export function emptyState(add) {
       "div",
       { class: "dtfm-start" },
       h("strong", {}, "No device yet"),
-      h("p", {}, "A plan needs devices, and links between them. Double click where one should stand, or drop a network's file here (YAML, JSON, CSV or npz)."),
+      h("p", {}, "A plan needs devices, and links between them. Double-click where you want one, or drop a network file here (YAML, JSON, CSV or npz)."),
       h("button", { type: "button", class: "dtfm-first", onclick: add }, "Add a device"),
     ),
   );

@@ -6,7 +6,7 @@ import { h, svg, targetOf } from "shared/dom.js";
 export const TOOLS = [
   { tool: "select", label: "Select", key: "V", hint: "Select and move" },
   { tool: "add", label: "Add device", key: "D", hint: "Click where a device should be, or press Enter" },
-  { tool: "link", label: "Add link", key: "L", hint: "Drag from one device to another, or from one region's box to another; Enter links two selected" },
+  { tool: "link", label: "Add link", key: "L", hint: "Drag from one device to another, or from one region's box to another. Enter links two selected devices" },
 ];
 
 /** @type {Record<string, string>} */
@@ -70,7 +70,7 @@ export function toolbar(use, commands, edit, cleanUp, ...more) {
   const open = h("button", { type: "button", class: "dtfm-icon", title: "More", "aria-label": "More tools", "aria-expanded": "false" }, icon("more"));
   const form = h(
     "button",
-    { type: "button", class: "dtfm-icon dtfm-edit", title: "Edit what is selected (Enter)", "aria-label": "Edit", onclick: edit },
+    { type: "button", class: "dtfm-icon dtfm-edit", title: "Edit the selection (Enter)", "aria-label": "Edit", onclick: edit },
     icon("edit"),
   );
   /** @type {(wanted: boolean) => void} */

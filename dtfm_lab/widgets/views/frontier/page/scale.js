@@ -5,7 +5,7 @@ const STEEP = 6; // ratio of the largest to the smallest from which an axis is l
 const LEAST_ROOM = 0.1; // share of the largest value beside the points: with less, marks of three figures would read alike
 
 /**
- * Places of values between two pixels; logarithmic where they differ much.
+ * Positions of values between two pixels, on a logarithmic scale if they differ much.
  * @type {(values: number[], from: number, to: number) => { at: (value: number) => number, marks: (count: number) => number[] }}
  */
 export function scale(values, from, to) {

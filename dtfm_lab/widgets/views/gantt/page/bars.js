@@ -181,7 +181,7 @@ function gathered(column, order) {
 }
 
 /**
- * Columns after each other.
+ * Concatenates columns.
  * @type {<T extends Types>(parts: { [K in keyof T]: InstanceType<T[K]> }[], types: T) => { [K in keyof T]: InstanceType<T[K]> }}
  */
 export function joined(parts, types) {
@@ -214,7 +214,7 @@ export function firstAtLeast(column, value, begin = 0, end = column.length) {
   return low;
 }
 
-export const FULL = -1; // the lane of kinds that overlap nobody: all of a row's height
+export const FULL = -1; // the lane of kinds that overlap no other: the whole height of a row
 
 /**
  * kind -> lane and, for kinds that meet in a row, how many lanes these rows need. Each kind is in the

@@ -72,7 +72,7 @@ export function chartPainter() {
 }
 
 /**
- * A CSS colour without what shines through, as "#rrggbb".
+ * A CSS colour without transparency, as "#rrggbb".
  * @type {(context: Context, color: string) => string}
  */
 function solid(context, color) {

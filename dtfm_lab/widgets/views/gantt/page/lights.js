@@ -1,4 +1,4 @@
-// What is pointed at anywhere in the lab stays light here, all else fades; the moment that is played has a line.
+// Things pointed at anywhere in the lab stay lit here, the rest fades. A line marks the played moment.
 import { isStill, onShine, onTime, shine } from "shared/bus.js";
 import { there } from "shared/there.js";
 /** @import { CleanUps, Moment } from "shared/types.d.ts" */

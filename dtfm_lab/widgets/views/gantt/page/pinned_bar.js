@@ -1,4 +1,4 @@
-// The bar that a person has clicked: outlined, its words in a line below, and the way to its neighbours.
+// The clicked bar: outlined, described in a line below, with keys to its neighbours.
 import { h } from "shared/dom.js";
 import { counterpart } from "./bars.js";
 /** @import { Bars } from "./bars.js" */
@@ -16,7 +16,7 @@ export function pinnedBar(barsNow, about, changed) {
     "div",
     { class: "dtfm-pinned", role: "status", hidden: true },
     words,
-    h("button", { type: "button", title: "Let go of this bar (Esc)", "aria-label": "Let go of this bar", onclick: () => pin(null) }, "✕"),
+    h("button", { type: "button", title: "Deselect this bar (Esc)", "aria-label": "Deselect this bar", onclick: () => pin(null) }, "✕"),
   );
 
   /** @type {(found: Bar | null) => void} */

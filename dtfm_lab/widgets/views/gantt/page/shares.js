@@ -27,7 +27,7 @@ export function shareStrip() {
         h("span", {}, h("i", { style: `background:${color(tone)}` }), `${name} `, h("b", {}, share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`)),
       ),
     );
-    words.title = `Of an iteration, the mean of all devices: ${shares.map(({ name, share }) => `${name} ${(100 * share).toFixed(1)} %`).join(" · ")}`;
+    words.title = `Shares of the iteration: ${shares.map(({ name, share }) => `${name} ${(100 * share).toFixed(1)} %`).join(" · ")}`;
   }
 
   return { element, show };

@@ -21,7 +21,7 @@ const MESSAGES = {
 const PATH = { row: Uint16Array, start: Float32Array, end: Float32Array, bar: Int32Array };
 const GHOST = { start: Float32Array, end: Float32Array, row: Uint16Array };
 /**
- * Traits by what has to be read anew when they change.
+ * Traits by what must be read again when they change.
  * @type {(keyof Traits)[]}
  */
 export const BAR_TRAITS = [.../** @type {(keyof typeof COLUMNS)[]} */ (Object.keys(COLUMNS)), "after", "messages", "path", "ghost", "ends"];

@@ -1,4 +1,4 @@
-// What the pointer is told about a bar.
+// The tooltip of a bar.
 import { figures } from "shared/axis.js";
 import { there } from "shared/there.js";
 /** @import { AxisUnit, Bar, KindLook, Known, State } from "../types.d.ts" */
@@ -47,7 +47,7 @@ export function describe({ upper, lower }, { names, kinds, several, unit, ...kno
 }
 
 /**
- * What a bar waited for last, one line; empty where nobody knows, or it waited for nothing.
+ * What a bar waited for last, in one line. Empty if unknown, or if it did not wait.
  * @type {(id: number, known: Known) => string}
  */
 function waited(id, { columns, messages, kinds, names, several, unit }) {
@@ -58,8 +58,8 @@ function waited(id, { columns, messages, kinds, names, several, unit }) {
     const message = called({ kind: messages.kind[at], microbatch: messages.microbatch[at] }, kinds);
     const arrived = moment(messages.arrives[at], unit);
     return messages.source[at] === columns.row[id]
-      ? `sent once ${message} had reached ${names[messages.target[at]]} at ${arrived}`
-      : `waited for ${message} from ${names[messages.source[at]]}, in at ${arrived}`;
+      ? `sent after ${message} reached ${names[messages.target[at]]} at ${arrived}`
+      : `waited for ${message} from ${names[messages.source[at]]}, arrived at ${arrived}`;
   }
   const before = called({ kind: columns.kind[cause], microbatch: columns.microbatch[cause], stage: columns.stage[cause] }, kinds, several);
   const isMessage = kinds[columns.kind[cause]]?.message;
@@ -69,7 +69,7 @@ function waited(id, { columns, messages, kinds, names, several, unit }) {
 const SOON = 1e-6; // of a second: rounding
 
 /**
- * The devices that a message goes from and to, by the bar of its sending; null where nobody knows.
+ * The devices that a message goes from and to, by the bar of its sending, or null if unknown.
  * @type {(bar: Bar, state: Pick<State, "messages" | "devices">) => string[] | null}
  */
 export function linkOf({ row, kind, microbatch, end }, { messages, devices }) {

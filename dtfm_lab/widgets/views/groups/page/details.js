@@ -6,11 +6,11 @@ import { counted, letterOf } from "./words.js";
 
 /** @type {Record<Step, string>} */
 const HINTS = {
-  a: "Click a device to select it here, on the map and in the chart; point at a line to read both directions.",
-  b: "Click a device or a group. Drag a device into another group to see what that would cost; drop it to do so.",
+  a: "Click a device to select it here, on the map and in the chart. Point at a line to read both directions.",
+  b: "Click a device or a group. Drag a device over another group to see what the move would cost, and drop it to make the move.",
   c: "Click a node to list its devices. Devices can be dragged here as well.",
   d: "Click an edge to see which pair it waits for. Heavy edges are thick.",
-  e: "Click a hop of the path to see its matching, a node to list its devices; drag a device to move it.",
+  e: "Click a hop of the path to see its matching, a node to list its devices. Drag a device to move it.",
 };
 const MATRIX_HINT = "Click a cell to see the matching behind it, one on the diagonal to list a group. Outlined cells are hops of the path.";
 /** @type {Partial<Record<Step, string>>} */

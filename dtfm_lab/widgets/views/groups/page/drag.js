@@ -1,4 +1,4 @@
-// Dragging a device into another group: every group says what a drop there would cost; Python has worked it out.
+// Dragging a device into another group: every group shows the cost of a drop there, which Python computes.
 import { h, svg, targetOf } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
 import { change, verdict } from "./words.js";
@@ -97,7 +97,7 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
     const partner = target?.device;
     for (const badge of badges.children) badge.classList.toggle("target", !partner && Number(badge.dataset.stage) === target?.stage);
     if (!partner) return tip.hide(); // a group's badge says it
-    if (offers.device !== name) return tip.show("working out the price", x, y);
+    if (offers.device !== name) return tip.show("computing the cost …", x, y);
     const [cost, difference] = offers.devices[partner] ?? [];
     if (cost === undefined) return tip.hide();
     tip.show(`with ${partner}: ${verdict(difference, offers.now_s).sign} ${seconds(cost)}, ${change(difference, offers.now_s)}`, x, y);
@@ -106,7 +106,7 @@ export function makeDrag(box, drawing, { state, send, press, tip }) {
   /** @type {(stage: number) => import("../types.d.ts").Offer | undefined} */
   const offerOf = (stage) => state().offers.groups?.find((place) => place.stage === stage);
 
-  /** A badge a group, while something is dragged. */
+  /** A badge per group, while something is dragged. */
   function show() {
     badges.replaceChildren();
     if (!held?.dragging) return;

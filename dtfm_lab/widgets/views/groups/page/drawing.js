@@ -301,7 +301,7 @@ export function makeDrawing() {
   }
 
   /**
-   * Fades the devices that are not lit; null lights all.
+   * Fades the devices that are not lit. Null lights all.
    * @type {(what: Pointed) => void}
    */
   function light(what) {
@@ -334,7 +334,7 @@ export function makeDrawing() {
     },
     placed: () => placed,
     element: (/** @type {string} */ name) => drawn.get(name),
-    /** Two devices pointed at in the list beside. */
+    /** Two devices pointed at in the list next to it. */
     point: (/** @type {string[] | null} */ names) =>
       layers.over.replaceChildren(...(names?.every((name) => drawn.has(name)) ? [between(names, "pointed")] : [])),
     over: layers.over,

@@ -9,7 +9,7 @@ const BAR = 14;
 const WRITTEN = 46; // pixels of a cell that has room for its seconds
 
 /**
- * Between the page's ground and its ink: nothing but ink says how dear something is.
+ * Between the page's background and its ink: only ink shows how expensive something is.
  * @type {(share: number, theme: Theme) => string}
  */
 function inkShare(share, { surface, text }) {

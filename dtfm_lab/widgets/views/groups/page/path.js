@@ -1,4 +1,4 @@
-// The groups as columns in path order: devices as badges, the price of a move at every column, and what the cost consists of.
+// The groups as columns in path order: devices as badges, the cost of a move at every column, and the parts of the cost.
 import { h } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
 import { gpuShape } from "shared/gpus.js";
@@ -191,7 +191,7 @@ export function makePath({ state, choose, point, send }) {
     return line;
   }
 
-  /** The bar of the whole cost: the slowest group's averaging, then every hop, with a line where no plan is below. */
+  /** The bar of the whole cost: the slowest group's averaging, then every hop, with a line at the lower bound. */
   function drawSum() {
     const { total_s: total, averaging_s: averaging, hops: steps = [], bound_s: low, is_proven: proven } = data.cost;
     if (!total) return sum.replaceChildren();
@@ -227,14 +227,14 @@ export function makePath({ state, choose, point, send }) {
     const mark = h("div", {
       class: "least",
       style: `left:${(100 * Math.min(1, low / total)).toFixed(2)}%`,
-      title: `No plan of this shape costs less than ${seconds(low)}`,
+      title: `No plan of this shape takes less than ${seconds(low)}`,
     });
     sum.replaceChildren(...parts, ...(low > 0 && !proven ? [mark] : []));
-    bound.textContent = proven ? "proved the best of this shape" : low > 0 ? `no plan of this shape below ${seconds(low)}` : "";
+    bound.textContent = proven ? "proved best in this shape" : low > 0 ? `no plan of this shape takes less than ${seconds(low)}` : "";
     tell();
   }
 
-  /** What the cost consists of; over a column while a device is dragged, what it would become. */
+  /** The parts of the cost. While a device is dragged over a column, the new cost. */
   function tell() {
     const { total_s: total, hops: steps = [] } = data.cost;
     if (!total) return told.replaceChildren();
@@ -248,11 +248,11 @@ export function makePath({ state, choose, point, send }) {
           ? offers.devices?.[partner]?.[0]
           : offers.groups?.find(({ stage }) => stage === target.stage)?.cost_s;
     if (cost === undefined) {
-      told.replaceChildren(h("b", {}, seconds(total)), ` of communication = slowest averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
+      told.replaceChildren(h("b", {}, seconds(total)), ` communication = slowest averaging${steps.length ? ` + ${counted(steps.length, "hop")}` : ""}`);
       return;
     }
     const swap = partner ?? offers.groups.find(({ stage }) => stage === there(target).stage)?.partner;
-    told.replaceChildren(`${seconds(total)} → `, h("b", {}, seconds(cost)), ` if ${there(held).name} and ${swap} change places`);
+    told.replaceChildren(`${seconds(total)} → `, h("b", {}, seconds(cost)), ` if ${there(held).name} and ${swap} swap places`);
   }
 
   /** Bars and texts of a move to every column; without one, how long each group averages. */
@@ -297,7 +297,7 @@ export function makePath({ state, choose, point, send }) {
           more.textContent = `(${briefly(offer.iteration_change_s, offers.iteration_s)})`;
       }
       bar.style.height = `${(100 * share).toFixed(1)}%`;
-      /** @type {HTMLElement} */ (price).title = offer ? `${seconds(offer.cost_s)} of communication, in exchange with ${offer.partner}` : "";
+      /** @type {HTMLElement} */ (price).title = offer ? `${seconds(offer.cost_s)} communication, if swapped with ${offer.partner}` : "";
     }
     tell();
   }
@@ -455,7 +455,7 @@ export function makePath({ state, choose, point, send }) {
 }
 
 /**
- * The largest badge of which so many find room in a width and a height.
+ * The largest badge size at which this many fit in a width and a height.
  * @type {(n: number, width: number, height: number) => number}
  */
 function badgeSize(n, width, height) {

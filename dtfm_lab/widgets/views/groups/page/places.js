@@ -1,7 +1,7 @@
 // Where everything stands, step by step: devices in the network, then in their groups, then in the nodes.
 /** @import { Point } from "shared/types.d.ts" */
 /** @import { Dot, Ground, Group, Network, Placed, Strip } from "../types.d.ts" */
-export const MOST_IN_RING = 16; // groups; above, a node-link drawing is a ball of wool
+export const MOST_IN_RING = 16; // maximum groups; with more, a node-link drawing is a tangle
 const WIDEST = 78,
   SMALLEST = 42; // a group's radius in (b)
 const BIG_DOT = 12; // a device's radius there

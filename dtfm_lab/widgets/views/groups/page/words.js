@@ -19,7 +19,7 @@ export function change(difference, of) {
 }
 
 /**
- * Cheaper, as dear or dearer: a class and a sign, so that colour is not all there is.
+ * Cheaper, equal or more expensive: a class and a sign, so that colour is not the only mark.
  * @type {(difference: number, of: number) => { kind: string, sign: string }}
  */
 export function verdict(difference, of) {

@@ -17,7 +17,7 @@ export function addDevice(document, region, gpu) {
 }
 
 /**
- * These devices to a city's region; regions that this empties go, with their lines.
+ * Moves devices to a city's region. Regions that become empty are removed with their lines.
  * @type {(document: Document, names: string[], region: string) => Document}
  */
 export function moveDevices(document, names, region) {

@@ -1,4 +1,4 @@
-// What a person means who types a name.
+// Finds what a typed name means.
 /** @import { City, Device, Found, Place, Region } from "../types.d.ts" */
 
 /**

@@ -3,7 +3,7 @@
 
 const ROUND_THE_WORLD = 200; // degrees: where the widest gap in longitude is smaller, the world is seen from a pole
 const BEHIND = -0.64; // cosine of 130 degrees from the centre: what is further is moved to the picture's edge
-const NARROWEST = 0.2; // radii of the globe: in a smaller picture nobody would know the coast
+const NARROWEST = 0.2; // radii of the globe: in a smaller picture no one would recognise the coast
 const DISC = 1.4; // radius of the disc against the furthest place from its centre
 const LARGEST = 1.7;
 

@@ -49,7 +49,7 @@ export function target({ layout, camera }, cities, x, y) {
   let best = /** @type {(Goal & { far: number }) | null} */ (null);
   /** @type {(name: string, at: Spot, known: boolean) => void} */
   const offer = (name, at, known) => {
-    const far = Math.hypot(x - at[0], y - at[1]) - (known ? 4 : 0); // a region before a city beside it
+    const far = Math.hypot(x - at[0], y - at[1]) - (known ? 4 : 0); // prefer a region to a nearby city
     if (far < NEAR_CITY && (!best || far < best.far)) best = { name, x: at[0], y: at[1], known, far };
   };
   for (const { name, home } of layout.cards) if (home) offer(name, camera.toScreen(...home), true);

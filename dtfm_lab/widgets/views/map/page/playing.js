@@ -83,7 +83,7 @@ export function playing(wayBetween) {
   }
 
   /**
-   * The condition as it is seen: who was killed a moment ago is still cracked.
+   * The condition as shown: a device killed a moment ago is still cracked.
    * @type {(name: string, now: number) => Condition | ""}
    */
   const seenOf = (name, now) => (now < (recoveries.get(name) ?? -Infinity) ? "killed" : Object.hasOwn(conditions, name) ? conditions[name] : "");
@@ -131,7 +131,7 @@ export function playing(wayBetween) {
     tell,
     condition,
     paint,
-    /** Devices stand elsewhere: ways between them are looked up anew. */
+    /** Devices have moved: paths between them are looked up again. */
     forget() {
       ways = new Map();
     },

@@ -1,4 +1,4 @@
-// Everything that stands on the map at one moment: cards, pipes, badges, labels, and who of them is lit.
+// Everything on the map at one moment: cards, pipes, badges, labels, and which of them are lit.
 import { isStill } from "shared/bus.js";
 import { fading, sprites } from "./sprites.js";
 import { labelPlaces, route } from "./routes.js";
@@ -77,7 +77,7 @@ export function sceneOf(view) {
   }
 
   /**
-   * Cards are placed anew where regions, counts or the box have changed.
+   * Cards are placed again if regions, counts or the box have changed.
    * @type {(width: number, height: number, known: Place[], glide: boolean, globeFor: GlobeFor) => void}
    */
   function place(width, height, known, glide, globeFor) {

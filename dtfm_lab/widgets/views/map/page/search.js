@@ -1,4 +1,4 @@
-// A field that flies to a city, a region or a device, and can put a device there or bring the selected ones.
+// A field that flies to a city, a region or a device, and can add a device there or move the selected ones.
 import { h } from "shared/dom.js";
 import { mayBecome } from "./find.js";
 /** @import { City, Found } from "../types.d.ts" */
@@ -23,7 +23,7 @@ export function searchField(cities, find, act) {
     list: id,
     placeholder: "Find a city or device",
     "aria-label": "Find a city, region or device",
-    title: "Enter flies there (/)",
+    title: "Press Enter to fly there (/)",
     autocomplete: "off",
     spellcheck: "false",
     oninput: update,
@@ -47,8 +47,8 @@ export function searchField(cities, find, act) {
     if (found) act[what](found);
     update();
   };
-  const add = h("button", { type: "button", hidden: true, onclick: press("add"), title: "Put a new device into this city" }, "Add here");
-  const move = h("button", { type: "button", hidden: true, onclick: press("move"), title: "Bring the selected devices to this city" }, "Move here");
+  const add = h("button", { type: "button", hidden: true, onclick: press("add"), title: "Add a device in this city" }, "Add here");
+  const move = h("button", { type: "button", hidden: true, onclick: press("move"), title: "Move the selected devices to this city" }, "Move here");
   const none = h("span", { class: "dtfm-map-none", hidden: true, role: "status" }, "no such place");
 
   function update() {

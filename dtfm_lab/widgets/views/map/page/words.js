@@ -40,12 +40,12 @@ export function describe(hit, { document, pairs, tasks, uses, slow }) {
   }
   const pair = there(pairs.get(hit.key));
   const use = uses.get(hit.key);
-  const why = { line: "", default: "as the default says", filled: `by distance, ${pair.distance_km?.toLocaleString("en-US")} km` }[pair.kind];
+  const why = { line: "", default: "by the default", filled: `by distance, ${pair.distance_km?.toLocaleString("en-US")} km` }[pair.kind];
   const sends = [
     use?.hops.length ? count(use.hops.length, "hop") : "",
     use?.averages.length ? `averaging of ${count(use.averages.length, "pair")}` : "",
   ].filter(Boolean);
-  const capped = pair.nics === null ? "" : `their NICs let ${short(pair.nics)} Gbit/s through`;
+  const capped = pair.nics === null ? "" : `limited to ${short(pair.nics)} Gbit/s by their NICs`;
   return [`${pair.a} – ${pair.b}`, ...numbers(pair), capped, why, sends.length ? `the plan: ${sends.join(", ")}` : "the plan does not use it"]
     .filter(Boolean)
     .join("\n");

@@ -1,4 +1,4 @@
-// Values as a bitmap of one pixel a cell, coloured once by the logarithm; and the scale beside it.
+// Values as a bitmap with one pixel per cell, coloured once by the logarithm, and the scale next to it.
 import { figures, logTicks } from "shared/axis.js";
 import { rampColor } from "shared/theme.js";
 /** @import { Context, Theme } from "shared/types.d.ts" */

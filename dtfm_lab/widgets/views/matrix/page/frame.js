@@ -2,7 +2,7 @@
 /** @import { Context, Theme } from "shared/types.d.ts" */
 /** @import { Block, View } from "../types.d.ts" */
 
-const NAMED = 9; // pixels a cell from which devices have their names
+const NAMED = 9; // pixels per cell from which devices have their names
 const WIDEST = 128; // pixels for a name
 const MOST_NAMES = 0.25; // of the width, for names beside rows
 const CORNER = 74; // pixels for what the axes mean
@@ -70,7 +70,7 @@ export function placeOf(context, width, height, names, blocks, view, theme) {
   const widest = (texts) => Math.ceil(Math.max(24, ...texts.map(measure))) + 10;
   const roughly = (Math.min(width - SCALE, height) - 60) / view.span;
   const named = roughly >= NAMED;
-  const share = Math.max(1, width - SCALE - 120) / view.span; // pixels a cell, about
+  const share = Math.max(1, width - SCALE - 120) / view.span; // pixels per cell, approximately
   const flat = !named && blocks.every(([name, count]) => context.measureText(name || "no region").width < count * Math.min(share, roughly) - 8);
   const seen = named
     ? names.slice(Math.floor(Math.min(view.x, view.y)), Math.ceil(Math.max(view.x, view.y) + view.span))

@@ -6,7 +6,7 @@ import { fitting } from "shared/text.js";
 /** @import { Context, Theme } from "shared/types.d.ts" */
 /** @import { Bitmap, Block, Cells, Place, View } from "../types.d.ts" */
 
-const WRITTEN = 34; // pixels a cell from which its number stands in it
+const WRITTEN = 34; // pixels per cell from which it shows its number
 
 /** @type {(context: Context, place: Place, map: Bitmap, values: Float32Array, n: number, view: View, theme: Theme) => void} */
 export function paintCells(context, place, map, values, n, view, theme) {

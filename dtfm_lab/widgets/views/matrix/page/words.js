@@ -27,7 +27,7 @@ function reason(origin, a, b, filled) {
   if (origin === DEFAULT) return "as any other pair";
   if (origin === REGION) return `inside ${a}`;
   if (origin === PAIR) return `between ${a} and ${b}`;
-  if (origin === LINK) return "a link of its own";
+  if (origin === LINK) return "its own link";
   if (origin !== DISTANCE) return "";
   const pair = filled.find(({ regions: [x, y] }) => (x === a && y === b) || (x === b && y === a));
   return `between ${a} and ${b} by distance${pair ? `, ${pair.distance_km.toLocaleString("en-US")} km` : ""}`;

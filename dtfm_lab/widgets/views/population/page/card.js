@@ -31,7 +31,7 @@ export function card(choose) {
           ? h("figure", {}, canvas, h("figcaption", {}, h("b", {}, costOf(one))))
           : h(
               "button",
-              { type: "button", class: "dtfm-parent", title: `Show individual ${one.number}`, onclick: () => choose(one.number) },
+              { type: "button", class: "dtfm-parent", title: `Show placement ${one.number}`, onclick: () => choose(one.number) },
               canvas,
               h("span", {}, `${costOf(one)} · ${one.number}`),
             );
@@ -68,7 +68,7 @@ function story(person, parents, costOf, amount) {
 /** @type {(frame: Frame) => (Node | string)[]} */
 function population({ numbers, made_by: madeBy, diversity, rule }) {
   const made = Object.entries(madeBy).flatMap(([name, count], at) => [at ? ", " : "", h("b", {}, String(count)), ` ${name}`]);
-  const came = made.length ? [`These ${numbers.length} came about by `, ...made, ". "] : [];
-  const differ = diversity === null ? [] : ["Two of them differ in ", h("b", {}, `${Math.round(diversity * 100)} %`), " of their cells. "];
+  const came = made.length ? [`These ${numbers.length} placements: `, ...made, ". "] : [];
+  const differ = diversity === null ? [] : ["On average, two of them differ in ", h("b", {}, `${Math.round(diversity * 100)} %`), " of their cells. "];
   return [...came, ...differ, rule];
 }

@@ -1,4 +1,4 @@
-// A placement as a tiny picture: a column a place, a cell a device, coloured by its stage.
+// A placement as a tiny picture: one column per place, one cell per device, coloured by its stage.
 import { stageColor } from "shared/theme.js";
 /** @import { Context, Theme } from "shared/types.d.ts" */
 /** @import { Cells, Person } from "../types.d.ts" */

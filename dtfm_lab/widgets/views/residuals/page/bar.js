@@ -1,4 +1,4 @@
-// Two bars left or right of zero on a scale that all rows share: what is its own, with an interval, and below what follows.
+// Two bars left or right of zero on a scale that all rows share: the row's own error with its interval, and below it the last arrival.
 import { h } from "shared/dom.js";
 import { seconds } from "shared/axis.js";
 /** @import { Row, Scale } from "../types.d.ts" */

@@ -1,4 +1,4 @@
-// What an iteration goes to, by system.
+// The causes of an iteration's time, by system.
 import { GREY } from "shared/theme.js";
 /** @import { Cause, Row } from "../types.d.ts" */
 

@@ -27,7 +27,7 @@ export function pageOf(tab, shown, last) {
 }
 
 /**
- * What a tab says of all its pages: busy where one is, else what is said of the page that it shows.
+ * The state of a tab: busy if one of its pages is, else that of the page that it shows.
  * @type {(tab: Tab, page: string) => string}
  */
 export function kindOf(tab, page) {

@@ -39,13 +39,13 @@ export async function onGone(model, handler, cleanUp) {
 }
 
 /**
- * Whether the lab can be brought back: a notebook's from what was kept, a page of its own by loading it again.
+ * True if the lab can be restored: a notebook's from its autosave, a separate page by reloading it.
  * @type {(model: Model<Traits>) => boolean}
  */
 export const canBringBack = (model) => Boolean(model.get("again") || !model.widget_manager.context);
 
 /**
- * Makes the lab anew from what was kept, in the output that it was in.
+ * Restores the saved lab, in the output that it was in.
  * @type {(model: Model<Traits>) => Promise<unknown>}
  */
 export async function bringBack(model) {

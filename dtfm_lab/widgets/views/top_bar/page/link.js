@@ -18,7 +18,7 @@ function remember(hash) {
     sessionStorage.setItem(TAKEN, hash);
     return before === hash;
   } catch {
-    // a browser that keeps nothing
+    // a browser that stores nothing
     return false;
   }
 }
