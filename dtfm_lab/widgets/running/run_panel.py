@@ -344,7 +344,7 @@ class RunPanel(Panel):
         except LabError:
             part = ""
         self._lab_state.run_part = part
-        self.start.description = f"Train {part}" if part else "Run"
+        self.start.description = f"Train {part.removeprefix('the whole plan, ')}" if part else "Run"
         self.start.layout.width = "auto" if part else "60px"
 
     def _take_measured(self) -> None:

@@ -320,7 +320,7 @@ def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
     if state.plan.job.model is None:
         return NextAction("plan", "Plan again")
     if state.measured is None or run_staleness(state):
-        label = f"Train {state.run_part}" if state.run_part else "Run it for real"
+        label = f"Train {state.run_part.removeprefix('the whole plan, ')}" if state.run_part else "Run it for real"
         return NextAction("run", f"{label}, although it does not fit" if state.lacking else label)
     if state.pane != "compare":
         return NextAction("compare", "Compare")

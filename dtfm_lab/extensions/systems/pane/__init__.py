@@ -52,7 +52,7 @@ STEP = "systems"
 """Name of this pane."""
 ASSUMPTIONS, WHY = PARTS = ("Assumptions", "Why")
 NOTHING_YET = (
-    "Press the button: Megatron-LM, DeepSpeed, DiLoCo and others each plan this network their own way, all predicted "
+    "Press the button: Megatron-LM, FSDP, DiLoCo and others each plan this network their own way, all predicted "
     "by one model of links and devices."
 )
 MATHEMATICS = f"{CHANGES} changes the training itself: its seconds alone do not compare"
