@@ -23,7 +23,7 @@ class ObjectiveWords:
     @property
     def bound_label(self) -> str:
         """The label of the bound in a legend."""
-        return "lower bound" if self.objective == "communication" else f"no plan is {self.better}"
+        return "lower bound" if self.objective == "communication" else f"lower bound: no plan is {self.better}"
 
     def words(self, value: float) -> str:
         """Return a value with its unit."""

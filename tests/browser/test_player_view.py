@@ -20,7 +20,7 @@ def test_an_iteration_is_played_as_far_as_it_is_known(page, open_notebook, ask_k
     page.evaluate(LISTEN)
 
     ask_kernel(page, "player.set_trait('length_s', 0.6); player.known_s = 0.05; player.source = 'predicted'")
-    expect(view).to_contain_text("predicted · 10 x slower than life")
+    expect(view).to_contain_text("predicted · 10 x slower than real time")
     button.click()
     expect(button).to_have_text("Pause")
     eventually(page, "player.playing", True)

@@ -104,7 +104,7 @@ def test_a_reader_without_widgets_is_told_where_the_curves_end():
         view.extend_all({"one": part, "two": part + np.array([0, 0, 3, 0, 3])})
     assert view.alt_text().startswith("A <search>: one 9.223 s, two 12.22 s; one is ")
     view.show_measure("price")
-    assert (view.unit, view.bound_label) == ("$", "no plan is cheaper")
+    assert (view.unit, view.bound_label) == ("$", "lower bound: no plan is cheaper")
     assert "$9.22" in view.alt_text()
 
 

@@ -109,7 +109,7 @@ def check_numbers(the_lab: lab.Lab) -> None:
         "tab": re.fullmatch(r"predicted (.+) under \S+", tabs["schedule"])[1],
     }
     assert set(iteration.values()) == {format_s(trace.iteration_s)}, iteration
-    assert leads["note"].startswith(f"{format_range(*trace.interval())}, ")
+    assert leads["note"].startswith(f"{format_range(*trace.interval())} · ")
     rates = {number["label"]: number["value"] for number in bar.numbers}
     assert rates["Throughput"] == f"{format_count(trace.metrics['tokens_per_s'])} tokens/s"
     assert f"{trace.metrics['tokens_per_s']:,.0f} tokens/s" in chart.caption
@@ -246,7 +246,7 @@ async def test_what_is_said_of_a_run_ends_with_the_plan_that_ran_and_comes_back_
     assert "fitted links are drawn" not in note.value
     assert bar_of(the_lab)["Measured"]["note"] == error
     predicted_s = comparison.predicted.iteration_s
-    assert bar_of(the_lab)["Iteration, calibrated"]["value"] == format_s(predicted_s), "the error is of this number"
+    assert bar_of(the_lab)["Iteration, guessed"]["value"] == format_s(predicted_s), "the error is of this number"
 
 
 async def test_a_mystery_that_is_solved_leaves_what_was_measured() -> None:
@@ -292,7 +292,7 @@ async def test_while_another_plan_is_on_the_picture_nothing_is_said_of_the_labs_
     assert inspector.facts["kind"] == "empty"
     name = next(iter(stages))
     state.selected = (name,)
-    assert (inspector.facts["stage"], inspector.facts["rows"]) == (stages[name], [])
+    assert (inspector.facts["stage"], [row[0] for row in inspector.facts["rows"]]) == (stages[name], ["speed"])
     state.shown_stages = {}
     assert inspector.facts["stage"] == next(s for s, names in enumerate(the_lab.plan.stages) if name in names)
 
@@ -319,7 +319,7 @@ async def test_all_fields_of_a_job_that_were_changed_at_once_are_named() -> None
     controls = the_lab.plan_panel.job_controls
     controls.batch.value, controls.schedule.value = 32, "gpipe"
     await settled(the_lab)
-    assert the_lab.bar.view.headline["lead"].startswith("Batch 16 → 32, schedule open → gpipe: ")
+    assert the_lab.bar.view.headline["lead"].startswith("Batch 16 → 32, schedule planner's choice → gpipe: ")
     state, what_if = the_lab.lab_state, the_lab.what_if_panel
     the_lab.show_pane("what-if")
     batches = what_if.controls.by_name["global_batch"]

@@ -74,7 +74,7 @@ def _phrase(job: Job, what: str, value: Any) -> str:
         case "overlap", _:
             return f"averaging {'' if value else 'not '}overlapped"
         case "warmups", _:
-            return f"forwards ahead {compact_counts(value)}"
+            return f"warm-up forwards {compact_counts(value)}"
         case "blocks_per_stage", _:
             return f"blocks {compact_counts(value)}"
         case "microbatches_per_replica", _:

@@ -198,7 +198,7 @@ class Plan:
         others = {
             "microbatch": f"micro-batches of {job.microbatch}",
             "schedule": job.schedule_name,
-            "warmups": "given forwards ahead",
+            "warmups": "given warm-up forwards",
             "blocks_per_stage": "a given cut",
             "microbatches_per_replica": "given shares",
             "checkpointing": f"checkpointing {job.checkpoints}",

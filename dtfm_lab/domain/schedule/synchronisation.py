@@ -116,7 +116,10 @@ LEAST_IN_RING = 3
 
 
 def parts_by(synchronisation: str, whole_rings: bool) -> Synchronise:
-    """Return the function of this name. With ``whole_rings``, a ring's rounds are combined. Raises UnknownName."""
+    """Return the registered function that yields this synchronisation's parts. Raises UnknownName.
+
+    With ``whole_rings``, the rounds of a ``ring`` are combined.
+    """
     chosen = synchronisations[synchronisation]
     if not whole_rings or synchronisation != "ring":
         return chosen

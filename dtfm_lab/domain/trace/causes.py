@@ -106,10 +106,10 @@ class Chains:
         return cls(after, begin_s, cause, carries, if_queued, sends, receives, _slow_from_s(trace, is_pass))
 
     def queued(self, row: IntArray, waiting: IntArray, was_queued: BoolArray) -> BoolArray:
-        """Return True where ``waiting`` queued behind ``row``, at whose end it started.
+        """``waiting`` started when ``row`` ended. Return True where that is because it was queued behind ``row``.
 
-        If it queued behind a message at the receiving NIC, it queued behind both its receive and its send. The same
-        holds for a pipeline's message that left when the previous one had arrived, on a link whose directions take
+        If it queued behind a message at the receiving NIC, it queued behind that message's receive and its send. The
+        same holds for a pipeline's message that left when the previous one had arrived, on a link whose directions take
         turns.
         """
         sent_after = self.sends[row] & self.sends[waiting]

@@ -12,7 +12,7 @@ Clock = Literal["virtual", "paced", "real", "model"]
 
 PETA = 1e15
 SWING = 2.0
-"""Number of standard deviations: see RunContext.swings."""
+"""Standard deviations by which times are shifted up and down for ``RunContext.swings``."""
 BY_MODEL = "by the link model"
 """Label for seconds that are not timed messages: see ``RunContext.links_by_model``."""
 AS_SPECIFIED = ("model", "paced")

@@ -57,7 +57,7 @@ class MeasuredRow:
     predicted: float | None = None
     """The prediction at that efficiency."""
     factor: float | None = None
-    """Factor on the efficiency of the lab's model that predicts this row exactly; None if its plan is unknown."""
+    """Number by which the lab's own efficiency must be multiplied to predict this row exactly."""
 
     @property
     def error(self) -> float | None:

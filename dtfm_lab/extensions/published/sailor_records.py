@@ -240,7 +240,8 @@ def profile_of(record: Record) -> list[ComputeTime]:
 
 
 def gathering_s(group: TensorGroup, n_bytes: float) -> float:
-    """Return the seconds in which every rank of a group gets the message parts that the others received."""
+    """Return the seconds of the all-gather in which a tensor-parallel group's ranks exchange the parts of a message
+    that each received."""
     return ring_gather_s(n_bytes, group.tensor_parallel, INSIDE_A_HOST.get(group.gpu, PCIE_3), 0.0)
 
 

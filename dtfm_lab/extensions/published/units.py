@@ -129,8 +129,11 @@ def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, f
 
 
 def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tuple[str, ...] = (), **said: Any) -> Row:
-    """Return the row of a simulated plan: its quantity in its unit, or another ``value``, with its interval and the
-    assumed share of the peak. ``said`` are the row's other fields."""
+    """Return the row of a simulated plan, with its interval and the assumed share of the peak.
+
+    ``value`` computes the number from the prediction. By default it is the one for the row's quantity and unit.
+    ``said`` are the remaining fields of the row.
+    """
     trace, quantity = simulate(plan), said["quantity"]
     predicted = (value or UNITS[quantity][said["unit"]])(Prediction(plan, trace))
     shares = () if quantity == "memory" else shares_of(plan)

@@ -331,7 +331,7 @@ def _chosen(plan: Plan) -> dict[str, object]:
         "shares": "equal" if len(set(counts)) == 1 else counts,
         "micro-batches of": job.microbatch,
         "schedule": job.schedule_name,
-        "forwards ahead": job.warmups,
+        "warm-up forwards": job.warmups,
         "checkpointing": job.checkpoints,
         "tensor parallelism of": job.tensor_parallel,
         "sharding": job.sharding,

@@ -55,7 +55,7 @@ class Worth:
     role: tuple[int, int] | None
     """Its stage and replica in the best plan with all devices; None if it is idle there."""
     serving: Plan | None
-    """None if the device fits nowhere."""
+    """The best plan found that uses the device; None if it fits nowhere."""
     without: Plan | None
     """None if no plan without the device fits."""
 

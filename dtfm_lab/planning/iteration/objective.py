@@ -164,7 +164,7 @@ CLOSE = 1.3
 """A choice is annealed only if its best structured plan takes at most this multiple of the best one's time. Annealing
 gains up to 30 % on irregular networks, and less on clusters."""
 MOST_NEARBY = 6
-"""Maximum number of structured plans of a choice near which annealing searches."""
+"""Annealing searches near at most this many of a choice's best structured plans."""
 MOST_SEARCHED = 16
 """Up to this number of devices, annealing begins from all shapes, not only near the structured plans. So few devices
 have few shapes, and the best plans of small irregular networks often have no structure."""

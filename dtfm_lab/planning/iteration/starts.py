@@ -347,7 +347,10 @@ class StartingPlans:
         return shape_search, shape_search.assessed(row, blocks, 1.0, microbatch_counts=microbatch_counts)
 
     def of_fitting(self, fitting: FittingPlan) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the search of the fitting plan's shape, and the plan; None if no plan was constructed."""
+        """Return the fitting plan as a KernelPlan, with the search for its shape.
+
+        None if the plan is incomplete or the job does not allow its shape.
+        """
         if fitting.grid is None or fitting.blocks is None:
             return None
         shape_search = self._shape_searches.of(fitting.grid, fitting.microbatch, fitting.problem.job.checkpoints)

@@ -156,7 +156,8 @@ def _split(visited: int, n: int, inside: IntArray, outside: IntArray) -> int:
 
 @compiled
 def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, order: IntArray) -> None:
-    """Fill ``order`` with the cheapest path over a set that ends in ``at``, last node first."""
+    """Fill ``order`` with the cheapest path through the nodes of the bit set ``visited`` that ends at node ``at``, last
+    node first."""
     for place in range(len(order)):
         order[place] = at
         visited ^= 1 << at

@@ -75,7 +75,8 @@ class WorkLimits:
         self._computing_s = [max(LEAST_S, TIMES * each_s) for each_s in longest_s]
 
     def look(self, all_progress: Iterable[ReportedWork]) -> None:
-        """Note a round of checks. Call it before each round."""
+        """Call this before each round of checks. If the coordinator itself was paused since the last one, the gap
+        counts against no worker."""
         now_s = time.monotonic()
         if (gap_s := now_s - self._looked_s) > GAP_S:
             for progress in all_progress:

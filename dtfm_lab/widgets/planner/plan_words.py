@@ -84,7 +84,7 @@ LISTED_CHANGES = ("stays", "moved", "gone idle", "come in", "added")
 
 "stays" is included because its group may have another number. A device that left the network is not: that is the edit.
 """
-BY_SHAPE = {"blocks": "stages resized", "shares": "work shares changed", "forwards ahead": "warm-up changed"}
+BY_SHAPE = {"blocks": "stages resized", "shares": "work shares changed", "warm-up forwards": "warm-up changed"}
 """Choices with a number per stage or pipeline, in words. In another shape they always differ, so they are not
 reported."""
 

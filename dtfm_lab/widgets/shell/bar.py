@@ -71,7 +71,8 @@ class StatusBar:
         self.refresh()
 
     def _take_plan(self, plan: Plan | None) -> None:
-        """Compare nothing with a plan that no edit has caused, because it was searched for, chosen or made by hand."""
+        """Forget the plan to compare with if the new plan is not the result of an edit: it was searched for, chosen or
+        made by hand."""
         last = self._replanning.last
         if plan is not None and not self._lab_state.plan_is_stale and (last is None or last.plan is not plan):
             self.history.forget()
@@ -239,7 +240,7 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     is_planned = planned_s is None or math.isclose(planned_s, seconds, rel_tol=ALIKE)
     note, short = _bound_words(plan, state.schedule) if is_planned else _as_chosen(state, plan)
     if between := "" if shown is None else format_range(*shown.interval()):
-        note, short = f"{between}, {note}", f"{between}, {short}"
+        note, short = f"{between} · {note}", f"{between} · {short}"
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
     if lacks := bool(state.lacking) and shown is not None:
         note = short = "does not fit in memory"
@@ -264,7 +265,7 @@ def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
     if left <= 1 + 1e-6:
         return plan.speed_up_words, f"none faster{within}"
     if left > LOOSE_TIMES:
-        return plan.speed_up_words, "how far from the best is unknown"
+        return plan.speed_up_words, "gap to the best unknown"
     of = "any plan's bound" if plan.scope == "any plan" else f"the bound of {plan.scope}"
     return f"at most {format_times(left)} × {of}", f"≤ {format_times(left)} × the best{within}"
 

@@ -73,7 +73,7 @@ def _of_pipeline(plan: Plan) -> Facts:
     unit, in_unit = ("ms", 1e3) if cost.hop_s.max(initial=0.0) < 1 else ("s", 1.0)
     hops = [{"seconds": float(s), "text": in_figures(float(s) * in_unit)} for s in cost.hop_s]
     total = [
-        [format_s(cost.total_s), "communication ="],
+        [format_s(cost.total_s), "communication cost ="],
         [format_s(cost.data_parallel_s), "slowest averaging +"],
         [format_s(cost.pipeline_s), counted(len(hops), "hop")],
     ]

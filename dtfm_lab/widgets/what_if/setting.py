@@ -120,8 +120,7 @@ class WhatIfSetting:
         return changed
 
     def scaled(self, topology: Topology) -> Topology:
-        """Return the network with the factors on its links, or on the one link. Raises LabError if that link does not
-        exist."""
+        """Return the network with every link scaled by the factors, or only ``link`` if one is set."""
         factors = {name: self.values[name] for name in FACTORS}
         if not self.link:
             return topology.scaled(**factors)

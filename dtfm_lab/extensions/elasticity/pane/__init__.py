@@ -67,8 +67,8 @@ class HoursPanel(Panel):
         self.question: RaceQuestion | None = None
         """The last question, None before the first."""
         self._raced: dict[str, History] = {}
-        """The history last shown for each policy, for as long as the network and the length of the hours stay the
-        same."""
+        """The history last shown for each policy. During a replay after a time-line edit, the old ones stay visible.
+        A new network, job or duration clears them."""
         self._problem, self._is_replaying, self._was_stopped = "", False, False
         self._asked = LatestRequest(
             self._answer,

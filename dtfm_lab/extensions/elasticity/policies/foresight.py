@@ -153,7 +153,10 @@ class Goodput(Policy):
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
 
     def _safe(self, now: Situation, response: Response) -> Response:
-        """Set the best checkpoint interval for the next operation."""
+        """Return the response with the best checkpoint interval for its operation.
+
+        It is unchanged if it has no operation or if checkpoints are free.
+        """
         if response.operation is None or now.costs.checkpoint_s <= 0:
             return response
         between_s = self._between_setbacks_s(now, response.operation)

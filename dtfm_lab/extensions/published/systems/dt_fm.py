@@ -25,8 +25,8 @@ from dtfm_lab.extensions.published.units import interval_of
 from dtfm_lab.simulation import simulate
 
 FIRST, LAST = (LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1])
-"""Layers and batch of the settings behind the paper's ratios. The other seven lie between them and take minutes;
-``lab.published.papers_table`` has them."""
+"""(layers, batch) of the first and last of nine settings, which the paper's ratios compare. The other seven would take
+minutes; see ``lab.published.papers_table``."""
 PIPELINES = {"1": "one pipeline", "2": "two pipelines", "4": "four pipelines", "8": "eight pipelines"}
 ASSUMED = assumptions()["dt-fm"]
 

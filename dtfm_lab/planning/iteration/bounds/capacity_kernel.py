@@ -178,8 +178,9 @@ def averaging_s(
 ) -> float:
     """Return the minimum seconds from a device's last pass to the end of averaging.
 
-    ``n_of_side`` are the numbers of far and near peers. ``line``, ``sums`` and ``at`` come from ``line_up``.
-    Neighbours, of classes a and b (-1 for none), are not peers.
+    ``n_of_side`` has the number of far peers, then of near ones. ``a`` and ``b`` are the classes of the device's
+    pipeline neighbours (-1 for none), which cannot be peers and are left out. ``line``, ``sums`` and ``at`` come from
+    ``line_up``.
     """
     if how == NOTHING or n_of_side[0] + n_of_side[1] == 0:
         return 0.0

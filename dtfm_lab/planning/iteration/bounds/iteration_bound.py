@@ -47,7 +47,8 @@ TOLERANCE = 2e-3
 """Relative width at which bisection ends."""
 ROUNDING = 1 - 1e-9
 JUST_BELOW = 1 - 5e-10
-"""Share of the best plan's seconds that is refuted last. A gap this small counts as none (``search.PROVEN``)."""
+"""After bisection, one last proof tries to rule out every plan faster than this share of the best plan's seconds. The
+remaining gap counts as none (``search.PROVEN``)."""
 MOST_DEVICES_WITH_CUTS = 96
 """Cuts of the network are tried up to this number of devices. Proofs for larger networks would take minutes."""
 MOST_CLASSES_OF_LARGE = 12

@@ -36,7 +36,7 @@ from dtfm_lab.planning.iteration.kernels.tables import (
 TOTAL, EACH, UP_FREE, TIED, CRITICAL = range(5)
 """Rows of ``SearchState.pipe``."""
 READY, LACKING, AVERAGING = range(3)
-"""Tables of ``SearchState.cell``."""
+"""Indices of the tables in ``SearchState.cell``."""
 OFFSET, SLOPE, COUNT = range(3)
 """Rows of ``SearchState.shared_out``."""
 

@@ -1,4 +1,4 @@
-"""The row that plays an iteration: Play, a slider over its seconds, and how much slower than life it plays."""
+"""The row that plays an iteration: Play, a slider over its seconds, and how much slower than real time it plays."""
 
 import traitlets
 

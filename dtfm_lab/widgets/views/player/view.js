@@ -163,7 +163,7 @@ function render({ model, el }) {
  */
 function pace(factor) {
   const times = Number(Math.max(factor, 1 / factor).toPrecision(2)).toLocaleString("en-US");
-  return `${times} x ${factor >= 1 ? "slower" : "faster"} than life`;
+  return `${times} x ${factor >= 1 ? "slower" : "faster"} than real time`;
 }
 
 export default view(render);
