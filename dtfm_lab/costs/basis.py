@@ -66,6 +66,11 @@ def _untested_links(plan: Plan) -> Iterable[str]:
             f"networks between more than {MOST_STEADY_HOSTS} hosts varied by a factor of six where they were measured, "
             f"and this one of {counted(n_hosts, 'host')} states no link_spread"
         )
+    if plan.topology.estimates:  # imported only for networks that have estimated links
+        from dtfm_lab.domain.network.estimates import estimated
+
+        if links := ", ".join(map(str, estimated(plan.topology))):
+            yield f"bandwidths are estimates: {links}"
     most = max(device.gpus for device in devices)
     if most > MOST_TENSOR:
         yield f"groups of {most} GPUs share a layer; up to {MOST_TENSOR} were tested"
@@ -73,6 +78,7 @@ def _untested_links(plan: Plan) -> Iterable[str]:
 
 def _untested(plan: Plan) -> Iterable[str]:
     """Yield reasons why a plan's model lies outside the tested range."""
-    n_parameters, (least, largest) = plan.job.modelled().parameters, PARAMETERS
+    model, (least, largest) = plan.job.modelled(), PARAMETERS
+    n_parameters = model.parameters + model.frozen_elements  # with adapters, most of a model's parameters are frozen
     if not least <= n_parameters <= largest:
         yield f"the model has {n_parameters / 1e9:.3g} billion parameters; 1 to 1,100 were tested"

@@ -78,7 +78,7 @@ def test_a_person_drags_a_device_to_another_group_and_takes_it_back(page, open_n
     page.mouse.up()
     eventually(page, f"{first!r} in the_lab.plan.stages[2] and {other!r} in the_lab.plan.stages[0]", True)
     page.get_by_text(f"You swapped {first} and {other}").wait_for()
-    page.locator(".dtfm-groups-panel button[title*='Take back']").click()
+    page.locator(".dtfm-groups-panel button[title^='Undo: ']").click()
     eventually(page, "the_lab.plan is plan", True)
 
     page.mouse.click(*middle(page, f'.dtfm-path [data-device="{first}"]'))

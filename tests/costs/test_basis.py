@@ -8,7 +8,9 @@ import pytest
 from dtfm_lab.costs.basis import basis_of
 from dtfm_lab.costs.efficiency import ShareFactor
 from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.job.model.families import with_adapters
 from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network.estimate import BETWEEN, BandwidthEstimate
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.evaluate import evaluate
 
@@ -42,13 +44,25 @@ def test_what_was_tested_is_modelled():
             planned(model=gpt(name="s", n_layers=2, d_model=2304, n_heads=24, seq_len=64, vocab_size=512)),
             "the model has 0.129 billion parameters; 1 to 1,100 were tested",
         ),
+        (
+            planned(estimates=(BandwidthEstimate(BETWEEN, 1e10, 1e9, 4e11),)),
+            r"bandwidths are estimates: between hosts 80 Gbit/s \(8 to 3,200\)",
+        ),
     ],
-    ids=["gpu", "hosts", "tensor", "model"],
+    ids=["gpu", "hosts", "tensor", "model", "links"],
 )
 def test_what_nobody_tested_is_guessed_and_why_is_said(plan: Plan, says: str):
     word, because = basis_of(plan)
     assert word == "guessed"
     assert re.search(says, because), because
+
+
+def test_frozen_parameters_count_too():
+    assert basis_of(planned(model=with_adapters(WIDE, 16))).word == "modelled"
+
+
+def test_links_that_were_corrected_are_no_estimates():
+    assert basis_of(planned(estimates=(BandwidthEstimate(BETWEEN, 2e10, 1e9, 4e11),))).word == "modelled"
 
 
 def test_a_network_that_says_how_sure_it_is_is_no_guess_on_many_hosts():

@@ -216,7 +216,7 @@ def test_what_befell_a_device_is_told_until_the_run_ends() -> None:
     assert (
         story == "barbara was killed by SIGKILL in iteration 2: its copy took over in 800 ms, with the state of claude"
     )
-    assert story_of(SimpleNamespace(faults=faults, replans=())).endswith("the state of alan; 1 device before it")
+    assert story_of(SimpleNamespace(faults=faults, replans=())).endswith("the state of alan; 1 earlier fault")
     state = a_state("worldwide")
     state.busy, state.run_progress = ("run",), "iteration 8 of 24"
     state.set_note("run", "recovering ada")
