@@ -218,6 +218,10 @@ def _number(what: str, value: object, kind: type) -> Any:
     """Return a value of ``plain``: NaN for null. Raises LabError for an impossible one."""
     if kind is float and value is None:
         return math.nan
+    if kind is str:
+        if isinstance(value, str):
+            return value
+        raise LabError(f"{what} is {shortened(value)}; wanted text")
     if kind is bool or isinstance(value, bool):
         if kind is bool and isinstance(value, bool):
             return value

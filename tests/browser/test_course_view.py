@@ -43,6 +43,9 @@ def test_missions_are_opened_helped_with_and_won_in_the_lab(page, open_notebook,
     expect(detail.get_by_role("status")).to_contain_text("✓ Won")
     expect(board).to_contain_text("1 of")
 
+    tour = board.locator("details", has_text="The tour")
+    if tour.get_attribute("open") is None:
+        tour.locator("summary").click()
     board.locator("button[data-name=one-left-the-hall]").click()
     detail.get_by_role("button", name="Check the plan").click()
     expect(detail.get_by_role("status")).to_contain_text("another network than")

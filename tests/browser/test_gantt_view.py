@@ -87,7 +87,8 @@ def test_the_chart_tells_what_a_bar_waited_for_and_draws_path_and_messages(page,
     box = chart.locator(".dtfm-box")
     size = box.bounding_box()
     box.hover(position={"x": size["width"] * 0.75, "y": size["height"] * 0.6})
-    said = "S1 · bob · backward 0 · 200.0 to 400.0 ms (200 ms)\nwaited for activation 0 from S0 · ada, in at 200.0 ms"
+    bar = "S1 · bob · backward 0 · 200.0 to 400.0 ms (200 ms)"
+    said = f"{bar}\nwaited for activation 0 from S0 · ada, arrived at 200.0 ms"
     expect(page.get_by_role("tooltip")).to_have_text(said)
     box.hover(position={"x": size["width"] * 0.4, "y": size["height"] * 0.2})
     expect(page.get_by_role("tooltip")).to_contain_text("right after forward 0")

@@ -85,7 +85,7 @@ def test_the_lab_is_walked_by_keyboard_alone(page, open_notebook, ask_kernel, ev
     network = bar.locator("[data-menu=network]")
     keys.reach(network)
     keys.press("Enter")
-    keys.reach(lab.root.locator(".dtfm-menu-network").get_by_label("Open", exact=True))
+    keys.reach(lab.root.locator(".dtfm-menu-network").get_by_label("Network", exact=True))
     keys.type("lect")
     eventually(page, f"{PLANNED} and the_lab.topology.name", "lecture-hall")
     keys.press("Escape")

@@ -136,7 +136,7 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
     network = lab.menu("network")
     network.get_by_label("File", exact=True).fill("sixteen.yaml")
     network.get_by_label("File", exact=True).press("Enter")
-    network.locator("button", has_text=re.compile(r"^\s*Open\s*$")).click()
+    network.locator("button", has_text=re.compile(r"^\s*Open file\s*$")).click()
     eventually(page, "len(the_lab.topology.devices)", 128)
     lab.close_menu()
     lab.look("opened")

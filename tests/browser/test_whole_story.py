@@ -224,7 +224,7 @@ def saved_and_restored(lab, ask_kernel, eventually) -> None:
     lab.close_menu()
     before = ask_kernel(page, NUMBERS)
     network = lab.menu("network")
-    network.get_by_label("Open", exact=True).select_option("lecture-hall")
+    network.get_by_label("Network", exact=True).select_option("lecture-hall")
     eventually(page, "the_lab.topology.name", "lecture-hall")
     lab.close_menu()
     stale = lab.root.get_by_role("tab", name="Run").first.get_by_label("before the last edit")

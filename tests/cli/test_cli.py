@@ -320,7 +320,7 @@ def test_sweep_tells_every_combination(prints: Said, tells: Told, plan_file: str
     assert (len(lines), lines[0].split(",")[:4]) == (5, ["schedule", "microbatch", "recompute", "iteration_s"])
     out = prints("simulate", "--sweep", plan_file, *vary)
     assert format_s(told["points"][0]["iteration_s"]) in out
-    assert "2 points cannot be computed, such as schedule gpipe, microbatch 3, recompute True: job tiny: global batch" in out
+    assert "2 points cannot be computed, such as schedule gpipe, microbatch 3, recompute True: job tiny: global" in out
     both = tells("simulate", "--sweep", plan_file, "--vary", "recompute=yes,no", "--vary", "microbatch=1")
     assert [point["recompute"] for point in both["points"]] == [True, False]
     out = prints("simulate", "--sweep", plan_file, "--vary", "microbatch=3")

@@ -96,7 +96,7 @@ def test_devices_are_selected_here_as_elsewhere() -> None:
     assert lab_state.selected == (FIRST, "not-of-this-plan"), "what is not here stays selected elsewhere"
     faults.devices.selected = [SECOND]
     assert lab_state.selected == (SECOND,)
-    assert "8 devices, 4 a pipeline" in faults.devices.alt_text()
+    assert "8 devices, 4 per pipeline" in faults.devices.alt_text()
     faults.act(FIRST, KILL)
     assert faults.devices.states == {}, "nothing runs"
     faults.offer(None)

@@ -224,7 +224,7 @@ async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None
     for place in panel.groups.offers["groups"]:
         moved_s = lab.simulate(exchanged(plan, device, place["partner"]), "1f1b").iteration_s
         assert place["iteration_change_s"] == pytest.approx(moved_s - now_s, abs=1e-9)
-    assert "in brackets the predicted iteration" in panel.line.value
+    assert "with the predicted iteration in brackets" in panel.line.value
 
 
 async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() -> None:

@@ -170,7 +170,7 @@ def check(one: Shown) -> None:
         assert back is not None
         assert is_close(match[1], value(back))
     if one.slower and one.of_network and now < was * (1 - SAME):
-        assert "A better plan was found" in one.rest, "a slower link never looks faster"
+        assert "The search found a better plan" in one.rest, "a slower link never looks faster"
     for group, stage in re.findall(r"(?:^|, |\. )(\S+) (?:stage \d+ → |into stage )(\d+)", one.rest):
         there = [d.name for d in one.after.topology.devices if group in (d.name, d.region)]
         assert there, f"{group} is drawn"

@@ -14,8 +14,12 @@ export function signOfLife(send, show, clock = globalThis) {
   return {
     ask() {
       if (timer !== null) return; // one answer is enough
+      try {
+        send();
+      } catch {
+        return; // there is no kernel, which the page says by itself
+      }
       timer = clock.setTimeout(() => show(true), SLOW_MS);
-      send();
     },
     answered() {
       if (timer !== null) clock.clearTimeout(timer);
