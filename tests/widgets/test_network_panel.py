@@ -103,7 +103,7 @@ def test_pairs_are_filled_by_distance_where_that_is_chosen_and_the_rule_is_said(
     before = panel.lab_state.topology.fingerprint
     panel.fill.value = "distance"
     assert len(panel.editor.filled) == 45 - 3
-    assert "42 filled" in panel.note.value
+    assert "42 set this way" in panel.note.value
     assert panel.lab_state.topology.fingerprint != before
     panel.drawing.undo()
     assert (panel.fill.value, panel.editor.filled, panel.note.value) == ("default", [], "")

@@ -69,7 +69,7 @@ async def test_a_point_of_the_frontier_and_the_bar_say_one_thing_of_its_plan() -
     the_lab.draw_network(lab.load_topology("lecture-hall"))
     assert view.caption == f"Before the last edit: {said}"
     view.received({"kind": "choose", "point": 0}, [])
-    assert the_lab.plan is plan, "no plan of a network that is drawn no more"
+    assert the_lab.plan is None or the_lab.plan.topology.name == "lecture-hall", "not a plan of the previous network"
 
 
 @pytest.mark.parametrize("objective", ["communication", "iteration"])

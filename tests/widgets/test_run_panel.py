@@ -55,7 +55,7 @@ async def test_a_device_that_is_taken_off_the_network_leaves_the_run_which_follo
     smaller = lab.evaluate(left, PLAN.job.with_fields(n_replicas=1), stages=[["barbara"], ["john"]])
     lab_state.job, lab_state.plan = smaller.job, smaller
     await until(lambda: "a new plan from iteration" in panel.happened.value)
-    assert "2 workers went on, " in panel.happened.value
+    assert "2 workers continued, " in panel.happened.value
     assert [device["name"] for device in panel.faults.devices.devices] == ["barbara", "john"]
     since = panel.run.replans[0]["iteration"]
     assert since > 2
@@ -97,7 +97,7 @@ async def test_a_device_is_killed_paused_and_slowed_at_its_tile_and_what_became_
         assert f"training continues, {format_s(fault.lost_s)} lost" in panel.happened.value
     await until(lambda: lab_state.note_of("run") == "")
     assert re.fullmatch(r"\d+ of 5,000 iterations done", lab_state.run_progress)
-    took = f"its copy took over in {format_s(second.lost_s)}, with the state of edsger; 1 device before it"
+    took = f"its copy took over in {format_s(second.lost_s)}, with the state of edsger; 1 earlier fault"
     assert lab_state.run_story == f"john stood still in iteration {second.iteration}: {took}", "kept until the run ends"
     send(devices, {"kind": "act", "device": "nobody", "do": "kill"})
     assert lab_state.message.startswith("no device of this run named 'nobody'")

@@ -116,7 +116,7 @@ async def test_a_prediction_and_a_measurement_that_a_file_brings_are_drawn() -> 
     assert panel.chart.title == "One iteration under 1f1b"
     lab_state.plan = None
     assert (panel.chart.start, lab_state.predicted) == (b"", None)
-    assert "plan first" in panel.chart.empty_words
+    assert "No plan yet" in panel.chart.empty_words
 
 
 async def test_an_edit_leaves_the_prediction_before_as_a_line_and_a_search_that_goes_on_does_not() -> None:

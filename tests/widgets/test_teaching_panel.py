@@ -148,6 +148,6 @@ def test_no_two_devices_share_a_cell_and_places_share_no_column(sizes):
 
 def test_the_view_alone_says_that_nothing_has_begun():
     view = PopulationView()
-    assert view.alt_text() == "Teaching search: not begun"
+    assert view.alt_text() == "Teaching search: not started"
     assert view.shown is None
     assert view.chosen == NOBODY

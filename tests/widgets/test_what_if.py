@@ -113,7 +113,7 @@ async def test_without_a_plan_nothing_can_be_turned() -> None:
 async def test_a_slider_is_answered_and_the_newest_wins() -> None:
     panel = WhatIfPanel(a_lab_state(a_plan()))
     await until(shows(panel))
-    assert "under what is chosen" in panel.answer.value
+    assert "the plan as it is" in panel.answer.value
     for factor in (0.2, 0.5, 2.0, 4.0):
         panel.controls.by_name["bandwidth"].value = factor
     await until(shows(panel))
@@ -125,7 +125,7 @@ async def test_a_slider_is_answered_and_the_newest_wins() -> None:
     panel._lab_state.predicted = replace(trace, context=replace(trace.context, clock="virtual"))
     assert "from FLOP" in panel.numbers.value, "the bar's seconds are of a profile now, these are not"
     panel.back.click()
-    await until(lambda: "under what is chosen" in panel.answer.value)
+    await until(lambda: "the plan as it is" in panel.answer.value)
     assert panel.back.disabled
 
 
