@@ -77,8 +77,9 @@ async def test_what_the_race_says_of_its_leader_the_bar_says_of_the_plan_that_is
     the_lab = lab.Lab("lecture-hall", autosave=False)
     await at_rest(the_lab)
     the_lab.replanning.switch.value = False
-    the_lab.plan_panel.objective_controls.objective.value = objective
-    race = the_lab.plan_panel.race
+    panel, race = the_lab.plan_panel, the_lab.plan_panel.race
+    panel.objective_controls.objective.value = objective  # another objective is planned for at once
+    await until(lambda: the_lab.plan.objective == objective and panel.real.search is None)
     race.seconds.value = 0.2
     race.start.click()
     await until(lambda: race.search is None and not race.take.disabled)
