@@ -193,7 +193,7 @@ def deep_enough(given, right):
     yield [64] * len(right), "wanted at most"
     yield [each + 1 for each in right], f"wanted at most {given.most}"
     yield [max(each - 1, 0) for each in right[:-1]] + [0], "it takes"
-    yield right[:-1], "one a device"
+    yield right[:-1], "one per device"
     yield [*right[:-1], 0.5], "whole numbers"
 
 

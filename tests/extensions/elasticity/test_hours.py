@@ -89,7 +89,7 @@ def test_a_policy_whose_answer_is_no_plan_is_refused() -> None:
         refuse_unplayable(history)
     with pytest.raises(LabError, match="clock is virtual with an availability, which sets it"):
         lab.run(a_plan(), availability=there(), clock="virtual")
-    with pytest.raises(RunError, match="never has the devices that a plan needs"):
+    with pytest.raises(RunError, match="never has enough devices for a plan"):
         lab.run(a_plan(), availability=there(**{f"device_{i}": (1.0, END_S) for i in range(N)}), start_s=10.0)
     with pytest.raises(LabError, match="schedule is gpipe with an availability"):
         lab.run(a_plan(), "gpipe", availability=there())

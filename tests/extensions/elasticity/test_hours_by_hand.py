@@ -82,7 +82,7 @@ async def test_the_network_shows_who_is_there_at_the_moment_that_is_pointed_at(a
     one = panel.history
     there = one.availability.present_at(5000.0)
     assert set(state.moment["absent"]) == set(state.topology.names) - set(there)
-    assert f"{len(there)} there" in panel.time_line.line.said
+    assert f"{len(there)} online" in panel.time_line.line.said
     assert set(state.moment["tasks"]) <= set(there)
     state.selected = (there[0],)
     panel.time_line.toggle.click()

@@ -46,7 +46,7 @@ def test_what_is_sealed_is_what_an_own_row_is_predicted_as(rows, sealed, tmp_pat
     with pytest.raises(FileError, match="column published: 1; wanted none, to predict the row blind"):
         seal(own)
     assert [(row.setting, row.published) for row in ledger] == [("mb 1", 1), ("mb 2", 1), ("mb 1", 9)]
-    assert ledger.headline.startswith("3 measured numbers predicted without any fit")
+    assert ledger.headline.startswith("3 measured numbers. New clusters: ")
 
 
 def test_the_same_rows_are_sealed_alike_but_for_the_hour(rows):
