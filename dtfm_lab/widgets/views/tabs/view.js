@@ -96,7 +96,13 @@ function render({ model, el }) {
   moveBy(row);
   moveBy(pages);
   onTraits(model, ["tabs", "value", "second"], show, cleanUp);
-  const rest = setTimeout(() => model.send({ kind: "rendered" }), REST_MS);
+  const rest = setTimeout(() => {
+    try {
+      model.send({ kind: "rendered" });
+    } catch {
+      // the kernel is gone, and with it the panes that it would put on the page
+    }
+  }, REST_MS);
   cleanUp.add(() => clearTimeout(rest));
   show();
   return cleanUp.run;
