@@ -103,13 +103,15 @@ class GuessQuestion:
         return float(value)
 
     def __repr__(self) -> str:
-        return f"Guess first: {self.question}{f' [{self.unit}]' if self.unit else ''}{self._listed()}"
+        return f"Guess first: {self._asked()}"
 
     def _repr_markdown_(self) -> str:
-        return f"**Guess first.** {self.question}{f' [{self.unit}]' if self.unit else ''}{self._listed()}"
+        return f"**Guess first.** {self._asked()}"
 
-    def _listed(self) -> str:
-        return "".join(f"\n{place}. {choice}" for place, choice in enumerate(self.choices, 1))
+    def _asked(self) -> str:
+        """Return the question with its unit, and its choices, one per line."""
+        unit = f" [{self.unit}]" if self.unit else ""
+        return self.question + unit + "".join(f"\n{place}. {choice}" for place, choice in enumerate(self.choices, 1))
 
 
 def asked(
