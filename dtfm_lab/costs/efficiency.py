@@ -237,7 +237,7 @@ def _measured_share(job: Job, device: Device, modelled: Efficiency) -> tuple[flo
     logs = [math.log(share) for _, share in timed]
     if wide:
         one = replace(device, gpus=1)
-        logs = [math.log(share / _modelled(_job_of(block, job.dtype), one, None).share) for block, share in wide]
+        logs = [math.log(share / _modelled(job_of_block(block, job.dtype), one, None).share) for block, share in wide]
     found = math.exp(_between(widths, logs, math.log(job.modelled().d_model)))
     inner = range(1, len(widths) - 1)
     # leave one out: how far each inner block is from the line through its neighbours
@@ -256,10 +256,10 @@ def _between(at: Sequence[float], values: Sequence[float], where: float) -> floa
 
 
 @lru_cache(maxsize=64)
-def _job_of(block: MeasuredBlock, dtype: str) -> Job:
-    """Return a job whose model has the timed block. Its embedding and head count for almost nothing."""
+def job_of_block(block: MeasuredBlock, dtype: str, n_blocks: int = FEW_BLOCKS) -> Job:
+    """Return a job whose model repeats the timed block. Next to many blocks, its embedding and head hardly count."""
     sizes: dict[str, Any] = {name: getattr(block, name) for name in ("d_model", "n_heads", "seq_len")}
-    model = gpt(name="block", n_layers=FEW_BLOCKS, vocab_size=1, **sizes)
+    model = gpt(name="block", n_layers=n_blocks, vocab_size=1, **sizes)
     shape: dict[str, Any] = {"n_stages": 1, "n_replicas": 1}
     shape |= {"global_batch": block.microbatch, "microbatch": block.microbatch}
     return Job(name="block", model=model, dtype=dtype, attention="fused", **shape)
@@ -267,7 +267,7 @@ def _job_of(block: MeasuredBlock, dtype: str) -> Job:
 
 def _block_share(block: MeasuredBlock, dtype: str, peak_flop_per_s: float) -> float:
     """Return the share of the peak that one GPU reached in a forward and a backward of a block."""
-    model = _job_of(block, dtype).modelled()
+    model = job_of_block(block, dtype).modelled()
     one = next(layer for layer in model.layers if layer.kind is LayerKind.BLOCK)
     flop = block.microbatch * one.forward_flop * (1 + model.backward.whole)
     return min(flop / (block.forward_s + block.backward_s) / peak_flop_per_s, 1.0)

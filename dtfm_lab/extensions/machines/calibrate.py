@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import psutil
 
-from dtfm_lab.costs.efficiency import efficiency_of, peak_of
+from dtfm_lab.costs.efficiency import efficiency_of, job_of_block, peak_of
 from dtfm_lab.domain.errors import LabError, MissingExtra, RunError
-from dtfm_lab.domain.job import Job, LayerKind, gpt
+from dtfm_lab.domain.job import LayerKind
 from dtfm_lab.domain.network import Device, MeasuredBlock, MeasuredGpu, Topology, known_gpu, shortened
 from dtfm_lab.domain.network.streams import streams_bandwidth
 from dtfm_lab.domain.units import TERA, format_bytes, format_gbps, format_s, to_gbps
@@ -278,18 +278,10 @@ def _check_has(network: Topology, gpu: str) -> None:
         )
 
 
-def _job_of(block: MeasuredBlock, dtype: str) -> Job:
-    sizes: dict[str, Any] = {name: getattr(block, name) for name in SIZES[:3]}
-    model = gpt(name="block", n_layers=1, vocab_size=1, **sizes)
-    shape: dict[str, Any] = {"n_stages": 1, "n_replicas": 1}
-    shape |= {"global_batch": block.microbatch, "microbatch": block.microbatch}
-    return Job(name="block", model=model, dtype=dtype, attention="fused", **shape)
-
-
 def _block_rows(device: Device, measured: MeasuredGpu) -> Iterator[CalibrationRow]:
     """Yield the passes of each block, and the seconds at the share of peak that the lab assumed."""
     for block in measured.blocks:
-        job = _job_of(block, measured.dtype)
+        job = job_of_block(block, measured.dtype, 1)
         model = job.modelled()
         flop = block.microbatch * next(one.forward_flop for one in model.layers if one.kind is LayerKind.BLOCK)
         share = efficiency_of(job, replace(device, measured=None)).share
@@ -308,7 +300,7 @@ def _other_rows(
         block = MeasuredBlock(**step, forward_s=1.0, backward_s=1.0)
         nothing = np.zeros((1, 1))
         alone = Topology((replace(device, measured=None),), nothing, nothing, name="alone")
-        held = float(memory(evaluate(alone, _job_of(block, "fp32"), rank_map=[0])).peak_bytes.max())
+        held = float(memory(evaluate(alone, job_of_block(block, "fp32", 1), rank_map=[0])).peak_bytes.max())
         name = f"memory of a training step, {block.d_model:,} wide in fp32"
         yield CalibrationRow(name, measured.step_bytes, held, "bytes")
 
