@@ -153,7 +153,7 @@ def race(lab, ask_kernel, eventually) -> None:
     page.keyboard.press("Escape")
     ask_kernel(page, "the_lab.plan_panel.race.seconds.value = 0.5")
     page.wait_for_timeout(300)
-    search.locator("button", has_text=re.compile(r"^\s*Race\s*$")).last.click()
+    search.get_by_role("button", name="Start race").click()
     raced = "the_lab.plan_panel.race"
     eventually(page, f"{raced}.search is None and len({raced}.curve.points) > 3", True)
     lab.look("raced")

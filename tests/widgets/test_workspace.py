@@ -87,7 +87,7 @@ async def test_the_plan_is_written_as_a_page_beside_the_file(tmp_path: Path) -> 
     row = Workspace(LabState(), {})
     row.path.value = str(tmp_path / "mine.json")
     row.page.click()
-    await until(lambda: "there is no plan yet" in row.status.value)
+    await until(lambda: "no plan yet to make a page of" in row.status.value)
     row = Workspace(filled_state(), {})
     row.path.value = str(tmp_path / "mine.json")
     row.page.click()

@@ -230,7 +230,7 @@ DESTROYERS = {
 
 @MODES
 def test_who_destroys_what_is_there_leaves_others_their_points(marks, tmp_path, monkeypatch, mode):
-    before = psutil.Process().children()
+    before = set(psutil.Process().children())
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     hand_in(tmp_path / "in", ada=notebook(), zoe=notebook())
@@ -245,7 +245,7 @@ def test_who_destroys_what_is_there_leaves_others_their_points(marks, tmp_path, 
     assert found["makes_a_pipe_of_its_progress", FUNCTION][0] == 1
     started = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
     assert [line for line in started if "sleep 9876" in line] == []
-    assert psutil.Process().children() == before
+    assert set(psutil.Process().children()) <= before  # one from an earlier test may have ended since
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
