@@ -94,7 +94,7 @@ def seconds_by_stage(plan: Plan, devices: DataFrame) -> DataFrame:
             "devices": f"{len(members)} {'idle: ' if is_idle else 'on '}{words}",
         }
         if not is_idle:
-            fullest = members.loc[(members["limit_bytes"] - members["peak_bytes"]).idxmin()]
+            fullest = members.iloc[int((members["limit_bytes"] - members["peak_bytes"]).to_numpy().argmin())]
             row |= {"mean busy_s": members["busy_s"].mean(), "critical_s": members["critical_s"].sum()}
             row |= {"peak_bytes": fullest["peak_bytes"], "limit_bytes": fullest["limit_bytes"]}
         rows.append(row)
