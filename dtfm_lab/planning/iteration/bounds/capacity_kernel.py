@@ -252,7 +252,7 @@ def fill_capacities(
                 hidden_s[q, c], chain_s[q, c], next_s, rest_s[q],
             )  # fmt: skip
             others = count.copy()
-            others[c] -= 1
+            others[c] -= 1  # no device is its own peer
             near = (side == side[c]).astype(np.int64)
             if how != NOTHING:
                 line_up(pair_s[q, c], others, near, line, sums, at)
@@ -263,6 +263,7 @@ def fill_capacities(
                 if n_of_side[1] >= 0:
                     both = 1 if n_of_side[0] > 0 else 0
                     tail_s[x] = averaging_s(how, n_of_side, -1, -1, near, line, sums, at, floor_s[both, q, c])
+                    # how much of it hides in the passes depends on the neighbours, so at this point it may be all
                     if own.hidden_s > 0 and tail_s[x] < np.inf:
                         tail_s[x] = 0.0
             for j in range(1 if first else neighbours.shape[1]):
