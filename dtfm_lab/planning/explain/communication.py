@@ -171,6 +171,7 @@ class CostAnalysis:
     @property
     def repaired_s(self) -> float:
         """The cost of the same groups in the same order with the best pairing of pipelines."""
+        # every entry of the diagonal is the cost without an exchange
         return float(self.swaps.costs_s[0, 0])
 
     @cached_property

@@ -117,6 +117,7 @@ class Difference:
                 change = "stays" if matched == was else "moved"
             rows.append((name, was, now, matched, change))
         frame = pd.DataFrame(rows, columns=["device", "stage_before", "stage_after", "matched_stage", "change"])
+        # nullable integers, because an idle device has no stage
         return frame.astype(dict.fromkeys(["stage_before", "stage_after", "matched_stage"], "Int64"))
 
     @cached_property
@@ -222,6 +223,7 @@ class Difference:
 
     def _in_words(self, change: str, names: list[str]) -> str:
         """Name devices of a change by host or region, as in the network that has them."""
+        # only the earlier network knows a device that was removed
         topology = (self.before if change == "removed" else self.after).topology
         return set_words(topology.devices, map(topology.index, names))
 

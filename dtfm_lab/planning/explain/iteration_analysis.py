@@ -98,6 +98,7 @@ class IterationAnalysis:
         if not self.trace.context.nics:
             return None
         topology = self.plan.topology
+        # a device without a host has its own NIC
         alone = tuple(replace(device, host="") for device in topology.devices)
         return iteration_seconds(self.plan.changed(topology=replace(topology, devices=alone)))
 

@@ -152,6 +152,7 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         at = np.argwhere(grid == device).tolist()
         role = (int(at[0][0]), int(at[0][1])) if at else None
         like = np.flatnonzero(alike == alike[device]).tolist()
+        # a twin with the other role can take its place, so no search is needed
         twin = next((topology.names[d] for d in like if (d in best.idle_devices) == (role is not None)), None)
         known = first.get(int(alike[device]))
         serving: Plan | None = best
@@ -202,6 +203,7 @@ def _checked(plan: Plan, planner: str, *, steps: int | None = None, seconds: flo
         raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
     steps = STEPS if steps is None and seconds is None else steps
     limits |= {"planner": planner, "steps": steps, "seconds": seconds}
+    # checks the limits at once; nothing is searched before the first step is asked for
     search(plan.topology, opened(plan), objective=plan.objective, **limits)
     return limits
 
