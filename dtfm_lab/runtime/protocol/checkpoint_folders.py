@@ -89,6 +89,7 @@ def prepare(folder: Path) -> None:
     FileError."""
     with explained(f"checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
+        # the description first: without it, whatever is left is no checkpoint
         (folder / META).unlink(missing_ok=True)
         for old in folder.glob(TENSORS):
             old.unlink()
@@ -169,6 +170,7 @@ def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
     cut = max(len(written) - keep, 0)
     for folder in written[:cut]:
         with contextlib.suppress(OSError):
+            # the description first, so that a half-removed checkpoint is not mistaken for a whole one
             (folder / META).unlink(missing_ok=True)
             for file in folder.glob(TENSORS):
                 file.unlink()
@@ -250,6 +252,7 @@ def read(folder: Path, *, contents: bool = True) -> Checkpoint:
         raise FileError(f"checkpoint {folder}: names no files; wanted at least {TENSORS.replace('*', '0')}")
     for name, size in file.files.items():
         there = folder / name
+        # a name with a folder in it would lead outside
         if Path(name).name != name or not there.is_file() or there.stat().st_size != size:
             found = f"has {there.stat().st_size} bytes" if there.is_file() else "is not there"
             raise FileError(f"checkpoint {folder}: {name} {found}; wanted {size} bytes")

@@ -202,6 +202,7 @@ class RunSpec(RunSettings):
 
     def to_line(self) -> str:
         """Return the spec as one line of JSON."""
+        # vars also has the cached properties
         values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
         subplan = values.pop("subplan")
         values["rehearsed"] = None if subplan is None else subplan._asdict()
@@ -304,6 +305,7 @@ class RunSpec(RunSettings):
 
     def rank(self, stage: int, replica: int) -> int:
         """Return the rank of the worker that holds this stage."""
+        # with several stages per device, stage s is on device s modulo S
         return self._ranks[stage % self.plan.job.n_stages, replica]
 
     @cached_property
