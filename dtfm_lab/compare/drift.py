@@ -165,8 +165,10 @@ def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[
     if len(parts) == 1:
         return ()
     slope_s, level_s = np.polyfit(numbers, late_s, 1)
+    # above 0, so that errors that are rounding alone have a logarithm
     floor = len(late_s) * (ROUNDING * threshold_s) ** 2
     spreads = np.array([_spread(*parts), _spread(late_s - slope_s * numbers - level_s)]) + floor
+    # parameters of each explanation: levels and cuts, or slope and level
     n_numbers = np.array([2 * len(parts) - 1, 2])
     by_parts, by_line = len(late_s) * np.log(spreads) + n_numbers * np.log(len(late_s))
     if by_line < by_parts:

@@ -166,6 +166,7 @@ def lower(
         )
     synchronise = synchronise and sharding != "zero-3"
     blocking = transport != "overlapped"
+    # there is nothing to average, or it travels during all passes anyway
     buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     counts = counts[:period]
@@ -202,6 +203,7 @@ def lower(
     for position in range(schedule.n_devices):
         in_group = groups_of[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
+        # as if each replica were alone, which averages nothing
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(len(counts))]
         made: dict[tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]] = {}
         """Replicas of a ring all do the same."""
@@ -230,6 +232,7 @@ def _check_size(
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
     for in_group, of_device in zip(groups, buckets, strict=True):
+        # the first replica may be a root with more parts; the last one stands for all others
         for replica, times in ((0, 1), (n_replicas - 1, len(counts) - 1)):
             parts = () if averaging is None else averaging(replica, in_group)
             n_steps += times * max(len(of_device), 1) * sum(1 for _ in parts)

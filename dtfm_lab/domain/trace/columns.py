@@ -104,6 +104,7 @@ class TraceColumns:
         n_stages, n_replicas = len(devices) * self.context.stages_per_device, len(devices[0])
         for a in self.actions:
             at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
+            # without a peer, a message between replicas has no other end
             impossible = a.kind in BETWEEN_REPLICAS and a.peer is None
             impossible |= a.microbatch is not None and not 0 <= a.microbatch <= MOST_COUNT
             if a.kind in (Kind.SEND_E, Kind.RECV_E):
@@ -164,6 +165,7 @@ class TraceColumns:
         """
         every = self.context.synchronise_every
         synchronises = (np.unique(self.iteration) + 1) % every == 0
+        # only one kind of iteration was traced, so there is nothing to weigh
         if every == 1 or synchronises.all() or not synchronises.any():
             return float(np.median(self.iteration_ends_s))
         alone_s, together_s = (np.median(self.iteration_ends_s[which]) for which in (~synchronises, synchronises))
@@ -219,6 +221,7 @@ class TraceColumns:
         is_sent = received_as[self.replica, self.action] >= 0
         sent = np.flatnonzero(is_sent if iteration is None else is_sent & (self.iteration == iteration))
         wanted = self.iteration[sent] * per_iteration + received_as[self.replica[sent], self.action[sent]]
+        # the search may end behind the last row
         found = by_own[np.minimum(np.searchsorted(own[by_own], wanted), len(own) - 1)]
         there = own[found] == wanted
         return sent[there], found[there]

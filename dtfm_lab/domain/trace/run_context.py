@@ -250,9 +250,11 @@ class RunContext:
 
     def __post_init__(self) -> None:
         if self.source == "measured":
+            # the dataclass is frozen
             object.__setattr__(self, "basis", MEASURED)
 
     def __getstate__(self) -> dict[str, Any]:
+        # reads the swings, so that a pickle holds values and no function
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
