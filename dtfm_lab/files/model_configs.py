@@ -213,8 +213,10 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
 def _language_model(data: dict[str, Any]) -> tuple[tuple[str, str] | None, dict[str, Any]]:
     """Return the larger model's type and the key of its language model (or None), and the language model's config."""
     key = next((key for key in TEXT_PARTS if isinstance(data.get(key), dict)), None)
+    # a config with sizes of its own is a language model itself
     if key is None or (_type_of(data) is not None and "hidden_size" in data):
         return None, data
+    # these may be written outside of the part, whose own values win
     outside = {what: data[what] for what in ("tie_word_embeddings", "model_type") if what in data}
     return (shortened(data.get("model_type", "unnamed")).strip("'"), key), outside | data[key]
 

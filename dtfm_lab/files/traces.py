@@ -155,6 +155,7 @@ def losses(trace: Trace) -> pd.DataFrame:
     context = trace.context
     if not context.losses:
         raise TraceError("the trace holds no losses; wanted one of a real run")
+    # the losses end with the trace's last iteration; a resumed run does not count from 0
     first = max(0, int(trace.iteration.max()) + 1 - len(context.losses))
     training = dict(enumerate(context.losses, start=first))
     held_out = dict(context.held_out)
@@ -206,6 +207,7 @@ def chrome_events(trace: Trace) -> list[Event]:
     for number, (sent, received) in enumerate(zip(*(rows.tolist() for rows in trace.message_rows()), strict=True)):
         for phase, row in (("s", sent), ("f", received)):
             event = {"ph": phase, "name": MESSAGE, "cat": MESSAGE, "id": number, "ts": float(ts[row])}
+            # binds the arrow to the event in which it ends, not to the next one
             event |= {"pid": int(process[row]), "tid": int(thread[row])} | ({"bp": "e"} if phase == "f" else {})
             events.append(event)
     return events
@@ -219,6 +221,7 @@ def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
     which = np.unique(trace.iteration, return_inverse=True)[1]
     began_s = np.concatenate([[0.0], np.cumsum(trace.iteration_ends_s)[:-1]])[which]
     first_s = min(float(trace.start_s.min()), 0.0)
+    # an overflow becomes infinite, which is refused below
     with np.errstate(over="ignore"):
         start, end = ((began_s + column - first_s) * 1e9 for column in (trace.start_s, trace.end_s))
     if (longest := float(end.max())) > LONGEST_NS:

@@ -121,6 +121,7 @@ class Job(JobOptions):
             model=None,
             n_stages=n_stages,
             n_replicas=n_replicas,
+            # the smallest batch of this shape, because the given sizes do not depend on it
             global_batch=n_replicas,
             microbatch=1,
             given_gradient_bytes=gradient_bytes,
