@@ -1,4 +1,4 @@
-"""Eight questions on concepts, asked before and after a course, and what a class gained between the two."""
+"""Eight questions on concepts, asked before and after a course, and what a class gained in between."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ CONCEPTS = tuple(
 
 
 def concept_questions(when: str) -> list[GuessQuestion]:
-    """The questions of the test before or after a course. Raises LabError for another moment.
+    """Return the questions of the test before or after a course. Raises LabError for another moment.
 
-    The answers of the first stay unknown. The choices stand in an order that is the same for all readers.
+    The first test does not reveal its answers. The order of the choices is the same for all readers.
     """
     if when not in WHEN:
         raise LabError(f"found {when!r}; wanted {BEFORE!r} or {AFTER!r}")
@@ -56,10 +56,10 @@ def concept_questions(when: str) -> list[GuessQuestion]:
 
 
 def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
-    """A row for each concept: the shares that were right before and after, and the normalised gain.
+    """Return one row per concept: the shares that were right before and after, and the normalised gain.
 
-    Only readers who answered both times count. The gain is the share of what could be gained (Hake 1998), NaN where all
-    were right before. Raises LabError where nobody answered both times.
+    Only readers who answered both times count. The gain is the share of what could be gained (Hake 1998), NaN if all
+    were right before. Raises LabError if nobody answered both times.
     """
     rows = []
     for concept in CONCEPTS:

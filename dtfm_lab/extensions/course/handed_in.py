@@ -1,7 +1,7 @@
 """Answers as data: numbers, names, collections of them, the lab's nouns as their files, and functions as numbers.
 
-Nothing is pickled. ``unpack`` parses JSON and files of the lab, and makes values of the types that are listed here, so
-it runs no code of whoever wrote the answer. A function stays in the process that made it: only its number travels, and
+Nothing is pickled. ``unpack`` parses JSON and files of the lab, and makes only values of the types listed here, so it
+runs no code of whoever wrote the answer. A function stays in the process that made it. Only its number travels, and
 ``unpack`` returns a function that asks that process.
 """
 
@@ -44,7 +44,7 @@ from dtfm_lab.files import (
 
 Packed = dict[str, Any]
 Ask = Callable[[int, tuple[Any, ...]], object]
-"""Asks a function, by its number, with arguments; returns what it returned."""
+"""Calls a function, identified by its number, with arguments, and returns its result."""
 
 NOUNS: dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     Plan: ("plan.json", save_plan, load_plan),
@@ -53,31 +53,31 @@ NOUNS: dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     Schedule: ("schedule.csv", save_schedule, load_schedule),
     Job: ("job.yaml", save_job, load_job),
 }
-"""File, writer and reader of each noun."""
+"""File name, writer and reader of each noun."""
 COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 HELD: dict[Any, str] = {deque: "list"} | {kind: name for name, kind in COLLECTIONS.items()}
-"""What collections are handed in as."""
+"""Name under which each kind of collection is handed in."""
 RECORDS: dict[str, type] = {
     each.__name__: each for each in (Situation, Response, Operation, ReconfigurationCosts, TableFleet, Outcome, Budget)
 }
 CHOICES: dict[str, type[Enum]] = {each.__name__: each for each in (WorkKept, PolicyEvent)}
 FORMER_NAMES = {"Costs": "ReconfigurationCosts", "Keeps": "WorkKept", "Asked": "PolicyEvent"}
-"""What these were called when earlier hand-ins were written."""
+"""Names of classes in hand-ins of earlier versions."""
 STRATEGY = "strategy"
 FUNCTION = "function"
 MOST_BITS = 10_000
-"""Most bits of a whole number. Python refuses to write integers of more than 4,300 digits, some 14,000 bits."""
+"""Maximum bits of a whole number. Python refuses to write integers of more than 4,300 digits, some 14,000 bits."""
 MOST_ITEMS = 1_000_000
-"""Most things in a collection that is no array; each takes some 30 bytes as JSON."""
+"""Maximum number of items in a collection other than an array. Each takes some 30 bytes as JSON."""
 REAL = "biuf"
-"""Kinds of numpy's numbers that an array may have: booleans, whole numbers and floats."""
+"""Kinds of numpy dtypes that an array may have: booleans, whole numbers and floats."""
 WANTED = "wanted numbers, names, lists of them, a Plan, a Trace, a Topology, a Schedule, an Outcome or a function"
 
 
 def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
-    """The answer as JSON would hold it; functions in it are appended to ``functions`` where that is given.
+    """Return the answer in a form that JSON can hold. Functions in it are appended to ``functions`` if that is given.
 
-    Subclasses are reduced to what they hold. Raises FileError for what is no data.
+    Subclasses are reduced to what they hold. Raises FileError for anything that is not data.
     """
     if (plain := _plain(answer)) is not None:
         return plain
@@ -114,7 +114,8 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
 
 
 def _plain(answer: Any) -> Packed | None:
-    """Numbers, names, truth values and None, whatever a subclass of them says; None for anything else."""
+    """Return numbers, names, truth values and None as plain values, even if a subclass pretends otherwise; None for
+    anything else."""
     if issubclass(type(answer), np.generic):
         answer = np.generic.item(answer)
     kind = type(answer)
@@ -134,7 +135,8 @@ def _fields(record: Any) -> dict[str, Packed]:
 
 
 def unpack(packed: object, ask: Ask | None = None) -> Any:
-    """The answer again, whoever wrote ``packed``; its functions call ``ask``. Raises LabError for what is no answer."""
+    """Return the answer that was packed, whoever packed it. Its functions call ``ask``. Raises LabError for anything
+    that is not an answer."""
     try:
         return _unpack(packed, ask)
     except LabError:

@@ -1,4 +1,4 @@
-"""Lines of JSON between a marker and its processes. Whoever reads trusts no line: not its length, not what it holds."""
+"""Lines of JSON between a marker and its processes. The reader trusts neither the length nor the content of a line."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 
 Message = dict[str, Any]
 MOST_BYTES = 64 << 20
-"""Longest line. A trace of some 200,000 actions has that many bytes."""
+"""Maximum bytes of a line. A trace of some 200,000 actions is about as long."""
 CHUNK = 1 << 16
 
 
 class Ended(Exception):
-    """The other end is closed."""
+    """The other end has closed."""
 
 
 class Late(Exception):
-    """Nothing came in time."""
+    """Nothing arrived in time."""
 
 
 class Nonsense(Exception):
-    """What came is no message."""
+    """What arrived is not a message."""
 
 
 class MarkingChannel:
     """One end of a stream socket.
 
-    ``partner`` is a socket that closes when whoever keeps the other end going ends. Open files that come with a message
-    are closed unless ``takes_files``, and so none comes from a student's process.
+    ``partner`` is a socket that closes when the process behind the other end has gone. Open files that arrive with a
+    message are closed unless ``takes_files``, so a student's process cannot pass any.
     """
 
     def __init__(self, end: socket.socket, partner: socket.socket | None = None, *, takes_files: bool = False) -> None:
@@ -43,7 +43,7 @@ class MarkingChannel:
         self._descriptors: list[int] = []
 
     def send(self, message: Message, descriptors: Sequence[int] = (), seconds: float | None = None) -> None:
-        """Write a message, and pass open files with it. Raises Ended, Late where nobody reads it, and Nonsense."""
+        """Write a message, and pass open files with it. Raises Ended, Late if nobody reads it, and Nonsense."""
         try:
             line = json.dumps(message).encode() + b"\n"
         except RecursionError:
@@ -60,7 +60,7 @@ class MarkingChannel:
             self.end.settimeout(None)
 
     def receive(self, deadline: float | None = None) -> Message:
-        """The next message. Raises Ended, Late after the ``deadline`` of the monotonic clock, and Nonsense."""
+        """Return the next message. Raises Ended, Late after the ``deadline`` of the monotonic clock, and Nonsense."""
         while (at := self._read.find(b"\n", self._looked)) < 0:
             self._looked = len(self._read)
             if self._looked > MOST_BYTES:
@@ -78,7 +78,7 @@ class MarkingChannel:
         return message
 
     def descriptor(self) -> int:
-        """The next open file that was passed. Raises Ended where there is none."""
+        """Return the next open file that was passed. Raises Ended if there is none."""
         if not self._descriptors:
             raise Ended
         return self._descriptors.pop(0)

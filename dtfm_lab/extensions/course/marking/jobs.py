@@ -1,7 +1,7 @@
-"""The two jobs of a marker: to execute a notebook, and to check one of its answers.
+"""The two jobs of a marker: executing a notebook, and checking one of its answers.
 
-The process that executes knows the student's own numbers and nothing else. It hands over data, and calls the student's
-functions when the check asks it to, over a socket between the two. The process that checks runs no code of a student.
+The process that executes knows only the student's own numbers. It hands over data, and calls the student's functions
+when the check asks for it, over a socket between the two. The process that checks runs no code of a student.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Functions = dict[str, list[FunctionType]]
 
 
 def execute(marker: MarkingChannel, folder: Path) -> None:
-    """Execute the cells of a notebook; say by mission what was answered, or why nothing was. Then call functions."""
+    """Execute the cells of a notebook. Report each mission's answer, or why there is none. Then call functions."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
@@ -64,13 +64,13 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
 
 
 def _saved_where_possible(cache: Any, signature: Any, data: Any, save: Any = FunctionCache.save_overload) -> None:
-    """Keep the machine code of a kernel if its folder, which was chosen outside, can be written to behind the walls."""
+    """Keep the machine code of a kernel if its folder, which was chosen outside, is writable inside the isolation."""
     with suppress(OSError):
         save(cache, signature, data)
 
 
 def _problem(shell: Any, source: str) -> str:
-    """Run a cell; return why it gives no answer, empty where it may."""
+    """Run a cell. Return why it gives no answer; empty if it may give one."""
     result = shell.run_cell(source)
     error = result.error_before_exec or result.error_in_exec
     return "" if error is None else f"its cell raised {_said(error)}"
@@ -87,7 +87,7 @@ def _taken(name: str, shell: Any, functions: Functions) -> Message:
 
 
 def _said(error: BaseException, plainly: type[BaseException] | tuple[()] = ()) -> str:
-    """What an error says, whose own methods may do anything."""
+    """Return the text of an error whose own methods may do anything."""
     try:
         text = str(error)
     except Exception:
@@ -96,7 +96,7 @@ def _said(error: BaseException, plainly: type[BaseException] | tuple[()] = ()) -
 
 
 def _tries(kept: Path, names: list[str]) -> Message:
-    """By mission the tries, hints and whether the answer was looked at, in the hand-in's own cells."""
+    """Return, by mission, tries, hints and whether the answer was shown, in the hand-in's own cells."""
     try:
         own = read_progress(kept).missions if kept.exists() else {}
         return {name: [each.tries, each.hints, each.answer_shown] for name in names if (each := own.get(name))}
@@ -105,7 +105,7 @@ def _tries(kept: Path, names: list[str]) -> Message:
 
 
 def _answer(check: MarkingChannel, functions: list[FunctionType]) -> NoReturn:
-    """Call functions for a check until it is over, in a process that ends here."""
+    """Call functions for a check until it is done. This process then ends."""
     try:
         while True:
             call = check.receive()
@@ -120,7 +120,8 @@ def _answer(check: MarkingChannel, functions: list[FunctionType]) -> NoReturn:
 
 
 def _returned(found: Any) -> Message:
-    """What a function returned, as data: also a Series, a Fraction and other numbers that are none of Python's."""
+    """Return a function's result as data. It may be a Series, a Fraction or another number that is not built into
+    Python."""
     try:
         return pack(found)
     except FileError:
@@ -132,7 +133,7 @@ def _returned(found: Any) -> Message:
 
 
 def check(marker: MarkingChannel, folder: Path) -> None:
-    """Say whether an answer wins."""
+    """Check whether an answer wins, and report it."""
     job = marker.receive()
     student = MarkingChannel(socket.socket(fileno=marker.descriptor())) if job["asks"] else None
 

@@ -16,11 +16,11 @@ rings = MissionsOf("19_own_all_reduce")
 pipelines = MissionsOf("20_own_pipeline")
 
 NUMBER_BYTES = 8
-"""Of a number in fp64."""
+"""Bytes of a number in fp64."""
 
 
 def results_of(function: Callable[..., Any], *arguments: Any, **given: Any) -> list[tuple[Any, list[tuple[str, int]]]]:
-    """What each process returned, with its messages. Raises NotYet where it is anything else."""
+    """Return what each process returned, with its messages. Raises NotYet for anything else."""
     found = value_of(lambda *each: function(*each, **given), *arguments)
     is_list = isinstance(found, (list, tuple)) and all(isinstance(each, (list, tuple)) for each in found)
     require(is_list and all(len(each) == 2 for each in found), "wanted lab.missions.distributed(your function)")
@@ -50,11 +50,11 @@ def own_ring(function: Callable[..., Any], given: Given) -> TextValues:
 
 ITERATIONS, MICROBATCHES = 3, 4
 TOLERANCE = 1e-4
-"""Largest share by which a loss may differ: sums in another order."""
+"""Maximum relative difference between losses, because sums in another order round differently."""
 
 
 def losses_of_the_lab(seed: int) -> Sequence[float]:
-    """Losses of a run of the lab: tiny in two stages, four micro-batches of two sequences, GPipe."""
+    """Return the losses of a run of the lab: tiny in two stages, four micro-batches of two sequences, GPipe."""
     job = load_job("tiny", n_stages=2, n_replicas=1, global_batch=8, microbatch=2)
     plan = evaluate(lab.load_topology("lecture-hall").subset(range(2)), job, stages=[[0], [1]])
     return tuple(lab.run(plan, "gpipe", iterations=ITERATIONS, seed=seed).context.losses)
