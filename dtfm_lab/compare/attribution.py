@@ -32,7 +32,7 @@ BATCH = 16
 
 
 class Times(NamedTuple):
-    """(nodes, iterations) what each action contributes by itself. The times of all actions follow from it."""
+    """What each action contributes by itself, (nodes, iterations). The start and end of every action follow from it."""
 
     duration_s: FloatArray
     latency_s: FloatArray

@@ -87,7 +87,7 @@ class Drift:
 
     @property
     def growth(self) -> str:
-        """Whether later iterations are further off, as text; empty for fewer than five."""
+        """In words: whether later iterations are further off. Empty for fewer than five iterations."""
         if (n := len(self.iterations)) < FEWEST:
             return ""
         if self.shifts:

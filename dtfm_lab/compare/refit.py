@@ -221,7 +221,7 @@ class Refit:
     error: float
     """Relative error of ``predicted`` on the iterations that it was fitted to."""
     checked_error: float | None
-    """The same, fitted to the first half of the iterations and tested on the second; None if there are too few."""
+    """Relative error of a fit to the first half of the iterations, tested on the second; None if there are too few."""
 
     @property
     def sentence(self) -> str:

@@ -50,9 +50,9 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 @lru_cache(maxsize=1024)
 def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the sources of the compiled functions from other folders that this one calls, with the constants they use.
+    """Return the sources of compiled functions in other folders that this function calls, with the constants they use.
 
-    Folders are those of files; calls through functions of the same folder count, too.
+    Calls are followed through functions of the same folder, too.
     """
     found: set[str] = set()
     for name in function.__code__.co_names:

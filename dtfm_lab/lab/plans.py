@@ -136,7 +136,7 @@ def opening_job(topology: Topology) -> Job:
 
 
 def _is_toy(job: Job, topology: Topology) -> bool:
-    """Whether the fastest device computes an iteration of the job in a moment, so that every message is a loss."""
+    """True if the fastest device computes an iteration of the job so quickly that every message is a loss."""
     fastest = max(device.peak_flop_per_s for device in topology.devices)
     return len(topology) > 1 and FLOP_PER_PARAMETER * job.modelled().parameters * job.tokens < fastest * TOY_S
 

@@ -156,7 +156,7 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
 
 SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 SETTLED = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""These fields stay as the plan has them: its network is one of device groups, and states stay split and averaged as
+"""Fields that stay as the plan has them. Its network is one of device groups, and states stay split and averaged as
 before."""
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_MEMORY = "1f1b"
-"""Of the schedules that keep all devices busy on infinitely fast links, the one that holds least."""
+"""The schedule that holds least memory, of those that keep all devices busy on infinitely fast links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},

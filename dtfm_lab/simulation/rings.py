@@ -190,7 +190,7 @@ def _is_own(queue: IntArray) -> bool:
 
 
 def _sharing(queue: IntArray, own: bool) -> IntArray:
-    """Return (replicas, buckets) the number of links that share each queue; 1 if only the buckets of one row do."""
+    """Return (replicas, buckets) the number of links that share each queue. It is 1 for a queue of a single link."""
     if own:
         return np.ones_like(queue)
     row = np.arange(len(queue))[:, None]

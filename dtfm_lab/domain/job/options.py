@@ -419,7 +419,7 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def splits_states(self) -> bool:
-        """Whether replicas split the optimizer states. A sharding that is left to the planner counts as none."""
+        """True if replicas split the optimizer states. A sharding that is left to the planner counts as none."""
         return self.sharding not in (None, "none")
 
     @property
@@ -460,11 +460,11 @@ class Coding(NamedTuple):
     """Bytes that numbers take in a message."""
 
     plain: float
-    """A number as it is."""
+    """Bytes of an uncompressed number."""
     coded: float
-    """A number when compressed."""
+    """Bytes of a compressed number."""
     scales: float
-    """Every ``INT8_BLOCK`` numbers in addition to that."""
+    """Bytes in addition for every ``INT8_BLOCK`` numbers."""
 
 
 def coding_of(dtype: str, compression: str) -> Coding:

@@ -323,11 +323,11 @@ def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Ste
 
 
 def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps with ``arrivals`` added: after a pipeline's message, the device's next computation and send
-    wait.
+    """Return the steps with ``arrivals`` filled in, for devices that block until their messages have arrived.
 
-    Everything after those waits too. Receives never wait, because they are posted early. Synchronisation of
-    buckets during the passes does not wait either.
+    After sending along the pipeline, a device's next computation and next send wait for the arrival, and so does
+    everything after them. Receives never wait, because they are posted early. Synchronisation of buckets during the
+    passes does not wait either.
     """
     sent: tuple[int, ...] = ()
     waiting: list[Step] = []

@@ -45,7 +45,7 @@ class Ablation:
     """``choice``: what the system could do otherwise. ``placement``: where its stages are. ``ideal``: what no plan
     reaches."""
     noun: str
-    """In words: ``latency``, ``sends that block``."""
+    """What is removed, in words: ``latency``, ``sends that block``."""
     condition: str
     """The condition, after *if*: ``links had no latency``."""
     before_s: float

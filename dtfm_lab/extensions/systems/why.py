@@ -207,8 +207,9 @@ def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = Non
     Parameters
     ----------
     against
-        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. Of outcomes, the fastest is
-        taken that trains as this one does or as one process would. If none of these is faster, the fastest of all is.
+        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. From outcomes, it takes
+        the fastest that trains as this one does, or as one process would, if that is faster than this one.
+        Otherwise it takes the fastest of all.
 
     Raises
     ------

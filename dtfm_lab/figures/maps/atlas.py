@@ -34,7 +34,7 @@ LETTER_PX = 7.6
 ROOMY = 1.4
 """Distance of neighbouring markers in a roomy cluster, in multiples of their size. Lines between them are visible."""
 TIGHT = 1.15
-"""The same in a tight cluster, on a map with many regions."""
+"""Distance of neighbouring markers in a tight cluster, in multiples of their size, on a map with many regions."""
 ROOM_UP_TO = 12
 """Maximum number of regions whose clusters are roomy."""
 VIEW_ROUNDS = 8

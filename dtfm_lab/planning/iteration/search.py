@@ -83,7 +83,7 @@ ESTIMATED_NS = 20e6
 """Nominal nanoseconds of an annealing by the estimate, at length 1. They set only the number of moves, so equal
 seeds make equal moves on fast and on slow machines."""
 REPLAYED_NS = 8e6
-"""The same for annealing by the replay, whose moves cost more and gain less."""
+"""Nominal nanoseconds of an annealing by the replay, at length 1. Its moves cost more and gain less."""
 COLD = 1e-4
 """Last temperature of annealing by the estimate, as a share of the plan's seconds."""
 POLISH_HOT = 0.002

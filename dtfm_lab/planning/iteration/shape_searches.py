@@ -363,7 +363,7 @@ class ShapeSearch:
         self.rows: list[tuple[bool, KernelPlan]] = []
         """Structured placements to begin with, each with True if its groups are near each other."""
         self.unused: list[tuple[bool, KernelPlan]] = []
-        """Those that no annealing has begun with yet."""
+        """Structured placements that no annealing has begun with yet."""
         self.underestimated = 1.0
         """Ratio of the last plan's seconds to their estimate. Plans that would be too slow by this ratio are not
         simulated."""

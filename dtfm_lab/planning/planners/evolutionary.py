@@ -41,11 +41,11 @@ GROWTH = 1 / 3
 RANDOM_HOT = 0.1
 """First temperature of a random placement, as a share of the best cost at 8 stages."""
 CLUSTERED_HOT = (0.003, 0.01)
-"""The same for a placement made from clusters: a range to draw from."""
+"""First temperature of a placement made from clusters: a range to draw from."""
 PARENT_HOT = (0.001, 0.012)
-"""The same for a copy of a parent."""
+"""First temperature of a copy of a parent."""
 RECOMBINED_HOT = (0.0008, 0.006)
-"""The same for an offspring of two parents."""
+"""First temperature of an offspring of two parents."""
 DONOR_SHARE = (0.1, 0.5)
 """Minimum and maximum share of the devices that a recombination takes from the donor."""
 COLD = 1e-4

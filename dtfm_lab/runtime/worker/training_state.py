@@ -114,7 +114,7 @@ class TrainingState:
         return torch.cat([*(vector.view(torch.uint8) for vector in self._vectors), steps.to(self.parameters.device)])
 
     def load_bytes(self, raw: torch.Tensor, version: int) -> None:
-        """Take over the state on which ``to_bytes`` was called."""
+        """Take over the state in the bytes that ``to_bytes`` of another replica returned."""
         start = 0
         for vector in self._vectors:
             stop = start + vector.numel() * vector.element_size()

@@ -165,7 +165,7 @@ class EditHistory:
         self._settled: BeforeEdit | None = None
         """What is shown, as long as the plan matches the drawn network."""
         self._predicted: BeforeEdit | None = None
-        """The same, at the time of the last prediction."""
+        """What was shown at the time of the last prediction."""
         self.before: BeforeEdit | None = None
         self._plans: dict[tuple[str, Job], Plan] = {}
         """The newest plan of each recent network and job, by the network's fingerprint."""

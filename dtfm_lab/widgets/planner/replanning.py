@@ -76,7 +76,7 @@ class LiveReplanning(Panel):
         """Called on the search's thread with the next plan before it is set, so that its prediction is ready with
         it."""
         self.show_at_hand: Callable[[Plan], Callable[[], None] | None] = lambda plan: None
-        """Called on that thread with the current plan on the edited network.
+        """Called on the search's thread with the current plan on the edited network.
 
         The function that it returns is called on the kernel's loop, and the search starts after it.
         """

@@ -69,7 +69,8 @@ class SchedulePanel(Panel):
         self.told_before_s: Callable[[], float | None] = lambda: None
         """Returns the iteration time before the last edit, as the bar shows it. None if the bar shows none."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
-        """The same for the current plan on a network that was just edited, while a search runs."""
+        """The prediction for the current plan on a network that was just edited, while a search runs, and the
+        request that it answers."""
         self._asked: object = None
         """The request that the shown prediction answers."""
         self._edited_at_s = 0.0

@@ -252,8 +252,8 @@ def completed(model: ModelSpec) -> ModelSpec:
 
 
 def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
-    """Return the builder of the model's family, and the arguments that the block's numbers imply. JobError if none
-    fits."""
+    """Return the builder of the model's family, and the arguments that the block's numbers imply. Raises JobError if
+    none fits."""
     d, t = model.d_model, model.seq_len
     sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
     sizes |= {"vocab_size": model.vocab_size, "tied": model.tied}

@@ -168,11 +168,13 @@ class Goodput(Policy):
         """Return the mean seconds between two setbacks to a checkpoint.
 
         The rate is the average of two estimates. The first is the rate of setbacks so far. The second is the rate that
-        this operation would have had: that of remembered losses that would have been fatal to it, or that at which
-        devices leave that are alone in their stage, whichever is higher. The first, and that of fatal losses, count one
-        extra setback in ``most_ahead_s`` extra seconds, so that they are not 0 at first. The second estimate is only
-        used if departures are not announced. Infinite if they are announced and no setback has happened. Checkpoints
-        are then as frequent as in other policies.
+        this operation would have had. That is the larger of two rates: of past losses that would have been fatal to it,
+        and of departures of devices that are alone in their stage.
+
+        Both the first estimate and the rate of fatal losses count one extra setback in ``most_ahead_s`` extra seconds,
+        so that they are not 0 at first. The second estimate is only used if departures are not announced. If they are
+        announced and no setback has happened, the result is infinite. Checkpoints are then as frequent as in other
+        policies.
         """
         if now.costs.notice_s > 0 and not now.setbacks:
             return math.inf

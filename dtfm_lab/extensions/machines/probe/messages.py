@@ -176,7 +176,7 @@ MOST_THREADS = 512
 
 
 def serve() -> None:
-    """Be a host of a probe over ssh until standard input ends, or until a deadline, leaving nothing behind.
+    """Serve as one host of a probe over ssh until standard input ends or the deadline passes. Leaves nothing behind.
 
     The first line of standard input has the ``token``, the ``mark`` that starts each printed line, and ``ends_s``, the
     deadline. Each further line is an order, answered by one line.

@@ -159,7 +159,7 @@ class _Probe:
             host.end(deadline_s)
 
     def begin(self) -> None:
-        """Start the program on all hosts at once. Hosts that listen remain."""
+        """Start the program on all hosts at once. Keep only the hosts that then listen."""
         token, mark = secrets.token_hex(16), f"dtfm-{secrets.token_hex(8)}:"
         for name, given in self._given.items():
             self._started.append(SshHost(given, self._config, token, mark))

@@ -39,7 +39,7 @@ def settings_of(model: str) -> dict[str, int]:
 def model_of(name: str) -> ModelSpec:
     """Return a GPT whose embedding and head count as a layer each when it is cut.
 
-    The paper's numbers of layers, k per stage minus 2 in total, are chosen for such a cut. Both ends hold the embedding
+    The paper chose its numbers of layers for such a cut: k per stage, 2 fewer in total. Both ends hold the embedding
     matrix, tied or not.
     """
     sizes = settings_of(name)

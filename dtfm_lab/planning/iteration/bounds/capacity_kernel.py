@@ -20,11 +20,13 @@ SURELY = 1 + 2e-12
 """Factor by which the maximum that is ever possible is rounded up, so that no rounding error leaves out a
 possibility. It is thousands of times the rounding of a double, and below any difference that a plan could show."""
 SLACK = 2e-9
-"""Added after that, for the same reason, in case the maximum is close to a whole number: twice ``COUNTED_SLACK``."""
+"""Number added to a maximum after ``SURELY`` has raised it, in case it is close to a whole number: twice
+``COUNTED_SLACK``."""
 COUNTED = 1 + 1e-12
 """Factor by which a capacity is rounded up before it is cut to a whole number. It adds half of what ``SURELY`` adds."""
 COUNTED_SLACK = 1e-9
-"""Added after that. A device that lacks only a billionth of a micro-batch counts as passing it."""
+"""Number added to a capacity after ``COUNTED`` has raised it. A device that lacks only a billionth of a micro-batch
+counts as passing it."""
 
 
 class Rules(NamedTuple):
