@@ -181,8 +181,9 @@ def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[
 
 
 def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
-    """Return the iterations at which the mean shifts: as many as possible, each larger than the threshold and than
-    chance.
+    """Return the iterations at which the mean shifts. Of several solutions, the one with most shifts is returned.
+
+    Each shift exceeds the threshold, and is too large to be random.
 
     Student's t of the means before and after a shift is corrected for the number of ways to choose that many
     shifts.

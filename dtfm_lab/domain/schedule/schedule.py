@@ -150,7 +150,7 @@ class Action(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the action that ``str`` writes as this text. Raises ScheduleError for any other text."""
+        """Return the action of a text that ``str`` wrote. Raises ScheduleError for any other text."""
         found = WRITTEN.fullmatch(text.strip())
         if found is None or found["kind"] not in WRITTEN_KINDS:
             raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")

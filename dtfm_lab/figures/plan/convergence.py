@@ -121,7 +121,7 @@ def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list
 
 
 def _curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str], bound_s: float) -> go.Scatter:
-    """Return the best cost of a search: a point wherever it fell, and the last one."""
+    """Return the best cost of a search as a curve, with a point at each improvement and one at the end."""
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
     kept, points = _seen(axis, list(dict.fromkeys([steps[0], *falls, steps[-1]])), "best_s")
     last, measure = steps[-1], measure_of(steps[-1].objective)
