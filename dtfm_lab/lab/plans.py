@@ -96,12 +96,14 @@ def load_job(
 
     model = read_module(module, example, loss, timed=timed)
     if name_or_path is not None:
+        # Later entries win: the caller's fields over the usual dtype, and the module over any model.
         return files.load_job(name_or_path, **{"dtype": OWN_DTYPE} | overrides | {"model": model})
     job = Job(
         name=model.name,
         model=model,
         global_batch=OWN_BATCH,
         dtype=OWN_DTYPE,
+        # None leaves these fields to the planner.
         n_stages=None,
         n_replicas=None,
         microbatch=None,
@@ -306,6 +308,7 @@ def with_job(plan: Plan | str, **overrides: Unpack[JobKeywords]) -> Plan:
     """
     plan = as_plan(plan)
     job = files.override(plan.job, **overrides)
+    # The placement names a device for each stage and replica, so another shape has no place for some.
     if (job.n_stages, job.n_replicas) != (plan.job.n_stages, plan.job.n_replicas):
         raise PlanError(
             f"job {job.name} has {counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, the plan "
