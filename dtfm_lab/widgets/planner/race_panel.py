@@ -137,6 +137,7 @@ class RacePanel(SearchMode):
         try:
             await search.watch_all(show)
         finally:
+            # Also after an error or Stop: what was found so far counts.
             if self.standings.newest:
                 self.curve.caption = self._describe("over after")
                 self._show_table()
@@ -158,6 +159,7 @@ class RacePanel(SearchMode):
         standings = self.standings
         leader = standings.leader
         used_s = max(step.seconds for step in standings.newest.values())
+        # Values so close are as good as equal.
         ties = [s.planner for s in standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
         words = self._measure.gap_words(leader.best_s, standings.bound_s)
         lead = f"{listed(ties)} lead{'s' if len(ties) == 1 else ''} with {self._measure.words(leader.best_s)}"
@@ -202,6 +204,7 @@ def race(
     racers = [_Racer(topology, job, name, seed, options) for name in planners]
     try:
         while racers:
+            # The planner that used least goes next, so that all have had equally much at any moment.
             yield from min(racers, key=lambda one: one.used_s).turn()
             for racer in [one for one in racers if one.ended or one.used_s >= cpu_s]:
                 racers.remove(racer)
@@ -217,6 +220,7 @@ class _Racer:
 
     def __init__(self, topology: Topology, job: Job, planner: str, seed: int, options: Mapping[str, Any]) -> None:
         self._tasks = BackgroundTasks()
+        # The race counts CPU seconds itself, so the planner gets no limit of its own.
         self._steps = search(
             topology, job, planner, seed=seed, seconds=ENDLESS_S, background_tasks=self._tasks, **options
         )
@@ -230,9 +234,11 @@ class _Racer:
 
     def turn(self) -> Iterator[PlanStep]:
         """Search for ``TURN_S`` and yield the steps that improved, and the newest."""
+        # A planner that waits for a thread uses no CPU time, and must not hold up the others for ever.
         ends_s, latest = self.used_s + TURN_S, time.monotonic() + WAIT_S
         newest = None
         while self.used_s < ends_s and time.monotonic() < latest:
+            # Time of this thread only, so that the drawing and other processes do not count.
             began_s = time.thread_time()
             step = next(self._steps, None)
             self._own_s += time.thread_time() - began_s
@@ -244,6 +250,7 @@ class _Racer:
                 self._best_s, self._bound_s = step.best_s, step.bound_s
                 newest = None
                 yield replace(step, seconds=self.used_s)
+        # The newest step shows that the planner still searches, even if nothing improved.
         if newest is not None:
             yield replace(newest, seconds=self.used_s)
 
