@@ -234,6 +234,7 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
     """
     if isinstance(control, w.Dropdown | w.ToggleButtons):
         possible = [one[1] if isinstance(one, tuple) else one for one in control.options]
+        # 1 equals True in Python, but a saved 1 is no checkbox.
         return any(type(value) is type(one) and value == one for one in possible)
     if not isinstance(value, str | int | float) or isinstance(value, bool) != isinstance(control.value, bool):
         return False
@@ -276,12 +277,14 @@ def control_for(
         layout = w.Layout(width=width or "auto")
         return w.Checkbox(bool(option.default), description=label, tooltip=option.help, indent=False, layout=layout)
     given["layout"] = w.Layout(width=width or f"calc({narrow} + {'130px' if option.choices else '85px'})")
+    # Only a planner chooses; other open fields have a usual value.
     unset = CHOOSES if option.name in LEFT_TO_PLANNERS else "as usual"
     if option.type is bool:
         return _dropdown([(unset, None), ("yes", True), ("no", False)], option.default, given)
     if option.choices is not None:
         offered = [*([(unset, None)] if option.may_be_none else []), *choices_of(option)]
         return _dropdown(offered, option.default, given)
+    # A bounded field cannot be empty, which is how an open number is written.
     if option.type is int and not option.may_be_none:
         least = int(option.least or 0)
         return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)
