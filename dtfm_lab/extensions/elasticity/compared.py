@@ -76,6 +76,7 @@ class HistoryComparison:
         """
         times = [change.time_s for change in self.predicted.availability.changes]
         end_s = self.predicted.availability.end_s
+        # Both histories on the same edges, or their rows could not be compared.
         edges = np.unique([0.0, *(time for time in times if 0 < time < end_s), end_s])
         columns: dict[str, FloatArray] = {"start_s": edges[:-1], "end_s": edges[1:]}
         for which, history in (("predicted", self.predicted), ("measured", self.measured)):

@@ -65,10 +65,10 @@ def read_ray(data: object, path: Path) -> SourceReport:
             without.append(name)
             continue
         kinds = [what.partition(":")[2] for what in resources if what.startswith("accelerator_type:")]
+        # Without a type, or with two, it is not known what a device computes.
         if len(kinds) != 1:
             raise FileError(
                 f"{path.name}: node {name} names {len(kinds)} kinds of GPU; wanted one accelerator_type:..."
-            # Without a type, or with two, it is not known what a device computes.
             )
         gpu = ReportedGpu(re.sub(r"\b(\d+)G\b", r"\1GB", kinds[0]))
         hosts.append(ReportedHost(name=name, addresses=frozenset({address} - {name}), gpus=(gpu,) * int(count)))
