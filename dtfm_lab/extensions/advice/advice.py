@@ -181,6 +181,7 @@ class Advice:
         if self.best is None or not any(estimated(way.topology) for way in self.options):
             return ""
         said = []
+        # The plans stay the same, so this tells only whether the choice depends on the estimates.
         for most, how in ENDS.items():
             ways = tuple(way.at_end(most=most) for way in self.options)
             best = replace(self, options=ways).best
@@ -222,6 +223,7 @@ class Advice:
             none = f"Not at all: there is no option {self.rule.partition('option ')[2]}"
             also = "" if cheapest is fastest else f", the cheapest, {cheapest.name}, {_in_short(cheapest)}"
             return f"{none}; for {n_tokens} the fastest, {fastest.name}, takes {_in_short(fastest)}{also}"
+        # A mixed option may leave one half idle, and then the other is the advice.
         idle = {"At home": ", nothing rented", "In the cloud": ", yours idle"}.get(best.where, "")
         name = best.name + idle * (best.kind == MIXED)
         text = f"{best.where}: {name}, for {n_tokens} {_time(best)} and {_dollars(best)}, the {self.rule}"
@@ -229,6 +231,7 @@ class Advice:
         home = next((way for way in self.options if way.kind == OWN and not way.is_single), None)
         if home is not None and best.where != "At home":
             text += f". On {home.name} alone: {_in_short(home)}" if home.plan else f". The job does not fit {home.name}"
+        # The median may meet a deadline that one in twenty runs misses.
         if self.asked.deadline_days and best.range_of(best.seconds)[1] > self.asked.deadline_days * DAY_S:
             text += ". Its 90 % interval extends past the deadline"
         if best.unmetered:

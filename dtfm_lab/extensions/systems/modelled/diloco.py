@@ -103,6 +103,7 @@ class DiLoCoStrategy(LocalWorkers):
         """
         if self.simulated:
             return super().seconds(plan, budget)
+        # Learners do not wait for one another, so each is simulated alone.
         trace = simulate(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
         first = trace.iteration == trace.iteration.min()
         ends_s = np.zeros(plan.job.n_replicas)  # each learner keeps its own pace, so each has its own end
@@ -112,6 +113,7 @@ class DiLoCoStrategy(LocalWorkers):
         each_s = np.maximum(ends_s, travel_s.max(axis=0))
         if self.quorum >= plan.job.n_replicas:
             return float(each_s.max())
+        # Without waiting for all, speeds add up and not times.
         sequences = np.array(plan.job.microbatch_counts) * plan.job.microbatch
         return float(plan.job.global_batch / (sequences / each_s).sum())
 

@@ -93,6 +93,7 @@ class DTFM(GPipeOfDTFM):
         wanted = [
             (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
         ]
+        # Every shape gets an equal share of the search, as none is known to be best.
         share_s = budget.seconds / max(len(wanted), 1)
         for members, shaped in wanted:
             try:
