@@ -45,11 +45,13 @@ def concept_questions(when: str) -> list[GuessQuestion]:
     """
     if when not in WHEN:
         raise LabError(f"found {when!r}; wanted {BEFORE!r} or {AFTER!r}")
+    # The same order for everyone, so that readers can compare.
     rng = np.random.default_rng(7)
     made = []
     for concept in CONCEPTS:
         listed = tuple(str(concept.choices[place]) for place in rng.permutation(len(concept.choices)))
         name = f"{when}-{concept.name}"
+        # Before the course the answers stay hidden, as the test after it asks them again.
         sealed = when == BEFORE
         made.append(GuessQuestion(name, concept.question, concept.choices[0], choices=listed, sealed=sealed))
     return made
@@ -65,6 +67,7 @@ def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
     for concept in CONCEPTS:
         pairs = [pair for progress in handed_in if (pair := _right(progress, concept.name)) is not None]
         before, after = (float(np.mean(each)) for each in zip(*pairs, strict=True)) if pairs else (np.nan, np.nan)
+        # Nobody can gain where all knew it before.
         gain = (after - before) / (1 - before) if pairs and before < 1 else np.nan
         rows.append((concept.name, concept.lesson, concept.question, len(pairs), before, after, gain))
     table = pd.DataFrame(rows, columns=["concept", "lesson", "question", "readers", BEFORE, AFTER, "gain"])

@@ -61,6 +61,7 @@ def slides_of(notebook: Mapping[str, Any]) -> Iterator[Slide]:
         source = _joined(cell.get("source", ""))
         if cell.get("cell_type") == "markdown":
             for part_heading, body in _parts(source):
+                # Missions are for readers to do, not to be shown.
                 if part_heading == "Missions":
                     return
                 heading = part_heading or heading
@@ -78,6 +79,7 @@ def fitted(slide: Slide) -> Slide:
     left = MOST_WORDS - len(slide.heading.split())
     kept: list[str] = []
     for sentence in SENTENCE.split(slide.text):
+        # Whole sentences only; a cut one would mean something else.
         if sum(len(each.split()) for each in [*kept, sentence]) > left:
             break
         kept.append(sentence)
@@ -111,6 +113,7 @@ def _printed(output: Mapping[str, Any]) -> str:
 def _parts(source: str) -> Iterator[tuple[str, str]]:
     """Yield headings with the text that follows each. The heading is empty for text before the first. Fenced blocks are
     left out."""
+    # A line of code that begins with # would count as a heading.
     text = re.sub(r"^(```|~~~).*?^\1", "", source, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"</?(details|summary)>(After your guess</summary>)?", "", text)
     found = list(HEADING.finditer(text))

@@ -48,6 +48,7 @@ def sampled(rng: np.random.Generator) -> Numbers:
         "stages": int(rng.integers(3, 7)), "microbatches": int(rng.integers(7, 17)),
         "group": int(rng.integers(3, 7)), "group_mb": 60 * int(rng.integers(3, 10)),
         "hop_ms": 5 * int(rng.integers(1, 9)), "hop_mb": 10 * int(rng.integers(2, 10)),
+        # Numbers that split into whole groups only.
         "few": (few := int(rng.choice([6, 8, 9, 10, 12]))), "few_groups": few // (3 if few == 9 else 2),
         "cost_s": bound_s + int(rng.integers(3, 15)), "bound_s": bound_s,
         "billions": int(rng.integers(3, 30)) / 10,

@@ -55,6 +55,7 @@ def guesses(table: pd.DataFrame) -> go.Figure:
                 **place,
             )
             continue
+        # On a logarithmic scale: twice too much is as wrong as half.
         steps = Counter(map(_steps, some["guess"], some["answer"]))
         positions = range(-N_SIDE, N_SIDE + 1)
         counts = [steps[where] for where in positions]

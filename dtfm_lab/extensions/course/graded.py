@@ -56,6 +56,7 @@ def read_key(path: Path, *, make: bool = False) -> bytes:
     """Return the class's key from its file. With ``make``, the file is created if missing. Raises FileError."""
     try:
         if make and not path.exists():
+            # Readable by nobody else from the start, and never in place of a key that is there.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(secrets.token_hex(KEY_BYTES) + "\n")
@@ -76,6 +77,7 @@ def read_students(path: Path) -> list[str]:
         raise FileError(f"{path}: the names of the class cannot be read: {error}") from None
     names = [line for line in lines if line and not line.startswith("#")]
     for name in names or [""]:
+        # Names become file names, and none may lead out of the folder.
         if not name or Path(name).name != name or name.startswith("."):
             raise FileError(f"{path}: found the name {name!r:.60}; wanted names that files can have, one a line")
     if twice := [name for name, times in Counter(names).items() if times > 1]:

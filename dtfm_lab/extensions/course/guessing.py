@@ -144,6 +144,7 @@ def factor(guess: Guess) -> float:
         return 1.0
     if guess.choices:
         return math.inf
+    # No factor leads from one side of zero to the other.
     if guess.guess * guess.answer <= 0:
         return math.inf
     ratio = guess.guess / guess.answer
@@ -198,4 +199,5 @@ def score_of(guesses: Sequence[Guess]) -> str:
     words = f"{len(factors)} {'guess' if len(factors) == 1 else 'guesses'}"
     words += f", {sum(each <= NEAR for each in factors)} within a factor of {NEAR:.0f}"
     middle = median(factors)
+    # Of one or two guesses a median says nothing.
     return words if len(factors) < 3 or math.isinf(middle) else f"{words}; half of them within {middle:.2g}"

@@ -83,9 +83,11 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
         return plain
     kind = type(answer)  # not what its __class__ says
     if issubclass(kind, dict):
+        # The class's own methods, because a subclass may override them with anything.
         return {"is": "dict", "items": [[pack(key), pack(value, functions)] for key, value in dict.items(answer)]}
     for base, name in HELD.items():
         if issubclass(kind, base):  # its own way to iterate may have no end
+            # A list that claims to be endless would fill the memory of the process that marks.
             if (length := base.__len__(answer)) > MOST_ITEMS:
                 raise FileError(f"found a {name} of {length:,} things; wanted at most {MOST_ITEMS:,}")
             return {"is": name, "items": [pack(each, functions) for each in base.__iter__(answer)]}
@@ -99,6 +101,7 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
     for noun, (name, save, _) in NOUNS.items():
         if issubclass(kind, noun):
             with tempfile.TemporaryDirectory() as folder:
+                # Through the lab's own files, whose readers check everything.
                 content = Path(save(answer, Path(folder) / name)).read_bytes()
                 return {"is": name, "bytes": base64.b64encode(content).decode()}
     if kind is RECORDS.get(kind.__name__):
@@ -124,6 +127,7 @@ def _plain(answer: Any) -> Packed | None:
     for plain, reduced in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
         if issubclass(kind, plain):
             value: Any = reduced(answer)
+            # Such numbers take minutes to write as text.
             if plain is int and value.bit_length() > MOST_BITS:
                 raise FileError(f"found a whole number of {value.bit_length():,} bits; wanted at most {MOST_BITS:,}")
             return {"is": "value", "value": value}
@@ -148,6 +152,7 @@ def unpack(packed: object, ask: Ask | None = None) -> Any:
 def _unpack(packed: Any, ask: Ask | None) -> Any:
     kind = FORMER_NAMES.get(packed["is"], packed["is"])
     if kind == "value":
+        # Checked again: this came from a process in which a student's code has run.
         if type(value := packed["value"]) not in (type(None), bool, int, float, str):
             raise TypeError
         return value

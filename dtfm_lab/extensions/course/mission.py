@@ -142,6 +142,7 @@ class Mission:
         none."""
         found = "nothing" if answer is None else f"{type(answer).__name__} {answer!r:.60}"
         if self.takes is float:
+            # True is an int for Python, but no answer to "how many".
             is_number = isinstance(answer, (int, float, np.integer, np.floating)) and not isinstance(answer, bool)
             if not is_number or not math.isfinite(cast(float, answer)):
                 raise NotYet(f"found {found}; wanted {self.wanted}")
@@ -164,6 +165,7 @@ def as_given(answer: Any) -> Any:
         return [as_given(each) for each in answer]
     noun = next((each for each in NOUNS if isinstance(answer, each)), None)
     if noun is not None and type(answer) is not noun:
+        # A subclass could answer anything when the check asks it.
         raise NotYet(f"found {type(answer).__name__}, a class of your own; wanted {noun.__name__} itself")
     if isinstance(answer, Plan):
         return answer.changed(

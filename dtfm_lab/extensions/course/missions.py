@@ -143,6 +143,7 @@ def check_any(name: str, answers: Sequence[object]) -> Verdict:
         said.append(mission.verdict(answer, sample))
         if said[-1]:
             break
+    # Of several answers on the screen, the first is the one that the reader looks at.
     verdict = said[-1] if said[-1] else said[0]
     kept = load_progress(kept.reader)  # another page may have written while it was evaluated
     tries = kept.note_verdict(verdict)
@@ -348,6 +349,7 @@ def reveal(*names: str) -> None:
     a projector.
     """
     if os.environ.get("DTFM_LAB_REVEAL"):
+        # Whoever makes slides or tests runs the lessons without guessing.
         return
     kept = load_progress(current_reader())
     if missing := [name for name in names if kept.guess_of(name) is None]:

@@ -53,6 +53,7 @@ def distributed(function: Callable[..., Any]) -> Callable[..., list[Done]]:
     numbers, texts and lists, or a tensor. Raises LabError for a function whose source cannot be read.
     """
     try:
+        # Another process cannot get the function itself, only its source.
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
         raise LabError(
@@ -88,6 +89,7 @@ def in_processes(
         try:
             return [_done(process, rank, Path(folder)) for rank, process in enumerate(running)]
         finally:
+            # Also after a failure: the others would wait for the one that failed.
             for process in running:
                 process.kill()
                 process.communicate()

@@ -69,6 +69,7 @@ def row(hops_s: Sequence[float], n_microbatches: int) -> Plan:
     latency_s = np.zeros((n_devices, n_devices))
     for before, hop_s in enumerate(hops_s):
         latency_s[before, before + 1] = latency_s[before + 1, before] = hop_s
+    # Bandwidth so high that a message takes its latency only.
     network = Topology.from_matrices(1e3 * latency_s, np.full((n_devices, n_devices), FAST_GBPS), name="row")
     job = load_job("tiny", n_stages=n_devices, n_replicas=1, global_batch=n_microbatches, microbatch=1)
     return evaluate(network, job, stages=[[device] for device in range(n_devices)])

@@ -43,6 +43,7 @@ def assignment(lesson: str, *, solved: bool, hints: bool = True, own: Own | None
     if own is None:
         named, first = TEXTS_OF_ONE["own_name"], TEXTS_OF_ONE["reader"]
     else:
+        # The variant is in the notebook, so that every machine draws the same numbers.
         named, first = TEXTS_OF_ONE["its_name"], f"import dtfm_lab as lab\n\nlab.missions.reader({own.reader!r})\n"
         rules += f", {VARIANT}{own.variant!r}"
     helped = TEXTS_OF_ONE["hints"]["on" if hints else "off"]

@@ -50,6 +50,7 @@ class MarkingChannel:
             raise Nonsense("what is nested too deeply") from None
         self.end.settimeout(seconds)
         try:
+            # With files attached a call may send only a part, so the rest follows.
             sent = socket.send_fds(self.end, [line], list(descriptors)) if descriptors else 0
             self.end.sendall(line[sent:])
         except TimeoutError:
@@ -57,12 +58,15 @@ class MarkingChannel:
         except OSError:
             raise Ended from None
         finally:
+            # The limit was for this message only.
             self.end.settimeout(None)
 
     def receive(self, deadline: float | None = None) -> Message:
         """Return the next message. Raises Ended, Late after the ``deadline`` of the monotonic clock, and Nonsense."""
+        # From where the last look ended, or a long message would be searched again and again.
         while (at := self._read.find(b"\n", self._looked)) < 0:
             self._looked = len(self._read)
+            # A student's process may write without end.
             if self._looked > MOST_BYTES:
                 raise Nonsense(f"more than {MOST_BYTES >> 20} MiB")
             self._more(deadline)
@@ -90,6 +94,7 @@ class MarkingChannel:
             ready = [] if left_s is not None and left_s <= 0 else select.select(watched, [], [], left_s)[0]
             if self.end in ready:
                 break
+            # The partner has closed, so nothing will come any more.
             raise Ended if ready else Late
         try:
             if self._takes_files:

@@ -22,6 +22,7 @@ def too_much(memory_bytes: int) -> str:
     processes = psutil.Process().children(recursive=True)
     if len(processes) > MOST_PROCESSES:
         return PROCESSES
+    # Quick to ask, and too high rather than too low: shared memory counts in each.
     if _used(processes, "memory_info", "rss") <= memory_bytes:
         return ""
     # Forks share most of that with each other, which takes longer to find out.
@@ -44,12 +45,14 @@ def end_descendants(but: Collection[int] = ()) -> None:
     """
     while left := _descendants(but):
         stopped: set[int] = set()
+        # Stopped first, so that none can fork while the others are killed.
         while fresh := left - stopped:
             _signal(fresh, signal.SIGSTOP)
             stopped |= fresh
             left = _descendants(but)
         _signal(stopped, signal.SIGKILL)
         _reap(but)
+        # Killed processes take a moment to disappear.
         time.sleep(0.005)
     _reap(but)
 

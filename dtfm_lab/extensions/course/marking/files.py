@@ -65,6 +65,7 @@ def submissions(folder: Path) -> Iterator[HandIn]:
         path = folder / name
         if name.startswith("."):
             continue
+        # A link to a folder may lead to another student's, so it is not followed.
         if not path.is_dir() or path.is_symlink():
             if path.suffix == ".ipynb" or path.is_dir():
                 yield HandIn(path.stem if path.suffix == ".ipynb" else name, path, folder)
@@ -115,10 +116,12 @@ def _content(hand_in: HandIn) -> bytes:
     if not real.is_relative_to(Path(os.path.realpath(own.parent)) / own.name):
         raise FileError(f"{where}: a link to {in_one_line(real)}; wanted the notebook itself")
     try:
+        # Non-blocking, because opening a pipe would otherwise wait for ever.
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise FileError(f"{where}: cannot be read: {error.strerror}; wanted an ordinary file") from None
     with open(descriptor, "rb") as file:
+        # Of the open file, since its name may lead to another one by now.
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise FileError(f"{where}: no ordinary file; wanted a notebook, fewer than {MOST_LEVELS} folders deep")

@@ -112,6 +112,7 @@ class Marker:
         found, executed = _to_execute(cells, names)
         variants = {} if self.key is None else {missions[name].lesson: self._sample(name, student) for name in names}
         order = {"cells": executed, "environment": _environment(student), "reader": student, "missions": names}
+        # One deadline for the whole notebook, however many messages it sends.
         deadline = time.monotonic() + self.seconds
         tries: object = {}
         try:
@@ -141,6 +142,7 @@ class Marker:
             try:
                 if asks := answer["asks"]:
                     executing.channel.send({"answer": name}, [theirs.fileno()], self.seconds)
+                # Closed here, so that the check learns when the student's process ends.
                 theirs.close()
             except (Ended, Late):
                 return _refused("its process ended before its function was called")
@@ -184,12 +186,14 @@ def mark_folder(
             again = []
             for done in as_completed(running):
                 try:
+                    # Marked again alone at the end, when no other notebook can disturb it.
                     yield done.result()
                 except JobLost:
                     again.append(running[done])
             for hand_in in again:
                 yield replace(marker, alone=True).mark(hand_in)
     finally:
+        # Jobs that still run end with the server, so nobody waits for them.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -219,6 +223,7 @@ def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message]
         answered = not all(each in cell.source for each in NOT_ANSWERED)
         if name:
             found[name] = {} if answered else {"reason": "not answered"}
+        # An unanswered cell would only raise, and its output is in nobody's interest.
         if answered:
             executed.append((cell.source, name))
     return found, executed

@@ -36,6 +36,7 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
     job = marker.receive()
     FunctionCache.save_overload = _saved_where_possible  # type: ignore[method-assign]
     os.chdir(folder)
+    # Nothing of the instructor's environment, such as keys, is for students to read.
     os.environ.clear()
     os.environ.update(job["environment"])
     own = {"HOME": folder, "TMPDIR": folder, "IPYTHONDIR": folder / "ipython", "DTFM_LAB_PROGRESS": folder / "progress"}
@@ -43,8 +44,10 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
     if job["variants"]:
         assigned = {lesson: Assignment(variant=variant) for lesson, variant in job["variants"].items()}
         save_progress(Progress(job["reader"], {}, [], assignments=assigned))
+    # Before their code runs, which may set another reader.
     kept = progress_path(job["reader"])
     sys.path.insert(0, "")
+    # No history: it would be a database file shared by all.
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     functions: Functions = {}
     for source, name in job["cells"]:
@@ -56,6 +59,7 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
         while True:
             name = marker.receive()["answer"]
             number = marker.descriptor()
+            # A process for each check, so that a function that ends or hangs disturbs only one.
             if os.fork() == 0:
                 _answer(MarkingChannel(socket.socket(fileno=number)), functions.get(name, []))
             os.close(number)
@@ -116,6 +120,7 @@ def _answer(check: MarkingChannel, functions: list[FunctionType]) -> NoReturn:
                 said = {"raised": _said(error)}
             check.send(said)
     finally:
+        # Without cleaning up, because exit handlers may be the student's.
         os._exit(0)
 
 

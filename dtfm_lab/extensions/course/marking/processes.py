@@ -46,6 +46,7 @@ class MarkingJob:
         None if the keeper is gone."""
         if not self._over:
             self._over = True
+            # The keeper may have been killed, too; then there is nothing to learn.
             with suppress(Ended, Late, Nonsense):
                 self._keeper.send({"end": True})
                 self._why = str(self._keeper.receive(time.monotonic() + SECONDS_TO_END).get("why"))
@@ -83,6 +84,7 @@ class Server:
             job.end()
 
     def _request(self, sockets: list[int]) -> None:
+        # Once more: a notebook may have killed the server, which then starts anew.
         for _ in range(2):
             self.start()
             assert self._requests is not None
@@ -101,6 +103,7 @@ class Server:
         with theirs, tempfile.TemporaryFile() as said:
             number = theirs.fileno()
             self._process = subprocess.Popen(
+                # -P keeps the current folder out of the import path, which could hold a student's modules.
                 [sys.executable, "-P", "-m", MODULE, str(number), "walls" if self._isolate else "open"],
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
@@ -112,6 +115,7 @@ class Server:
             theirs.close()
             self._requests = ours
             try:
+                # The lab takes a while to load, and jobs are forked from it afterwards.
                 ready = MarkingChannel(ours).receive(time.monotonic() + SECONDS_TO_LOAD)
             except (Ended, Late, Nonsense):
                 self.stop()
@@ -156,8 +160,10 @@ def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
     """
     real = folder.resolve()
     kept = list(sys.path)
+    # A student's file named like a module must not be imported in its place.
     sys.path[:] = [each for each in kept if not Path(each).resolve().is_relative_to(real)]
     walls.keep_private()
+    # What a dead server leaves becomes a child of this process, which can then end it.
     walls.adopt_orphans()
     temporary = tempfile.TemporaryDirectory(prefix="dtfm-lab-marks-", ignore_cleanup_errors=True)
     made = Server(folder, temporary.name, isolate=isolate)

@@ -38,8 +38,10 @@ def main() -> None:
     walls.keep_private()
     walls.adopt_orphans()
     with_walls = sys.argv[2] == "walls" and walls.hold()
+    # One small plan compiles what most answers need, and every fork has it.
     lab.simulate(lab.plan("lecture-hall", "tiny", seed=0, steps=1))
     MarkingChannel(requests).send({"walls": with_walls})
+    # What compiling has started is no job.
     keepers = {child.pid for child in psutil.Process().children()}
     while True:
         ready, _, _ = select.select([requests], [], [], 1.0 if keepers else None)
@@ -51,6 +53,7 @@ def main() -> None:
             break
         pid = os.fork()
         if pid == 0:
+            # Only the server may take new jobs.
             requests.close()
             _keep(*(socket.socket(fileno=number) for number in sockets), with_walls=with_walls)
         keepers.add(pid)
@@ -77,11 +80,13 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
         order = marker.receive()
         with tempfile.TemporaryDirectory(prefix="dtfm-lab-mark-", ignore_cleanup_errors=True) as folder:
             pid = os.fork()
+            # The job must not hold the marker's end, or it could answer for its keeper.
             if pid == 0:
                 control.close()
                 _be_job(order, ours, Path(folder), with_walls=with_walls)
             ours.close()
             why = _watched(pid, control, order["memory_bytes"])
+            # Before the folder goes: a process left over could write into it again.
             end_descendants()
             open_folders(Path(folder))
         with suppress(Ended):
@@ -106,11 +111,13 @@ def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bo
     status = 1
     try:
         walls.end_with_parent()
+        # A session of its own, without the terminal.
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nowhere, descriptor)
         number = ours.fileno()
+        # Everything but the own socket, such as files of other students.
         os.closerange(3, number)
         os.closerange(number + 1, os.sysconf("SC_OPEN_MAX"))
         job = JOBS[order["kind"]]
@@ -119,6 +126,7 @@ def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bo
         def work() -> None:
             job(MarkingChannel(ours, takes_files=True), folder)
 
+        # Only students' code needs walls; checks run the lab's own.
         if order["kind"] == "execute":
             walls.limit_threads(_threads())
             if with_walls:

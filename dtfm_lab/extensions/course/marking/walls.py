@@ -79,6 +79,7 @@ def limit(memory_bytes: int) -> None:
         (resource.RLIMIT_FSIZE, MOST_FILE_BYTES),
     ):
         _, hard = resource.getrlimit(what)
+        # A limit may be lowered but not raised again.
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         with suppress(ValueError, OSError):
             resource.setrlimit(what, (least, least))
@@ -94,6 +95,7 @@ def limit_threads(already: int) -> None:
 
 def hold() -> bool:
     """Return True if this machine lets this user build the walls. It is tried in a process that then ends."""
+    # Namespaces are Linux's.
     if sys.platform != "linux":
         return False
     with tempfile.TemporaryDirectory() as folder:
@@ -114,9 +116,11 @@ def behind_walls(folder: Path, hidden: Iterable[str], work: Callable[[], object]
     _call(_LIBC.unshare, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC)
     prctl(PR_SET_DUMPABLE, 1)  # else the next files are root's
     end_with_parent()  # forgotten by unshare
+    # Linux lets an unprivileged user map groups only after this.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    # The first process in the new namespace: when it ends, all others in it do.
     first = os.fork()
     if first == 0:
         end_with_parent()
@@ -133,11 +137,13 @@ def _first_process(folder: Path, hidden: Iterable[str], work: Callable[[], objec
     inside."""
     _mounts(folder, hidden)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        # A new network namespace has its loopback switched off, which runs need.
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP_RUNNING))
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
+            # Only the first process needs them, for the mounts.
             _drop_capabilities()
             work()
             status = 0
@@ -150,8 +156,10 @@ def _first_process(folder: Path, hidden: Iterable[str], work: Callable[[], objec
 
 
 def _mounts(folder: Path, hidden: Iterable[str]) -> None:
+    # Private, so that no mount reaches the rest of the machine.
     _mount("none", "/", flags=MS_REC | MS_PRIVATE)
     _read_only("/", AT_RECURSIVE)
+    # Python and the lab must stay visible, wherever they are installed.
     needed = [Path(each) for each in (sys.prefix, sys.base_prefix, sys.executable, Path(dtfm_lab.__file__).parents[1])]
     needed += [Path(each) for each in sys.path if each]
     needed = [real for each in needed for real in (each.absolute(), each.resolve())]
@@ -214,6 +222,7 @@ def _temporary_but(place: Path, needed: list[Path]) -> None:
     """Mount a temporary file system that keeps only the needed paths of what was there, such as the lab itself."""
     inside = [each for each in dict.fromkeys(needed) if each.is_relative_to(place) and each.exists()]
     first = [each for each in inside if not any(other in each.parents for other in inside)]
+    # Opened before they are covered; the numbers still lead to them.
     opened = [(each, os.open(each, os.O_PATH)) for each in first]
     _temporary(place)
     for path, number in opened:

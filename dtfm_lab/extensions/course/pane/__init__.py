@@ -217,6 +217,7 @@ class CoursePanel(Panel):
 
     async def _check(self, name: str, answers: Sequence[Any]) -> None:
         def work() -> Verdict:
+            # The kernel and other panes go on meanwhile, as a check may simulate for seconds.
             with shared_interpreter():
                 return board.check_any(name, answers)
 
@@ -299,6 +300,7 @@ def typed(mission: Mission, text: str) -> Any:
     """Return the answer that a text stands for. A text that is no number or list is returned itself, so that the check
     says so."""
     text = text.strip()
+    # Plain text may be typed without quotes.
     if str in kinds_of(mission) and not text.startswith(("'", '"')):
         return text
     try:

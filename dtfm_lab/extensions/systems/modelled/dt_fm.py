@@ -161,6 +161,7 @@ class DTFMRandom(GPipeOfDTFM):
         draws = [(first_s, first)]
         for device_of_rank in ranks[1:]:
             ranked = self._flushed(in_rank_order(topology, shaped, device_of_rank, order="pp-dp"))
+            # The median, since one random placement may be lucky.
             draws.append((self.seconds(ranked, budget), ranked))
         yield sorted(draws, key=lambda one: one[0])[len(draws) // 2][1]
 

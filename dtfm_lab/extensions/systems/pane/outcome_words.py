@@ -43,6 +43,7 @@ class AssumptionControls:
         if strategy is None:
             self.by_field, self.view.children = {}, ()
             return
+        # Another kind of system has other assumptions; the same kind only other values.
         if before is None or type(before) is not type(strategy):
             self._build(strategy)
         with self._is_filling:

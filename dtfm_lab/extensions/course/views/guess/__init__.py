@@ -45,6 +45,7 @@ class GuessView(View):
         with self.hold_sync():
             self.question, self.unit, self.low, self.high = asked.question, asked.unit, low, high
             self.choices = [*asked.choices]
+            # Over decades a linear slider would crowd the small numbers.
             self.is_log = low is not None and high is not None and low > 0 and high / low >= DECADES
         try:
             if (kept := asked.kept()) is not None:
@@ -99,6 +100,7 @@ class GuessView(View):
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         value, reason = content.get("value"), content.get("reason")
+        # A message from the page may be anything.
         if content.get("kind") != "guess" or not isinstance(value, (int, float)) or not abs(value) < 1e300:
             return
         if not isinstance(reason, str) or len(reason.split()) < REASON_WORDS:
