@@ -144,6 +144,7 @@ def short(names: Iterable[str]) -> list[str]:
     links = [name.split(" -> ") for name in names]
     every = sorted({end for link in links for end in link})
     before = after = 0
+    # Shortened only if some name is too long, and by what all have in common.
     if len(every) > 1 and max(map(len, every)) > NAME_LETTERS:
         before = _in_common(every)
         after = _in_common([end[before:][::-1] for end in every])
@@ -264,7 +265,9 @@ def log_ticks(low: float, high: float) -> list[float]:
             break
         ticks = finer
         if len(ticks) > 3:
+            # Enough to read the axis by; finer ones only crowd it.
             break
+    # One tick gives no scale, so the ends do.
     return ticks if len(ticks) > 1 else sorted({low, high})
 
 

@@ -35,6 +35,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))
+    # More devices than pixels would only blur.
     topology, only = _few(topology)
     blocks = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
     sorted_ = topology.subset([i for devices in blocks.values() for i in devices])
@@ -93,8 +94,10 @@ def _directions(values: FloatArray, names: list[str], of: str) -> str:
     """Return a note on the pair whose two directions differ most."""
     if len(values) == 1:
         return "no link"
+    # The diagonal holds no link.
     values = np.where(np.eye(len(values), dtype=bool), 1.0, values)
     low, high = np.minimum(values, values.T), np.maximum(values, values.T)
+    # Links without bandwidth would divide by zero.
     ratio = np.divide(high, low, out=np.ones_like(high), where=low > 0)
     more = "faster" if of == "bandwidth" else "longer"
     i, j = np.unravel_index(int(np.where(values >= values.T, ratio, 0).argmax()), ratio.shape)

@@ -46,6 +46,7 @@ def frontier(frontier: Frontier) -> go.Figure:
         figure.add_trace(_points(frontier, rows, several, name, look if several else {"color": BLUE}, symbol))
     prices = np.concatenate([np.array(trace.x, dtype=float) for trace in figure.data])
     x = _axis(prices, "$")
+    # Each batch has a bound of its own.
     if not several:
         figure.add_trace(_bound(frontier, x))
     heights = np.concatenate([np.array(trace.y, dtype=float) for trace in figure.data])
@@ -62,6 +63,7 @@ def _points(
 ) -> go.Scatter:
     plans = [frontier.plans[row] for row in rows]
     pays = frontier.to_frame()["cheaper_by_token"]
+    # Hollow where a faster plan is also cheaper by the token.
     symbols = [symbol if pays[row] else f"{symbol}-open" for row in rows]
     edge = {"width": 1.6, "color": look["color"]}
     return go.Scatter(

@@ -59,6 +59,7 @@ def comparison(comparison: Comparison) -> go.Figure:
         horizontal_spacing=0.15,
         subplot_titles=["duration of one action", arrival, computations],
     )
+    # Kinds differ by orders of magnitude, stages do not.
     _add_pairs(figure, kinds, row=1, log=True)
     _add_pairs(figure, shown_stages, row=2, log=False)
     _arrivals(figure, shown_links["arrival_error_s"])
@@ -182,6 +183,7 @@ def blame(comparison: Comparison) -> go.Figure:
     Raises TraceError for a measured trace that does not hold its schedule.
     """
     found = comparison.blame
+    # What moves nothing would only push the suspects off the page.
     rows = found.table[found.table["named"] | (found.table["longer_s"].abs() > NEGLIGIBLE * found.iteration_s)]
     shown = rows.head(MOST_BLAMED)
     unit, scale = time_unit(shown["longer_s"].abs().max())
@@ -196,6 +198,7 @@ def blame(comparison: Comparison) -> go.Figure:
             text=_times(row.ratio, row.what), x=1.0, xref="paper", y=name, xanchor="left", xshift=8, showarrow=False
         )
     if len(shown):
+        # An interval that is open at one end is drawn to its known value.
         lows, highs = (shown[end].where(np.isfinite(shown[end]), shown["longer_s"]) for end in ("low_s", "high_s"))
         low, high = min(0.0, float(lows.min())), max(0.0, float(highs.max()))
         room = 0.06 * (high - low)

@@ -127,6 +127,7 @@ def bars(
 ) -> list[go.Bar]:
     """Return the bars of one trace, or of two with the second hatched. A message has one legend entry for both of its
     ends."""
+    # With too many bars the numbers inside would be unreadable, and slow.
     labelled = sum(map(len, sides)) <= LABELLED_UP_TO
     whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
     named: set[str] = set()
@@ -186,6 +187,7 @@ class Hover:
             what += " of stage %{customdata[1]}"
             columns.append([span.action.stage for span in spans])
         took = format_s(float(f"{longest_s:.6g}"))
+        # Said in each bar only if durations differ.
         if np.ptp(durations_s) > ALIKE * longest_s:
             took = self.took(f"customdata[{len(columns)}]")
             columns.append((durations_s * self.scale).tolist())

@@ -69,6 +69,7 @@ def gantt(
     wanted = _lanes(lanes)
     chosen = _iterations(given, iteration)
     sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    # A page with more bars hardly moves, so messages go first.
     if crowded := sum(map(len, sides)) > MOST_BARS:
         wanted = (Lane.COMPUTE,)
         sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
@@ -121,6 +122,7 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
     if iteration is None:
         return [trace.typical_iteration for trace in traces]
     has_it = [iteration in trace.iteration for trace in traces]
+    # A trace of one iteration stands beside any of the other.
     serves = [found or trace.n_iterations == 1 for found, trace in zip(has_it, traces, strict=True)]
     if not (any(has_it) and all(serves)):
         known = np.concatenate([trace.iteration for trace in traces])

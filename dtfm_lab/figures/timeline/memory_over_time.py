@@ -107,6 +107,7 @@ def _chosen(report: MemoryReport, devices: Sequence[str] | None) -> list[tuple[i
     """Return (position, replica) of the devices to draw, in stage order."""
     all_positions = list(np.ndindex(report.limit_bytes.shape))
     if devices is None:
+        # The devices with least to spare are the ones that decide whether it fits.
         spare = (report.limit_bytes - report.peak_bytes).astype(float)
         tightest = sorted(all_positions, key=lambda at: (spare[at], at))[:MOST_DEVICES]
         return sorted(tightest)
@@ -127,6 +128,7 @@ def _curve(report: MemoryReport, at: tuple[int, int]) -> Curve:
         "activations": np.append(0.0, levels.activations_bytes[begin:end]),
         "messages": np.append(0.0, levels.messages_bytes[begin:end]),
     }
+    # More points than pixels only make the page slow.
     if len(time) > MOST_POINTS:
         time, moving = _thinned(time, moving)
     fixed = {
