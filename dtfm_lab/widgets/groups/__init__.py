@@ -137,6 +137,7 @@ class GroupsPanel(Panel):
         """Select the devices that are selected elsewhere, if the plan has them."""
         known = set() if self._lab_state.plan is None else set(self._lab_state.plan.topology.names)
         names = [name for name in self._lab_state.selected if name in known]
+        # Setting an equal selection again would go round between the two views.
         if set(names) == set(self.groups.selected):
             return
         with self._is_following:
@@ -167,6 +168,7 @@ class GroupsPanel(Panel):
             begin(self._show_why(self._n_requested), self._report_error)
 
     async def _show_why(self, request: int) -> None:
+        # Whoever clicks through many devices waits for none of them.
         await asyncio.sleep(SETTLED_S)
         plan = self._lab_state.plan
         if request != self._n_requested or plan is None:
@@ -179,6 +181,7 @@ class GroupsPanel(Panel):
             return
         lines = "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
         self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(title)}</b>{lines}</div>'
+        # The explanation is on the screen first; prices take longer.
         if device:
             await self.hand.price(plan, device)
 

@@ -70,6 +70,7 @@ class ConvergenceView(View):
             new = np.array(new, dtype=float).reshape(-1, N_COLUMNS)
             if len(new):
                 parts.append((name, *self._add(name, new)))
+        # Set without its own message, as it goes along with the rows.
         self._sending = True
         self.caption = self.caption if caption is None else caption
         self._sending = False
@@ -104,6 +105,7 @@ class ConvergenceView(View):
         kept = held[: len(held) - drop]
         added = thinned(np.concatenate([kept[-1:], new]), unseen_s)[len(kept[-1:]) :]
         self.points[name] = np.concatenate([kept, added])
+        # Halved now and then, or a search of hours would fill the page.
         if len(self.points[name]) > MOST_ROWS:
             self.points[name] = few(self.points[name])
             return len(held), self.points[name]
@@ -153,6 +155,7 @@ def few(rows: np.ndarray) -> np.ndarray:
     """Return at most half of ``MOST_ROWS`` rows, thinned as little as possible, by their medians first."""
     unseen_s = unseen_median_s = _height(rows) * UNSEEN
     while len(rows) > MOST_ROWS // 2:
+        # Medians first: the best curve is what people read.
         if unseen_median_s < _height(rows):
             unseen_median_s *= COARSER
         else:

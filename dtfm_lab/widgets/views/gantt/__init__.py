@@ -143,6 +143,7 @@ class GanttView(View):
         Bars of the same rows glide to their new places. ``before`` are bars of the same rows, drawn as a line under
         each lane, with a mark where they end.
         """
+        # The page searches by row and start, so indices are renumbered.
         bars, order = Bars.of(*columns).ordered()
         place = np.empty(len(order) + 1, dtype="<i4")
         place[order], place[-1] = np.arange(len(order)), NO_BAR  # index NO_BAR gives NO_BAR
@@ -230,6 +231,7 @@ class GanttView(View):
         known, word = (self._upper, "predicted") if self.n_measured else (self._ghost, "was")
         at_s = float(known.end.max()) if len(known.start) else 0.0
         ends = [{"at": at_s, "text": f"{word} {format_s(at_s)}", "dashed": True}] if at_s > 0 else []
+        # An end is only named once the whole iteration is there.
         if self.n_measured and self.n_measured >= len(self._upper.start):
             end_s = float(self.measured.end.max())
             # name the iteration, because its length is not the run's average

@@ -219,11 +219,13 @@ class ChartRows:
         if trace.after is None:
             return Chart(bars)
         sent, received = trace.message_rows(iteration)
+        # By time, so that the page can draw a part of them without searching.
         by_time = np.argsort(trace.start_s[sent], kind="stable")
         sent, received = sent[by_time], received[by_time]
         message_of = np.full(len(trace), -1)
         message_of[received] = np.arange(len(received))
         waited = trace.after[drawn]
+        # Below FIRST_MESSAGE, numbers are messages, so one column tells both.
         after = np.where(message_of[waited] >= 0, FIRST_MESSAGE - message_of[waited], bar_of[waited])
         path = trace.critical_path(iteration)
         passed = path["row"].to_numpy()
