@@ -173,6 +173,7 @@ def reproduce(
         raise LabError(f"sources are {shortened(names)}; wanted names or Sources in a list")
     given = list(names) or ([] if own is not None else list(sources))
     wanted = [_source(name) for name in given]
+    # Twice named is still one source.
     wanted = list(dict.fromkeys(wanted))
     if own is not None:
         wanted.append(own_source(own))
@@ -185,6 +186,7 @@ def reproduce(
                 if progress is not None:
                     progress(row)
     except KeyboardInterrupt:
+        # Nothing is predicted yet, so there is nothing to keep.
         if not rows:
             raise
         stopped = True
@@ -283,6 +285,7 @@ def _group(group: Group, rows: Sequence[Row]) -> tuple[str, ...]:
 def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
     """Return the rows of a group, with the assumptions that all share and those of single rows."""
     words = [_words(row) for row in rows]
+    # What all rows assume is said once, above the table.
     shared = [each for each in words[0] if all(each in others for others in words)]
     lines = [
         (

@@ -140,6 +140,7 @@ def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         lines = [line for line in read_text(file).splitlines() if line.strip() and not line.startswith("#")]
         (_, columns), *rows = [*cells_of("\n".join(lines), file)] or [(0, [])]
         for number, (_, cells) in enumerate(rows, 1):
+            # A column too many or few moves all values after it.
             if len(cells) != len(columns) or "" in columns:
                 raise FileError(
                     f"{file.name}, row {number} has not as many values as there are columns, each with a name: "
@@ -161,6 +162,7 @@ def _text(value: Any) -> str:
 def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> OwnRow:
     where = f"{file.name}, row {number}"
     if blind and "published" in record:
+        # Seen numbers would not be blind.
         raise FileError(f"{where}, column published: {record['published']}; wanted none, to predict the row blind")
     for column in NEEDED:
         given = column in record or (column == "network" and "gpus" in record) or (column == "published" and blind)
@@ -277,6 +279,7 @@ def shape_in(record: Mapping[str, str], where: str) -> ModelSpec:
     try:
         sizes: dict[str, Any] = {name: _whole(name, record[name]) for name in SHAPE if name in record}
         sizes["seq_len"] = _whole("seq_len", record.get("seq_len", "2048"))
+        # Only Llamas have these sizes.
         make = llama if {"d_ff", "n_kv_heads"} & set(sizes) else gpt
         return make(name=record.get("model", "shaped"), **sizes)
     except TypeError:

@@ -171,6 +171,7 @@ def measured_model(name: str, parameters: Sequence[int], output_elements: int = 
     blocks = tuple(
         Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
         for count in parameters
+    # No FLOP: such a model is only used with measured seconds.
     )
     return ModelSpec(
         name=name,

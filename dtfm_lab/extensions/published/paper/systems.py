@@ -66,11 +66,13 @@ class MegatronOfThePaper(Megatron):
             if self.ranks == "in order":
                 yield priced(found)
             elif how.n_stages == self.grid:
+                # Random ranks are only drawn for pipelines of single GPUs, as in the paper.
                 draws = [
                     in_rank_order(topology, how, one, order=self.order)
                     for one in random_ranks(len(topology), 3, budget.seed)
                 ]
                 seconds = [self.trace(one, budget).iteration_s for one in draws]
+                # The median of the draws, since one may be lucky.
                 yield draws[int(np.argsort(seconds)[len(seconds) // 2])]
 
 

@@ -49,6 +49,7 @@ def computing_share(all_reduce_s: float) -> float:
     model = measured_model("INTELLECT-1", [PARAMETERS])
     shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
     job = DiLoCoStrategy(every=LOCAL_STEPS, precision="int8").trained(shaped)
+    # What a node sends in one ring, from which the speed of the links follows.
     sent_bytes = 2 * ring_share(NODES) * device_gradient_bytes(job, 1)[0]
     links = NODES, NODES
     internet = Topology.from_matrices(
