@@ -168,10 +168,10 @@ def measured_model(name: str, parameters: Sequence[int], output_elements: int = 
 
     Its seconds are given separately. None follow from its FLOP.
     """
+    # No FLOP: such a model is only used with measured seconds.
     blocks = tuple(
         Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
         for count in parameters
-    # No FLOP: such a model is only used with measured seconds.
     )
     return ModelSpec(
         name=name,
