@@ -189,6 +189,7 @@ def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
     shifts.
     """
     n = len(late_s)
+    # Most shifts first, so that two small ones are not taken for one in the middle.
     for n_shifts in range(MOST_SHIFTS, 0, -1) if n >= FEWEST else ():
         begins = _best_split(late_s, n_shifts + 1)
         if begins is None:
@@ -223,8 +224,10 @@ def _best_split(late_s: FloatArray, n_parts: int) -> list[int] | None:
     came_from = []
     for _ in range(n_parts):
         following, source = np.full(n + 1, np.inf), np.zeros(n + 1, dtype=np.int64)
+        # Dynamic programming: the best split up to here extends a best split up to an earlier end.
         for end in range(SHORTEST, n + 1):
             begin = np.arange(end - SHORTEST + 1)
+            # The sum of squares around the mean, from running sums.
             spread = squares[end] - squares[begin] - (sums[end] - sums[begin]) ** 2 / (end - begin)
             source[end] = (least[begin] + spread).argmin()
             following[end] = (least[begin] + spread)[source[end]]

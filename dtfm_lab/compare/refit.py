@@ -282,6 +282,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
     TraceError
         The measured trace is of another plan, or does not hold its schedule.
     """
+    # A rehearsal ran only a part of the plan.
     plan = cut_subplan(plan, measured.context.rehearsed)
     check_same_plan(plan, measured.context.plan, "n_microbatches", "microbatch_counts")
     fits = [*fit_links(plan, measured), *fit_computations(measured)]
@@ -320,6 +321,7 @@ def _network(specified: Topology, fits: list[FittedValue]) -> Topology:
     for fit in fits:
         if fit.what != COMPUTE:
             values[fit.what][fit.at] = fit.value.value
+            # Times measured by size would contradict the fitted values.
             if message_s is not None:
                 message_s[fit.at] = np.nan
     return replace(specified, **values, message_s=message_s)

@@ -278,6 +278,7 @@ def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: 
         needs: tuple[int, ...] = () if forward else (at[stage, Kind.FORWARD, m],)
         source, target = (stage - 1, stage + 1) if forward else (stage + 1, stage - 1)
         if 0 <= source <= last:
+            # One worker holds both stages, so nothing is sent between them.
             if alone:
                 needs += (_on_the_same_device(schedule, at, action, source),)
             else:
@@ -305,6 +306,7 @@ def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule
 
 def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Step, ...]:
     """Return the steps with each stage's last backward cut into the parts that its buckets need."""
+    # With one bucket, nothing is averaged before the backward ends.
     if len(buckets) < 2:
         return steps
     last = {step.action.stage: step.action for step in steps if step.action.kind in LAST}

@@ -32,12 +32,14 @@ def own_ring(function: Callable[..., Any], given: Given) -> TextValues:
     rng = fresh_cases()
     n, size = 4, 4 * int(rng.integers(20, 50))
     numbers = rng.normal(size=(n, size))
+    # Other numbers each time, so that they cannot be written into the function.
     done = results_of(function, n, [{"numbers": each.tolist()} for each in numbers])
     require(len(done) == n, f"{len(done)} processes returned something; wanted {n}")
     for rank, (value, _) in enumerate(done):
         is_right = isinstance(value, (list, tuple)) and np.shape(value) == (size,)
         require(is_right, f"process {rank} returned {type(value).__name__}; wanted the {size} means")
         require(bool(np.allclose(value, numbers.mean(axis=0))), f"process {rank} has other numbers than the mean")
+    # What a ring sends and nothing else does, whatever the function is called.
     wanted = 2 * (n - 1) * size // n * NUMBER_BYTES
     for rank, (_, messages) in enumerate(done):
         sent = sum(n_bytes for kind, n_bytes in messages if kind == "send")
@@ -75,6 +77,7 @@ def own_gpipe(function: Callable[..., Any], given: Given) -> TextValues:
     )
     is_right = isinstance(losses, (list, tuple)) and np.shape(losses) == (ITERATIONS,)
     require(is_right, f"the last process returned {losses!r:.60}; wanted {ITERATIONS} losses")
+    # The lab's own run of the same seed trains the same, apart from rounding.
     wanted = losses_of_the_lab(seed)
     for iteration, (found, want) in enumerate(zip(losses, wanted, strict=True)):
         require(

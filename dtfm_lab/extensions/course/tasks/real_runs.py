@@ -63,6 +63,7 @@ def predicted_within_5(answer: Sequence[object], given: Given) -> TextValues:
         "on the real clock workers wait for each other's cores, which no profile knows, and no link is emulated; "
         "wanted the virtual clock",
     )
+    # A prediction made after the measurement would be no prediction.
     predicted_before(predicted, measured, given.plan)
     error = compare(predicted, measured).iteration_error
     require(
@@ -114,6 +115,7 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> TextValues:
     late = float((links["measured_s"] / links["predicted_s"])[wanted])
     require(late > 2, "all its messages took what was drawn: this run was not on emulated=given.secretly")
     said = " -> ".join(part.strip() for part in name.split("->"))
+    # The most likely wrong answer gets a sentence of its own.
     require(said != f"{target} -> {source}", "that is the way back; each direction is a link of its own")
     require(
         said not in given.plan.topology.names,
@@ -155,6 +157,7 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
     fault = lost[given.victim]
     require("SIGKILL" in fault.how, f"{given.victim} {fault.how}; wanted it killed, as by a power cut")
     require(fault.state_from in given.plan.topology.names, f"its state is from {fault.state_from}; wanted a peer's")
+    # Equal losses show that nothing was lost but time.
     require(
         calm.context.losses == disturbed.context.losses,
         "the losses differ; wanted the same job, seed, rate and number of iterations in both runs, and nothing else",
@@ -201,6 +204,7 @@ def own_network(network: Topology) -> None:
         bundled = load_topology(name)
         if len(bundled) != n:
             continue
+        # Moved a little, a bundled network is still no network of one's own.
         between = ~np.eye(n, dtype=bool)
         apart = np.abs(np.log(network.bandwidth_bytes_per_s[between] / bundled.bandwidth_bytes_per_s[between]))
         late = np.abs(network.latency_s - bundled.latency_s).max()
@@ -239,6 +243,7 @@ def capstone_plan(plan: Plan, given: Given) -> TextValues:
     own_network(plan.topology)
     fits(plan)
     found_s = iteration_again_s(plan)
+    # Open, because the bound has to hold for every shape that the reader could have chosen.
     open_job = plan.job.with_fields(
         n_stages=None, n_replicas=None, blocks_per_stage=None, microbatches_per_replica=None, warmups=None
     )

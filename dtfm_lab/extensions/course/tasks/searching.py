@@ -66,6 +66,7 @@ def pair_by_hand(partners: list[Any], given: Given) -> TextValues:
     pairs = [table[row, COLUMNS.index(name)] for row, name in enumerate(partners)]
     wanted, _ = bottleneck_matching(table)
     if max(pairs) > wanted:
+        # The usual mistake: the assignment with the least sum.
         least_sum = sum(pairs) == table[scipy.optimize.linear_sum_assignment(table)].sum()
         why = "; it has the least sum, but the pairs work side by side" if least_sum else ""
         raise NotYet(f"its slowest pair takes {max(pairs):.0f} s, and another pairing has a faster slowest pair{why}")
@@ -76,6 +77,7 @@ def give_graph(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return weights of a coarsened graph of six groups in which always going to the nearest group does not give the
     best path."""
     n = len(STAGES)
+    # Until the simple way fails from every start, or it would win by luck.
     while True:
         upper = np.triu(rng.integers(1, 30, (n, n)), 1)
         weights = (upper + upper.T).astype(float)
@@ -187,6 +189,7 @@ TO_CLOSE = 0.2
 @searches.mission("tighten-a-bound", takes=types.FunctionType)
 def tighten_a_bound(function: Callable[..., Any], given: Given) -> TextValues:
     rng, closed = fresh_cases(), []
+    # Many small networks, because a bound may hold on some by chance.
     for n_stages, n_replicas in ((2, 3), (3, 2), (4, 2), (2, 4)) * 6:
         pair = _random_pairs(rng, n_stages, n_replicas)
         least_s = least_cost_s(pair, n_stages, n_replicas)

@@ -36,6 +36,7 @@ def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
     network = Topology.from_matrices(
         latency_ms=np.zeros((n_stages, n_stages)),
         bandwidth_gbps=np.ones((n_stages, n_stages)),
+        # So fast that only messages take time.
         peak_flop_per_s=1e24,
         memory_bytes=1e15,
         name="row",
@@ -57,6 +58,7 @@ def charged_too_much(given: Given) -> Number:
 
 def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return two machines with four GPUs each, of two kinds, in random order."""
+    # In random order, so that the names tell nothing.
     machine = rng.permutation(np.repeat(np.arange(2), 4))
     kinds = rng.permutation([str(rng.choice(FAST)), str(rng.choice(SLOW))]).tolist()
     between_gbps = int(rng.integers(10, 26))

@@ -52,6 +52,7 @@ def which_h(given: Given) -> Number:
         "as_few": given.iterations[1] * (given.compute_s + given.averaging_s / most),
     }
     text_values = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
+    # Two ways may come to the same number, and a right answer is no mistake.
     return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, text_values, within=0.002)
 
 
@@ -106,6 +107,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> TextValues:
         every <= n_done,
         f"{counted(n_done, 'iteration')} never averaged, which happens every {every}; they trained apart",
     )
+    # A mean of several, since single losses go up and down.
     means = np.convolve(context.losses, np.ones(MEAN_OF) / MEAN_OF, mode="valid")
     below = np.flatnonzero(means < LOSS)
     require(len(below) > 0, f"the mean loss of five iterations comes to {means.min(initial=9.9):.2f}; wanted below 3.0")

@@ -73,6 +73,7 @@ def a_system_that_wins_here(network: Topology, given: Given) -> TextValues:
         len(network) == len(given.network),
         f"it has {counted(len(network), 'device')}; wanted the eight of your network",
     )
+    # Only bandwidths may change, so the rest is compared with the given network's.
     plain = replace(
         network, latency_s=given.network.latency_s, bandwidth_bytes_per_s=given.network.bandwidth_bytes_per_s
     )
@@ -102,6 +103,7 @@ def which_assumption(outcome: Outcome, given: Given) -> TextValues:
     shipped = variant("megatron", **AS_SHIPPED)
     changed = [one.name for one in strategy.assumptions if getattr(strategy, one.field) != getattr(shipped, one.field)]
     require(len(changed) == 1, f"{len(changed)} assumptions are changed ({', '.join(changed) or 'none'}); wanted one")
+    # These are no changes: the search tries all their values.
     require(changed[0] not in ("n_stages", "tensor_parallel"), f"{changed[0]} is tried already in every value")
     same_network(outcome.plan.topology, given.network)
     same_job(outcome.job, given.job, "model", "global_batch")
@@ -193,6 +195,7 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
         run = plan.changed(job=plan.job.with_fields(transport=transport))
         measured_s.append(round(simulate(run, "1f1b", efficiency=efficiency).iteration_s, 5))
     return {"plans": plans, "measured_s": measured_s, "small_s": measured_s[0], "large_s": measured_s[1]} | {
+        # Underscore: the check may see it, the reader may not.
         "_measured_with": (transport, efficiency)
     }
 
@@ -229,6 +232,7 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> TextValu
             f"for {counted(n, 'row')} it returns {counted(errors.size, 'number')}; wanted one each",
         )
         seen = measured_s * np.median(reached) / full_s - 1
+        # The known mistake: fitted to the row itself.
         if np.allclose(errors, seen) and not np.allclose(seen, wanted):
             raise NotYet("each row was among those that its prediction was fitted to: leave it out")
         by_mean = measured_s * np.array([np.delete(reached, i).mean() for i in range(n)]) / full_s - 1

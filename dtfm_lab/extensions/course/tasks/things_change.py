@@ -55,6 +55,7 @@ def able_s(hours: Availability, least: int, start_s: float) -> float:
         if comes:
             there[device] = at_s + start_s
         elif (begin_s := there.pop(device)) < at_s:
+            # Devices that leave before they are ready have never served.
             serving += [(begin_s, 1), (at_s, -1)]
     serving += [
         each for begin_s in there.values() if begin_s < hours.end_s for each in ((begin_s, 1), (hours.end_s, -1))
@@ -194,6 +195,7 @@ def how_often_to_write(every_s: float, given: Given) -> TextValues:
         return (played(SAME, given.hours, policy_of("restart", every_s=seconds), **costs),)
 
     young = float(np.sqrt(2 * given.writes_s * given.hours.mean_between_losses_s))
+    # Around Young's interval, where the best one is.
     swept = race_over(made, [young * 1.2 ** (n - SWEPT // 2) for n in range(SWEPT)], 0.05)
     best = max(point.histories[0].samples for point in swept)
     found = made(every_s)[0]
@@ -209,6 +211,7 @@ def how_often_to_write(every_s: float, given: Given) -> TextValues:
 
 def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return quiet and rough traces in random order, and costs for which no single policy is the best on all."""
+    # Until the best policy is clear on each trace, and not the same on all.
     while True:
         costs = {
             "checkpoint_s": float(rng.integers(2, 40)),

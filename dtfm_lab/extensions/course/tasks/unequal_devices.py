@@ -81,6 +81,7 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
         "peaks": peaks,
         "named": gpus[1],
         "even_s": iteration_again_s(even),
+        # A little slower than what the lab finds, so that another good plan also wins.
         "limit_s": CLOSE * iteration_again_s(found),
     }
 
