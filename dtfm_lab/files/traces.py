@@ -64,6 +64,7 @@ def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
             own["queueing"] = current_name("queueing", own["queueing"])
         if "links" in own:
             own["links"] = current_name("links of a trace", own["links"])
+        # The plan's fields stand beside the others in the file, as they did before they were one object.
         data = own | {"plan": {key: value for key, value in data.items() if key in PLANNED}}
     try:
         return read(data)
@@ -271,6 +272,7 @@ def _threads(
 
 def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
     """Return the sublane of each interval: the first one that is free at its start. Intervals are sorted by start."""
+    # The common case, for which the heap below would be slow.
     if (start_ns[1:] >= end_ns[:-1]).all():
         return np.zeros(len(start_ns), dtype=np.int64)
     sublane: list[int] = []

@@ -188,6 +188,7 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
     """Return the state in a file's mapping. Raises FileError, in one line, for another kind or version or damaged
     values."""
     require_version(data, "dtfm_workspace", where)
+    # Written once if it is the plan's own network, because large ones take most of the file.
     same = data.get("topology") == SAME
     for_people = ("dtfm_workspace", "left_out", *(["topology"] if same else []))
     state = parse(WorkspaceState, {key: value for key, value in data.items() if key not in for_people}, where)
@@ -259,6 +260,7 @@ def state_from_link(link: str) -> WorkspaceState:
     _, mark, packed = link.strip().partition(MARK)
     if not mark:
         raise FileError(f"the link holds no lab; wanted an address with {MARK}… at its end")
+    # Unpacked text may be far longer than the link.
     if len(packed) > MOST_CHARACTERS:
         raise FileError(f"the link has {len(packed):,} characters; wanted at most {MOST_CHARACTERS:,}")
     try:

@@ -63,6 +63,7 @@ class SearchFrames:
             words = f"the best of generation {step.generation}"
             one = Individual(number=0, grid=step.devices, cost_s=step.best_s, operator=step.operator, words=words)
             self._bests.appendleft(self._numbered(one, (search, "best", step.best_s)))
+        # Planners without a population show their best ones so far.
         if step.population is not None:
             self._has_population = True
             job = step.job

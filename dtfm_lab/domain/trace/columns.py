@@ -70,6 +70,7 @@ class TraceColumns:
         ):
             raise TraceError(f"trace column after names no row; wanted -1 to {len(self.start_s) - 1} in every row")
         keys = (self.iteration * n_replicas + self.replica) * len(self.actions) + self.action
+        # Counting is quicker than sorting, but a few huge numbers would need a huge table.
         dense = keys.min() >= 0 and keys.max() < DENSE * len(keys)
         if (np.bincount(keys).max() > 1) if dense else (len(np.unique(keys)) < len(keys)):
             raise TraceError("trace holds an action of one iteration and replica twice; wanted one row each")

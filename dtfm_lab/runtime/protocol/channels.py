@@ -157,11 +157,13 @@ def challenge(channel: Channel, secret: str) -> None:
 
     This is the listening end's part of the handshake. ``respond`` is the other.
     """
+    # A fresh number from both ends, so that an old proof cannot be repeated.
     own_nonce = secrets.token_hex(16)
     channel.send(protocol=PROTOCOL, nonce=own_nonce)
     answer = channel.receive(HANDSHAKE_S, LONGEST_ANSWER)
     if answer.get("protocol") != PROTOCOL:
         found = f"speaks version {shortened(answer.get('protocol'))} of the protocol"
+        # Told before the connection closes, so that the other end can say what to do.
         channel.send(refused=f"{found}; the listener speaks {PROTOCOL}")
         raise ConnectionLost(f"{found}; wanted {PROTOCOL}, the same dtfm_lab everywhere")
     nonces = f"{own_nonce} {answer.get('nonce')}"

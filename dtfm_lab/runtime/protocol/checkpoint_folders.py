@@ -112,9 +112,11 @@ def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Pa
         files = {path.name: path.stat().st_size for path in paths}
         sha256 = {path.name: known.get(path.name) or digest_of(path) for path in paths}
     if not files:
+        # A folder that was deleted while the run went on.
         raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: its files are gone")
     sealed = replace(checkpoint, files=files, sha256=sha256)
     data = dump(CheckpointFile(dtfm_checkpoint=1, **{name: getattr(sealed, name) for name in _FIELDS}))
+    # The description is checked by its own digest, which cannot be part of what it covers.
     data["sha256"][META] = _digest_of_values(data)
     return write_text(checkpoint.folder / META, json.dumps(data, indent=1) + "\n")
 
@@ -297,6 +299,7 @@ def resumed(spec: RunSpec) -> RunSpec:
     damaged: list[str] = []
     newest = latest(folder, damaged.append)
     spec = replace(spec, notes=(*spec.notes, *(f"{why}; an earlier state is used instead" for why in damaged)))
+    # The run begins later than that, so there is nothing to resume.
     if newest is None or newest.iteration <= spec.first_iteration:
         return spec
     if notes := resumable(newest, spec):

@@ -25,6 +25,7 @@ MB = 1e6
 def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return four devices, their six links and two groups, such that the pairing matters and the groups have different
     costs."""
+    # Until the pairing matters and the groups differ, or luck would do.
     while True:
         latency_ms = int(rng.choice([50, 100, 150, 200]))
         speeds = {pair: int(rng.choice([50, 100, 200, 400])) for pair in zip(*np.triu_indices(4, 1), strict=True)}
@@ -120,6 +121,7 @@ def own_cost(rng: np.random.Generator) -> Iterator[Trial]:
         weights_s = coarsened_weights(groups, pair.hop_s)
         as_given = np.diag(weights_s, 1).sum()
         least_sum = sum(least_sum_s(pair.hop_s[np.ix_(a, b)]) for a, b in pairwise(groups))
+        # The known mistakes, so that each gets a sentence of its own.
         slips = {
             "order_given": cost.data_parallel_s + as_given,
             "least_sum": cost.data_parallel_s + least_sum,

@@ -72,6 +72,7 @@ def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
         for name, n in zip(("Oslo", "Rome", "Lima"), rng.permutation(rng.choice(SIZES)), strict=True)
         for _ in range(n)
     ]
+    # In random order, so that device numbers do not give the cities away.
     regions = [names[i] for i in rng.permutation(16)]
     network = of_sites(regions, (1.0, 10.0), (80.0, 0.5), name="three cities", gpu="A100")
     job = load_job(
@@ -86,6 +87,7 @@ def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
         recompute=True,
     ).settled
     number = np.unique(regions, return_inverse=True)[1]
+    # From three starts, because one climb may end on a small hill.
     best = min(_climbed(job, number, rng) for _ in range(3))
     return {"network": network, "job": job, "limit_gb": round(1.02 * best / 1e9, 1)}
 
