@@ -55,12 +55,12 @@ def network_from(
     """Return the network of your machines, from the output of tools: ``lab.load_topology`` with a list of files.
 
     Files may be any mix of: ``nvidia-smi -q -x``, ``nvidia-smi topo -m``, ``iperf3 --json``, NCCL tests, nodes of
-    Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue. ``READ`` names them all.
+    Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue (``READ``).
 
     ``at`` gives regions of hosts by name. ``peak_tflops`` gives half-precision TFLOP/s of GPUs that are not in the
-    table of hardware, by the names that tools use. ``memory_gib`` gives their memory if no tool reports it. ``probed``
-    holds reports that were not read from files, by origin. Hosts keep the names used there. The network's description
-    says what was measured, estimated and left out. Its ``estimates`` say how far each estimate may be off.
+    table of hardware, and ``memory_gib`` their memory if no tool reports it, by the names that tools use. ``probed``
+    holds reports that were not read from files, by origin. The network's description says what was measured, estimated
+    and left out, and its ``estimates`` how far each estimate may be off.
 
     Raises FileError for a file that is broken or that no reader knows, and TopologyError for hosts with unknown GPUs or
     links, in one line.

@@ -60,13 +60,13 @@ def increasing_bounds(
 
     Branches on the data-parallel cost x. Within a range of x, the k-th most expensive hop costs at least the highest
     level below which k segments are infeasible (``segment_feasibility``). So a placement costs at least the low end of
-    the range plus these levels. Each step takes the range with the lowest bound, and splits it or bounds it with more
-    effort. If few groups are cheap enough for a placement below ``upper_s``, all their chains are tried instead.
+    the range plus these levels. If few groups are cheap enough for a placement below ``upper_s``, all their chains are
+    tried instead.
 
-    Ends when nothing below ``upper_s``, the cost of a known placement, is left, or when more effort does not help. Ends
-    at once with more than 256 devices. Equal arguments give equal steps. No question to the solver takes more than
-    ``most_effort`` of its deterministic time, about seconds. A step is at most one question. ``known_s`` is the result
-    of ``bound_of_pairs`` if the caller has it.
+    Ends when nothing is left below ``upper_s``, the cost of a known placement, or when more effort does not help; at
+    once with more than 256 devices. Equal arguments give equal steps. A step asks the solver at most once, for at most
+    ``most_effort`` of its deterministic time, about seconds. ``known_s`` is the result of ``bound_of_pairs`` if the
+    caller has it.
     """
     bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)
     yield bound_s

@@ -222,13 +222,13 @@ def stream_crossings(
 ) -> Iterator[Crossings]:
     """Yield the comparison so far, after every value and then after every halving.
 
-    At a given value, every system chooses among all of its plans, as in ``outcome_of``. The ends come first, then the
-    values between, so that a stopped comparison still spans the axis. A system with a search may reuse, at every value,
-    a plan that it found at another. Otherwise one lucky search would look like a crossing.
+    At a given value, every system chooses among all of its plans, as in ``outcome_of``. The ends come first, so that a
+    stopped comparison still spans the axis. A system with a search may reuse a plan that it found at another value;
+    otherwise one lucky search would look like a crossing.
 
     If the fastest differs between two values, the interval is halved until its ends are within ``precision`` of each
-    other. There only the fastest systems of both ends choose again. The others take the better of their two plans. An
-    executor's workers choose the plans at given values. Halvings depend on each other, so they run here.
+    other. There only the fastest systems of both ends choose again, and the others take the better of their two plans.
+    An executor computes the given values. Halvings depend on each other, so they run here.
     """
     # The ends first, so that an early stop still covers the whole range.
     order = list(_spread_out(values))

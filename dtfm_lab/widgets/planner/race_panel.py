@@ -189,17 +189,16 @@ def race(
 ) -> Iterator[PlanStep]:
     """Yield steps of all planners, interleaved. ``seconds`` of a step is the CPU time that its planner has used.
 
-    The planner that has used the least CPU time gets the next turn. So at any moment all have used the same time to
-    within one turn, however busy the machine is. CPU time is that of the thread that runs the turns, read around each
-    step, and of threads that a planner starts, such as a solver's. These threads continue between turns, so a planner
-    may get ahead and then waits for the others. A planner's initial placements and its bound count as its time.
-    Compiling kernels, which happens once per machine, counts for no planner. A planner ends when it has used ``cpu_s``
-    or has proved its best.
+    The planner that has used the least CPU time gets the next turn, so all have used equally much to within one turn,
+    however busy the machine is. The time is that of the thread that runs the turns and of threads that a planner
+    starts, such as a solver's. These continue between turns, so a planner may get ahead and then waits for the others.
+    Initial placements and bounds count; compiling kernels does not. A planner ends when it has used ``cpu_s`` or has
+    proved its best.
 
-    A turn yields the steps that improved the best or the bound, and its newest step. A planner that ends yields its
-    last step again, with all the time that it has used.
+    A turn yields the steps that improved the best or the bound, and the newest. A planner that ends yields its last
+    step again, with all its time.
 
-    ``options`` are further keywords of ``planning.search``, such as the objective. Raises what ``search`` raises.
+    ``options`` are further keywords of ``planning.search``. Raises what ``search`` raises.
     """
     racers = [_Racer(topology, job, name, seed, options) for name in planners]
     try:

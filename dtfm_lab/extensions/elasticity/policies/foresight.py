@@ -172,14 +172,13 @@ class Goodput(Policy):
     def _between_setbacks_s(self, now: Situation, operation: Operation) -> float:
         """Return the mean seconds between two setbacks to a checkpoint.
 
-        The rate is the average of two estimates. The first is the rate of setbacks so far. The second is the rate that
-        this operation would have had. That is the larger of two rates: of past losses that would have been fatal to it,
-        and of departures of devices that are alone in their stage.
+        The rate is the average of two estimates: of setbacks so far, and of those that this operation would have had.
+        The second is the larger of two rates: of past losses that would have been fatal to it, and of departures of
+        devices that are alone in their stage.
 
-        Both the first estimate and the rate of fatal losses count one extra setback in ``most_ahead_s`` extra seconds,
-        so that they are not 0 at first. The second estimate is only used if departures are not announced. If they are
-        announced and no setback has happened, the result is infinite. Checkpoints are then as frequent as in other
-        policies.
+        One extra setback in ``most_ahead_s`` extra seconds keeps rates from being 0 at first. The second estimate is
+        only used if departures are not announced. If they are, and no setback has happened, the result is infinite, and
+        checkpoints are as frequent as in other policies.
         """
         if now.costs.notice_s > 0 and not now.setbacks:
             return math.inf

@@ -28,16 +28,16 @@ PRECISION = {"plain": "fp16", "streaming": "int8", "decoupled": "int8"}
 class DiLoCoStrategy(LocalWorkers):
     """DiLoCo: workers train alone and average their changes every H iterations: all at once, streaming, or decoupled.
 
-    A worker is a pipeline within one island, or a single device that holds the whole model. An island with more devices
-    than a pipeline needs has several workers, because a job has one averaging interval for all its replicas. So data
-    parallelism inside a worker is not modelled; tensor parallelism inside a host is. The user may leave out islands
-    with slow devices, because all others wait for them. The parameters of the last average and the outer optimizer's
-    momentum do not count as device memory: torchft keeps them on the host.
+    A worker is a pipeline within one island, or a single device that holds the whole model. A large island has several
+    workers, because a job has one averaging interval for all its replicas. So data parallelism inside a worker is not
+    modelled; tensor parallelism inside a host is. The user may leave out islands with slow devices, for which all
+    others wait. The parameters of the last average and the outer optimizer's momentum do not count as device memory:
+    torchft keeps them on the host.
 
     ``streaming`` averages fragments of the model one after another, during the next iterations. In the paper a fragment
-    is a set of interleaved whole layers. In a job it is an equal part of every device's parameters. The number of
-    fragments divides H and is as near as possible to the paper's. ``decoupled`` sends the same fragments to a syncer
-    and back, and no learner waits for another.
+    is a set of interleaved whole layers, here an equal part of every device's parameters. The number of fragments
+    divides H and is as near as possible to the paper's. ``decoupled`` sends the same fragments to a syncer and back,
+    and no learner waits for another.
     """
 
     name: ClassVar[str] = "diloco"

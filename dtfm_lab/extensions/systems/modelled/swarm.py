@@ -23,13 +23,12 @@ class RoutedPipelines(GridStrategy):
     """Equal stages, each on many devices. Every micro-batch is routed to one device of the next stage.
 
     No schedule fixes which device computes which micro-batch, so the seconds are a closed form (``seconds``). ``trace``
-    is the schedule that keeps the plan's pipelines. It shows where the time goes, but its seconds differ.
+    keeps the plan's pipelines: it shows where the time goes, but its seconds differ.
 
     All stages have the same number of devices, and as nearly the same speed as dealing out the devices allows.
     Remaining devices are idle, and the user may leave out the slowest. (The paper also moves devices between stages
-    until none lags behind. Its repository does not.) Not modelled: the published trainers, which are CPU nodes that
-    every message passes; here a stage sends directly to the next. Delayed parameter updates and churn are not modelled
-    either.
+    until none lags behind; its repository does not.) Not modelled: delayed parameter updates, churn, and the published
+    trainers, CPU nodes that every message passes. Here a stage sends directly to the next.
 
     A device sends to many others, which is cheap if each pair has its own link (``queueing="pairs"``).
     """
