@@ -146,9 +146,9 @@ class RunOptions(RunSettings):
     workers: Annotated[
         int | Sequence[int] | None,
         Option(
-            help="Run only part of the plan: at most N workers, or (stages, pipelines). By default all of a plan of "
-            "up to 32 workers, and 8 workers of a larger one. All stages and as many pipelines as fit run, or "
-            "else the first stages of two pipelines. Devices, links, layers and micro-batches stay the plan's."
+            help="Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 "
+            "workers, and 8 of a larger plan. All stages and as many pipelines as fit run, or the first stages of two "
+            "pipelines. Nothing else about the plan changes."
         ),
     ] = None
 

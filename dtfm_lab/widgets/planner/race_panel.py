@@ -190,10 +190,9 @@ def race(
     """Yield steps of all planners, interleaved. ``seconds`` of a step is the CPU time that its planner has used.
 
     The planner that has used the least CPU time gets the next turn, so all have used equally much to within one turn,
-    however busy the machine is. The time is that of the thread that runs the turns and of threads that a planner
-    starts, such as a solver's. These continue between turns, so a planner may get ahead and then waits for the others.
-    Initial placements and bounds count; compiling kernels does not. A planner ends when it has used ``cpu_s`` or has
-    proved its best.
+    however busy the machine is. It counts the thread that runs the turns and threads that a planner starts, such as a
+    solver's. These continue between turns, so a planner may get ahead and then waits for the others. Initial placements
+    and bounds count; compiling kernels does not. A planner ends when it has used ``cpu_s`` or has proved its best.
 
     A turn yields the steps that improved the best or the bound, and the newest. A planner that ends yields its last
     step again, with all its time.
