@@ -163,7 +163,7 @@ def _searching_swaps(swap_changes_the_cost: Any) -> float:
 
 @answers("searching-gap")
 def _searching_gap() -> str:
-    """The planner ``exact`` proves that this plan is the best."""
+    """Exactly as much, because the planner ``exact`` proves that this plan is the best."""
     return "exactly as much"
 
 

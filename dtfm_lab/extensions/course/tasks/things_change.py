@@ -112,7 +112,8 @@ class OwnPolicy(Policy):
         object.__setattr__(self, "every_s", float("inf"))
 
     def decide(self, now: Situation) -> Response | None:
-        """Return what the function returns. Raises NotYet if it uses absent devices, or does not pay."""
+        """Return what the function returns. Raises NotYet if it uses absent devices, or pauses for less than the change
+        costs."""
         response = value_of(self.function, now)  # type: ignore[attr-defined]
         if response is None or response == Response(None):
             return None if now.operation is not None and not now.lost else Response(None)
