@@ -102,9 +102,11 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", 
     layout
         Further properties of plotly's layout.
     """
+    # For readers who cannot see the figure.
     if alt:
         figure.update_layout(meta={"alt": alt})
     lines, title_lines = wrapped(subtitle, SUBTITLE_LETTERS), wrapped(title, TITLE_LETTERS)
+    # Titles of several lines need room above the panels.
     top = 64 + TITLE_LINE_PX * max(0, len(title_lines) - 1)
     top += 20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0
     has_axis = any(axis.title.text for axis in figure.select_xaxes())

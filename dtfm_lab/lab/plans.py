@@ -150,6 +150,7 @@ def _larger(topology: Topology) -> Job | None:
         job = load_job(name)
         needed = STATE_BYTES * job.modelled().parameters
         if max(memory) < needed < sum(memory):
+            # Open, so that the planner finds the shape of the model on these devices.
             open_fields = dict.fromkeys(("n_stages", "n_replicas", "microbatch", "schedule"))
             return job.with_fields(global_batch=OPENING_BATCH, **open_fields)
     return None

@@ -129,6 +129,7 @@ def _take_either_unit(section: JsonSchemaValue) -> None:
         keys[in_si]["description"] = f"{written} in SI; only one of the two may be given."
         if written in required:
             required.remove(written)
+            # JSON Schema has no "one of these two keys", so the section says it.
             either.append({"oneOf": [{"required": [written]}, {"required": [in_si]}]})
         else:
             either.append({"not": {"required": [written, in_si]}})

@@ -117,6 +117,7 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
     for line, its_class in zip(lines, classes, strict=True):
         grouped[its_class][link_dash(line.latency_ms)].append(line)
     traces = []
+    # One trace per class and dash, because thousands of traces make a page slow.
     for _, dashes in sorted(grouped.items(), reverse=True):
         speeds = [line.gbps for some in dashes.values() for line in some]
         low, high = min(speeds), max(speeds)

@@ -254,6 +254,7 @@ def _hops(plan: Plan, places: FloatArray) -> str:
     """Return the pipelines' ways between regions, one line per pair of regions, from and to the middle of the
     devices."""
     regions = [device.region for device in plan.topology.devices]
+    # In order of the regions, so that both directions of a pair share one line.
     hops = [
         sorted(hop, key=lambda i: regions[i]) for each in plan.placement.devices.T.tolist() for hop in pairwise(each)
     ]

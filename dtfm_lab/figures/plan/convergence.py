@@ -88,6 +88,7 @@ def convergence(
         figure.add_traces(_medians(name, some, axis, look["color"]))
     for task, found in bounds.items():
         of = f" of {task.name}" if len(bounds) > 1 else ""
+        # Searches of one task share one bound.
         figure.add_trace(_bound_line(found, axis, of, measure_of(task.objective)))
     _axes(figure, searches, bounds, axis)
     return _worded(figure, searches, bounds, axis)

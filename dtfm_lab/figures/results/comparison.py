@@ -103,6 +103,7 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
     unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
     links = [str(link) for link in error_s.index]
     names = [literal(link.replace("->", "→")) for link in links]
+    # Words instead of a sign: nobody has to remember which way round it is.
     hover = [
         f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
         for link, e in zip(links, error_s, strict=True)
@@ -139,6 +140,7 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
         figure.add_annotation(
             text=error, x=1.01, xref="x domain", y=name, showarrow=False, xanchor="left", row=row, col=1
         )
+    # Zero has no place on a logarithmic axis.
     ticks: dict[str, object] = {"rangemode": "tozero"}
     if log and (above := [value * scale for value in [*predicted, *measured] if value > 0]):
         ticks = log_axis(min(above), max(above), 1.3, "{:.3g}".format)
@@ -230,6 +232,7 @@ def _bars(rows: pd.DataFrame, names: list[str], scale: float, words: str, color:
         f"{literal(sentence)}<br>{format_s(low)} to {format_s(high)}" if np.isfinite(high) else literal(sentence)
         for sentence, low, high in zip(rows["sentence"], rows["low_s"], rows["high_s"], strict=True)
     ]
+    # Without an upper end no whisker is drawn.
     above = np.where(known, (rows["high_s"] - rows["longer_s"]) * scale, 0.0).tolist()
     whiskers = {"type": "data", "array": above, "color": LINE_GREY, "thickness": 1.4, "width": 4}
     x, marker = (rows["longer_s"] * scale).tolist(), edged(color)

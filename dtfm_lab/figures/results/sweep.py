@@ -102,6 +102,7 @@ def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]
             "categoryarray": [literal(value_text(one)) for one in along],
         }
     few = {"tickvals": along, "ticktext": [f"{one:g}" for one in along]} if len(along) <= MOST_TICKS else {}
+    # Values that span a wide range would crowd at one end.
     log = along[0] > 0 and along[-1] / along[0] >= LOG_FROM
     return {**few, "type": "log" if log else "linear"}
 
@@ -148,6 +149,7 @@ def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> lis
     color, symbol = EDGES.get(color, color), SYMBOLS[number % len(SYMBOLS)]
     dash = DASHES[number // len(CATEGORIES) % len(DASHES)]
     look = {"color": color, "symbol": [symbol if fit else f"{symbol}-open" for fit in fits(rows)]}
+    # Smaller from one curve to the next, so that those beneath stay visible.
     marker = look | {"size": max(6.0, 12 - 1.4 * number), "line": {"width": 2, "color": color}}
     line = {"width": max(1.6, 4 - 0.6 * number), "dash": dash, "color": color}
     shown_at = {"hovertext": hover(rows), "hoverinfo": "text", "showlegend": False}

@@ -73,6 +73,7 @@ class Rows:
                 for lane in lanes:
                     self._top[position, replica, lane] = at
                     at += self._lane_px[lane]
+                # Gaps would take more room than the rows of so many devices.
                 at += 0 if many or len(lanes) == 1 else BETWEEN_DEVICES_PX
             at += BETWEEN_STAGES_PX
         self.height_px = at - BETWEEN_STAGES_PX
@@ -234,6 +235,7 @@ def _look(kind: Kind, color: str, *, hatched: bool, outlined: bool) -> dict[str,
     """Return colour, outline and hatching. Outlines separate neighbours of one colour, and keep the shortest bars
     visible."""
     line: dict[str, object] = {"width": 0}
+    # They last so briefly that without an outline they would not be seen.
     if kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
         line = {"width": 1, "color": color}
     elif outlined:

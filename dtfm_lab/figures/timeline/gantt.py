@@ -218,6 +218,7 @@ def arrows(
     for side, (trips, hover) in enumerate(zip(sides, hovers, strict=True)):
         for trip in trips:
             kind = trip.send.kind
+            # With a row for sends, the arrow begins where the bar ends.
             left_s = trip.send_end_s if Lane.SEND in rows.lanes else trip.send_start_s
             top, bottom = rows.strip(trip.send, trip.sender, side), rows.strip(trip.receive, trip.receiver, side)
             ends = (left_s * hover.scale, top.middle), (trip.receive_end_s * hover.scale, bottom.middle)
@@ -233,6 +234,7 @@ def arrows(
             **strokes(ways[kind]),
             mode="lines+markers",
             name=CONTENT[kind],
+            # Where messages have bars, these are in the legend already.
             showlegend=not {Lane.SEND, Lane.RECEIVE} & set(rows.lanes),
             line={"width": 1.2, "color": (color := EDGES.get(KIND_COLORS[kind], KIND_COLORS[kind]))},
             marker={**ARROW, "size": np.tile([0, 8, 0], len(ways[kind])), "color": color},

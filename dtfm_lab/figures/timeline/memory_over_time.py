@@ -84,11 +84,13 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
     total_px = n_rows * PANEL_PX + (n_rows - 1) * HEADING_PX
     between = {"vertical_spacing": HEADING_PX / total_px if n_rows > 1 else 0.0, "horizontal_spacing": 0.04}
     headings = [_heading(report, at) for at in chosen]
+    # Shared axes, so that devices can be compared.
     figure = make_subplots(n_rows, n_columns, shared_xaxes=True, shared_yaxes=True, subplot_titles=headings, **between)
     has_limit = False
     for number, at in enumerate(chosen):
         row, column = (n + 1 for n in divmod(number, n_columns))
         traces = _drawn(curves[at], axes, first=number == 0)
+        # One entry in the legend for the limits of all panels.
         if traces[-1].legendgroup == "limit":
             traces[-1].showlegend, has_limit = not has_limit, True
         figure.add_traces(traces, rows=row, cols=column)

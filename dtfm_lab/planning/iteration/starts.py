@@ -229,7 +229,8 @@ SLOWED = 0.95
 P_AGAIN = 0.45
 """Probability that annealing begins with one of the cheapest structured placements, used before or not."""
 P_STRUCTURED = 0.7
-"""Probability of that or, while there are some, of a structured placement that was not used yet."""
+"""Probability that annealing begins with a structured placement at all, while some are unused: first with one of the
+cheapest (``P_AGAIN``), otherwise with an unused one."""
 P_RESHAPED = 0.15
 """Probability of a neighbouring shape's best plan, fitted to this shape."""
 P_CHANCE = 0.1

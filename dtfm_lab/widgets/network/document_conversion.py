@@ -144,6 +144,7 @@ def _named(error: str, mapping: Mapping[str, Any]) -> str:
         noun = {"devices": "device", "regions": "inside region", "between": "region pair", "links": "link"}[part]
         return f"{noun} {one['name'] if 'name' in one else ' – '.join(ends)}: "
 
+    # Only the first: an error names one place.
     return re.sub(r"\b(devices|regions|between|links)\[(\d+)\]\.", thing, line, count=1)
 
 

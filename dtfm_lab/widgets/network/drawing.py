@@ -151,6 +151,7 @@ def _some(names: list[str], noun: str) -> str:
 
 def _shared(new: Any, before: Any) -> Any:
     """Return ``new`` with equal parts of ``before`` reused: all of it, or the beginning and the end of a list."""
+    # Equal parts are shared, so that many kept edits take little memory.
     if new == before:
         return before
     if not isinstance(new, list) or not isinstance(before, list):

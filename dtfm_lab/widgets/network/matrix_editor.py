@@ -106,6 +106,7 @@ class MatrixEditor:
         except LabError as error:
             self.result.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
             return
+        # An equal document would still count as an edit to undo.
         if document != self._drawing.document:
             self._drawing.document = document
         text = f"{counted(n_changed, 'link')} changed"

@@ -195,6 +195,7 @@ class NetworkPanel(Panel):
         """Return the document's topology. This is quick if devices were only moved."""
         if self._accepted is not None:
             before, topology = self._accepted
+            # Only places have changed, so speeds are not computed again, which takes a while on large networks.
             if _unplaced(before) == _unplaced(document) and filled(before) == filled(document):
                 drawn = [one for one in document["devices"] for _ in one.get("members") or (one,)]
                 pairs = zip(topology.devices, drawn, strict=True)

@@ -145,6 +145,7 @@ class NetworkFilesRow:
                 self._enable(True)
             then(result)
 
+        # In a script there is no loop to come back to.
         if not has_event_loop():
             then(work())
             return
