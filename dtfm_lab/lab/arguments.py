@@ -137,6 +137,7 @@ class FrontierBudget(SearchBudget):
         int,
         Option(
             help="Searches per batch: one for the fastest plan, one for the cheapest, the others under price limits.",
+            # The fastest and the cheapest plan each need a search.
             least=2,
         ),
     ] = FRONTIER_SEARCHES
@@ -197,6 +198,7 @@ def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan 
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
     """Return the schedule in a file. Any other value is returned unchanged."""
+    # No schedule's name ends like a file.
     if isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS)):
         return load_schedule(schedule)
     return schedule

@@ -147,6 +147,7 @@ class Advice:
 
     def _key(self, way: FleetOption) -> tuple[Any, ...]:
         if way.plan is None:
+            # After every option with a plan, whose keys begin with False or True.
             return (2,)
         order = (way.seconds, way.dollars) if self._for_speed else (way.dollars, way.seconds)
         return not self.allows(way), *order
@@ -162,6 +163,7 @@ class Advice:
             return False
         most_s = math.inf if days is None else days * DAY_S
         if days is None and dollars is None:
+            # Without this, the cheapest could be one old machine that trains for years.
             most_s = SLOWER * min(one.seconds for one in self.options if one.plan)
         return way.seconds <= most_s and way.dollars <= (dollars or math.inf)
 
@@ -184,6 +186,7 @@ class Advice:
         # The plans stay the same, so this tells only whether the choice depends on the estimates.
         for most, how in ENDS.items():
             ways = tuple(way.at_end(most=most) for way in self.options)
+            # A copy sorts its options anew, by the same rule.
             best = replace(self, options=ways).best
             if best is not None and best.name != self.best.name:
                 said.append(f"{best.name} ({_in_short(best)}) if they are {how}")
@@ -381,6 +384,7 @@ def _time(way: FleetOption) -> str:
 
 
 def _dollars(way: FleetOption) -> str:
+    # One dollar sign before the range is enough.
     low, high = (money(end).replace("$", "") for end in way.range_of(way.dollars))
     return f"{money(way.dollars)} ({low}–{high})" if way.dollars >= CENT else money(way.dollars)
 

@@ -142,6 +142,7 @@ class GroupsPanel(Panel):
             return
         with self._is_following:
             group = self.groups.selected_group
+            # The group was selected as a whole, which the new selection is not.
             if group != NO_GROUP and set(names) != set(self.groups.groups[group]["devices"]):
                 self.groups.selected_group = NO_GROUP
             self.groups.selected = names
@@ -188,6 +189,7 @@ class GroupsPanel(Panel):
     async def _explained(self, plan: Plan) -> Explanation:
         """Return the plan's explanation. It is computed once, on a thread."""
         if self._explaining is None or self._explaining[0] is not plan:
+            # The task is kept, so that a second request waits for it instead of computing again.
             self._explaining = plan, asyncio.ensure_future(asyncio.to_thread(explain, plan))
         return await self._explaining[1]
 

@@ -123,6 +123,7 @@ class ConvergenceView(View):
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "hello":
+            # The page may have asked before, and would draw the same rows twice.
             self.send({"kind": "reset"})
             self._send_rows([(name, 0, rows) for name, rows in self.points.items()])
 
@@ -145,9 +146,11 @@ def _visible(rows: np.ndarray, unseen_s: float, unseen_median_s: float) -> np.nd
     Levels are rounded down to steps of the smallest visible difference. Comparing neighbours loses no slow change:
     comparing with the last kept row would give the same result, row by row.
     """
+    # The height of flat curves is 0, by which nothing can be divided.
     least = np.maximum([unseen_s, unseen_s, unseen_median_s], np.finfo(float).tiny)
     with np.errstate(over="ignore"):
         steps = np.floor(rows[:, LEVELS] / least)
+    # Infinity less infinity is NaN, which would count as a change, so both become numbers first.
     return np.asarray((np.diff(np.nan_to_num(steps, nan=-1.0, posinf=None), axis=0) != 0).any(axis=1))
 
 

@@ -152,6 +152,7 @@ class GanttView(View):
         with self.hold_sync():
             for name, column in _packed(bars).items():
                 setattr(self, name, column)
+            # Numbers of messages stay as they are, because only bars were reordered.
             to_bar = waited > FIRST_MESSAGE
             self.after = np.where(to_bar, place[np.where(to_bar, waited, NO_BAR)], waited).astype("<i4").tobytes()
             self.path, self.messages = _packed(path._replace(bar=place[path.bar])), _packed(messages)
@@ -159,6 +160,7 @@ class GanttView(View):
             self.devices, self.devices_per_pipeline = list(devices), devices_per_pipeline
             self.units, self.n_stages = list(units), n_stages
             self._set_ghost(before)
+        # Their lateness refers to the predicted bars, which are others now.
         if self.n_measured:
             self._send_measured(self.measured, reset=True)
 
@@ -218,6 +220,7 @@ class GanttView(View):
         """Send measured bars: the newest, to be appended, or with ``reset`` all of them."""
         late_s = NO_BARS.end
         if len(bars.start):
+            # Repeated bars of an action are counted from the first, so the earlier ones are needed too.
             late_s = lateness_s(self._upper, whole := self.measured)[len(whole.start) - len(bars.start) :]
         self.send({"kind": "measured", "reset": reset}, buffers=[*bars.buffers(), late_s.tobytes()])
         self._mark_ends()
