@@ -85,6 +85,7 @@ def reproduce(
     else:
         print_report(report_of(ledger, rows=True))
     if ledger.stopped:
+        # The status of shells after Ctrl-C.
         sys.exit(130)
     # For scripts that check the lab itself.
     if strict and ledger.failures:

@@ -171,6 +171,7 @@ def reproduce(
     """
     if isinstance(names, str | Source) or not isinstance(names, Iterable):
         raise LabError(f"sources are {shortened(names)}; wanted names or Sources in a list")
+    # With a file of your own, other sources are predicted only if named.
     given = list(names) or ([] if own is not None else list(sources))
     wanted = [_source(name) for name in given]
     # Twice named is still one source.
@@ -302,6 +303,7 @@ def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
     notes = [f"{row.setting}: {said}." for row, said in own if said]
     missed = group.inside < group.n or not group.reached
     title = f"{group.source}: {group.group}, {group.quantity}, {group.inside} of {group.n} inside"
+    # Only groups with a miss are open, because the page is long.
     return ReportSection(title, [f"{'; '.join(shared)}.", Table(ROWS, lines), *notes], opened=missed)
 
 

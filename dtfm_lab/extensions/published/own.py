@@ -152,6 +152,7 @@ def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         for column in row:
             if column not in COLUMNS and column not in JOB_FIELDS:
                 raise FileError(f"{where}: {unknown('column', column, [*COLUMNS, *JOB_FIELDS])}")
+        # An empty cell means that the value is not given.
         yield number, {column: value.strip() for column, value in row.items() if value.strip()}
 
 
@@ -180,6 +181,7 @@ def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> Ow
 
     quantity = checked("quantity", lambda text: _named("quantity", text, UNITS))
     units = UNITS[quantity]
+    # Bound as a default, because a function in a loop sees only the last option.
     changes = {name: checked(name, lambda text, o=option: _value(o, text)) for name, option in JOB_FIELDS.items()}
     changes = {name: value for name, value in changes.items() if name in record}
     job = checked("job", lambda text: load_job(_path(file, text)), None) or load_job("gpt3-xl")
@@ -244,6 +246,7 @@ def _value(option: Option, text: str) -> Any:
             number = float(text)
         except ValueError:
             raise LabError(f"{shortened(text)}; wanted a number") from None
+        # Spreadsheets write whole numbers as 8.0 or 1e3.
         return int(number) if number.is_integer() and option.type is int else number
     if option.type is str or option.name == "model":
         return text
@@ -283,6 +286,7 @@ def shape_in(record: Mapping[str, str], where: str) -> ModelSpec:
         make = llama if {"d_ff", "n_kv_heads"} & set(sizes) else gpt
         return make(name=record.get("model", "shaped"), **sizes)
     except TypeError:
+        # A call without a needed size fails, but its error does not name the column.
         lacking = [name for name in SHAPE[:4] if name not in record]
         raise FileError(
             f"{where}, columns {', '.join(lacking)}: nothing; wanted values, as n_layers is given"
@@ -301,6 +305,7 @@ def _whole(name: str, text: str) -> int:
 def positive(text: str) -> float:
     """Parse a number above 0. Raises LabError."""
     try:
+        # Python would also accept nan, infinity and 1_000.
         value = float(text.replace(",", "")) if re.fullmatch(r"[\d.,eE+-]+", text) else math.nan
     except ValueError:
         value = math.nan

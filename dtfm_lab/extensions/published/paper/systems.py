@@ -128,6 +128,7 @@ def outcome(system: str, setting: Setting, budget: Budget) -> Outcome:
     """Return the outcome of a system of the table."""
     found = [outcome_of(one, setting.topology, setting.job, budget) for one in systems_of(system, setting.case)]
     with_plan = [one for one in found if one.iteration_s is not None]
+    # If none has a plan, the first says why.
     return min(with_plan, key=lambda one: one.iteration_s or 0.0) if with_plan else found[0]
 
 

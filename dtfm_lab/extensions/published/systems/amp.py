@@ -126,6 +126,7 @@ def fitted_gbps(errors: np.ndarray) -> list[float]:
     ``errors`` is (trials, ``TRIED_GBPS``): the log of predicted over measured.
     """
     sums = np.abs(errors).sum(axis=0)
+    # The trial's own error is subtracted, so that no trial is fitted to itself.
     return [TRIED_GBPS[int(np.argmin(sums - np.abs(own)))] for own in errors]
 
 
