@@ -191,6 +191,7 @@ def more_menu(children: Sequence[w.Widget], label: str, tooltip: str) -> w.HBox:
 def disable(control: w.DOMWidget, why: str) -> None:
     """Disable a control and give the reason in its tooltip. An empty ``why`` enables it and restores its own
     tooltip."""
+    # While a control is disabled, its tooltip is a reason already.
     if not control.disabled:
         control.own_tooltip = control.tooltip
     control.disabled = bool(why)
@@ -222,6 +223,7 @@ def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> Non
     for name, control in controls.items():
         if name in values and _is_possible(control, values[name]):
             try:
+                # Files of other versions may have values that are refused by now.
                 control.value = values[name]
             except (traitlets.TraitError, TypeError, ValueError):
                 continue
@@ -307,6 +309,7 @@ def _dropdown(options: list[tuple[str, Any]], default: Any, given: dict[str, Any
 
 
 def _label_px(label: str) -> int:
+    # A letter takes about 7 pixels.
     return max(38, 10 + 7 * len(label))
 
 

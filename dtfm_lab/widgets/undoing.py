@@ -112,6 +112,7 @@ class UndoHistory(traitlets.HasTraits):
 
     def _tell(self) -> None:
         past, future = self.edits.past, self.edits.future
+        # Together, so that no button shows another edit's label.
         with self.hold_trait_notifications():
             self.can_undo, self.can_redo = bool(past), bool(future)
             self.undo_label = past[-1].label if past else ""
