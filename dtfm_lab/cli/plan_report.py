@@ -39,6 +39,7 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
     if output is not None:
         files.save_plan(plan, output)
     with waiting("plan", "simulating the plan"):
+        # A plan too large to simulate, or without a model, still has a cost to report.
         trace = None if plan.iteration_s is None else lab.simulate(plan)
         held = held_memory(plan)
     if as_json:
@@ -155,12 +156,15 @@ def _link_rows(topology: Topology) -> Iterator[tuple[object, ...]]:
     """
     few = len(topology) <= MOST_PLACED
     groups = by_key((d.region or (d.name if few else "no region"), i) for i, d in enumerate(topology.devices))
+    # Without regions, a small network is listed device by device; a large one would take a row for each pair.
     nic_of = topology.nic_of
     hosts = np.arange(len(topology)) if nic_of is None else nic_of
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
+    # Without hosts, each device is its own.
     for a, b in product(groups, groups):
         grid = np.ix_(groups[a], groups[b])
         apart = hosts[grid[0]] != hosts[grid[1]]
+        # A device has no link to itself.
         inside = ~apart & (np.array(groups[a])[:, None] != np.array(groups[b])[None, :])
         for to, chosen in ((b, apart), (f"{b}, same host", inside)):
             if chosen.any():

@@ -103,6 +103,7 @@ def plan(
             for best in lab.search(topology, job, start=start, **budget):
                 show_step(best)
     except KeyboardInterrupt:
+        # Nothing was found yet, so there is nothing to keep.
         if best is None:
             raise
         stopped = True
@@ -115,6 +116,7 @@ def plan(
     except KeyboardInterrupt:  # keep the plan, without its iteration time
         stopped = True
     report_plan(found, output, as_json)
+    # Who stopped the search does not want a second one.
     if not (as_json or stopped):
         _report_freed(found, PlanOptions(**budget))
 
@@ -254,6 +256,7 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
         err.print(found.note)
     out.print("prices are in US dollars")
     table = found.to_frame()[list(FRONTIER_SHOWN)]
+    # Each reason is printed once, below the table, instead of in every row.
     words = table.assign(basis=[basis.partition(":")[0] for basis in table["basis"]])
     print_table(words.rename(columns=lambda column: column.replace("tokens", job.counted)))
     print_reasons(table["basis"])
@@ -297,6 +300,7 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     """Print which fields the job pins, and what a shorter search finds if they are open."""
     seconds = DEFAULT_SECONDS if budget.steps is None and budget.seconds is None else budget.seconds
     shorter = replace(
+        # A share of the budget, since this search is only a hint.
         budget,
         steps=None if budget.steps is None else math.ceil(budget.steps * FREED_SHARE),
         seconds=None if seconds is None else seconds * FREED_SHARE,
@@ -311,6 +315,7 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     if other is None or other.iteration_s is None or plan.iteration_s is None:
         return
     opened = f"with {', '.join(plan.pinned)} left open ({AUTO})"
+    # A shorter search may well find worse, which would say nothing about the fields.
     if other.iteration_s >= plan.iteration_s:
         return out.print(f"{opened}, a search with {format_share(FREED_SHARE, 0)} of the budget found nothing faster")
     job = other.job

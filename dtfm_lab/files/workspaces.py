@@ -73,6 +73,7 @@ class PackedColumn(Section):
         n_bytes = self.length * 8
         try:
             decompressor = zlib.decompressobj()
+            # one byte more than announced, so that a longer column is noticed
             raw = decompressor.decompress(base64.b64decode(self.zlib, validate=True), max(n_bytes, 1) + 1)
         except (ValueError, zlib.error):
             raise FileError("is damaged; wanted bytes that zlib packed, in base64") from None
@@ -130,6 +131,7 @@ def _validator(noun: type[T], name: str, read: Callable[[Any], T]) -> PlainValid
         try:
             return read(value)
         except (LabError, ValueError, TypeError, OverflowError) as error:
+            # pydantic names the place, so the message need not
             raise ValueError(str(error).removeprefix(f"{name}: ")) from None
 
     return PlainValidator(validate)
@@ -186,6 +188,7 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
     """Return the state in a file's mapping. Raises FileError, in one line, for another kind or version or damaged
     values."""
     require_version(data, "dtfm_workspace", where)
+    # Written once if it is the plan's own network, because large ones take most of the file.
     same = data.get("topology") == SAME
     for_people = ("dtfm_workspace", "left_out", *(["topology"] if same else []))
     state = parse(WorkspaceState, {key: value for key, value in data.items() if key not in for_people}, where)
@@ -244,6 +247,7 @@ def link_of(state: WorkspaceState) -> str:
     settings = {name: state.settings[name] for name in LINKED if name in state.settings}
     kept = state.model_copy(update={"predicted": None, "measured": None, "settings": settings})
     text = json.dumps(workspace_to_mapping(kept), separators=(",", ":"))
+    # the best compression, and no padding, because a link has to be short
     packed = base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
     if len(packed) > MOST_CHARACTERS or len(text) > MOST_BYTES:
         found = f"the link would have {len(packed):,} characters"
@@ -256,6 +260,7 @@ def state_from_link(link: str) -> WorkspaceState:
     _, mark, packed = link.strip().partition(MARK)
     if not mark:
         raise FileError(f"the link holds no lab; wanted an address with {MARK}… at its end")
+    # Unpacked text may be far longer than the link.
     if len(packed) > MOST_CHARACTERS:
         raise FileError(f"the link has {len(packed):,} characters; wanted at most {MOST_CHARACTERS:,}")
     try:
@@ -272,6 +277,7 @@ def _unpacked(packed: str) -> bytes:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", packed):
         raise ValueError
     decompressor = zlib.decompressobj()
+    # the padding that `link_of` left out follows from the length
     text = decompressor.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MOST_BYTES)
     if decompressor.unconsumed_tail:
         raise FileError(f"the link unpacks to more than {MOST_BYTES:,} bytes; wanted at most so many")

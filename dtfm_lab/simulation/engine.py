@@ -142,6 +142,7 @@ class PlacedTasks:
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
+        # messages have the index -1 in place of a computation, which is this 0
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
         return cls(graph, here, there, n_bytes, seconds[graph.computation] * graph.fraction * graph.rounds)
 

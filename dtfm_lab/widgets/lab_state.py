@@ -158,12 +158,14 @@ class LabState(traitlets.HasTraits):
         It must be better by the objective of the lab's plan, and be a plan of the current network and job.
         """
         own, topology, job = self.plan, self.topology, self.job
+        # Busy: whoever searches will set the plan itself, and an offer would be lost or would interrupt.
         if not self.takes_offers or own is None or topology is None or job is None or self.plan_is_stale or self.busy:
             return False
         is_alike = (own.objective, own.queueing) == (plan.objective, plan.queueing) and plan.iteration_s is not None
         if not is_alike or plan.topology.fingerprint != topology.fingerprint or not is_plan_of(plan.job, job):
             return False
         value = objectives[own.objective].value
+        # Also false for NaN, where < is false.
         if not value(plan) < value(own) * (1 - OFFERED):
             return False
         self.plan = plan
@@ -298,6 +300,7 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
         return {name: i for i, name in enumerate(topology.names)}
     if plan.job.group_gpus == 1:
         return None
+    # Groups are made anew, because the network may have changed since the plan.
     try:
         groups = groups_of(topology.name, topology.devices, plan.job.group_gpus)
     except LabError:

@@ -98,6 +98,7 @@ class Lab(w.VBox):
         """The network as opened, before groups of GPUs that are planned as one device are drawn as one."""
         if network is not None and job is not None:  # a group of GPUs that is planned as one device is drawn as one
             network, _ = network_of(network, job)  # what the job leaves open stays open
+        # Most widgets are hidden at first, so the page hears of each only when it shows it.
         with untold():
             self.lab_state = LabState()
             self.lab_state.takes_offers = True
@@ -144,6 +145,7 @@ class Lab(w.VBox):
         self.lab_state.plan = plan
         self._count_stages()
         self.replanning.begin()
+        # A restored lab has its own network, and the question would only be in the way.
         if network is None and not restores:
             self.door.offer()
         self.lab_state.observe(self._play_first, "predicted")
@@ -154,6 +156,7 @@ class Lab(w.VBox):
         self.plan_panel = PlanPanel(lab_state, job)
         drawing = self.network_panel.drawing
         history = EditHistory(lab_state, in_gesture=lambda: drawing.is_in_gesture)
+        # A drag counts as one edit, and ends when the pointer does.
         drawing.observe(lambda _: history.end_gesture(), "is_in_gesture")  # once its last edit has been accepted
         self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, history, live=live)
         self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
@@ -202,6 +205,7 @@ class Lab(w.VBox):
             ),
             LabStep("words", WordsPanel(), "Words", tab=LEARN),
         ]
+        # Steps of ten, so that an extension can put its pane between two.
         steps = [replace(step, position=10 * number) for number, step in enumerate(own[:-1])]
         steps += [own[-1], *self._steps_of_extensions()]  # words come after the course
         steps.sort(key=lambda step: step.order)
@@ -395,6 +399,7 @@ def _opened(
 ) -> tuple[Topology | None, Job | None, Plan | None]:
     """Return the network and the job to open, and the plan if one is given. Raises LabError."""
     opened = None if given is None else as_plan_or_network(given)
+    # A plan brings its own network and job.
     if isinstance(opened, Plan):
         if job is not None:
             raise PlanError(f"job is {shortened(job)} beside a plan, which has its own; wanted one of the two")

@@ -122,6 +122,7 @@ class AdvicePanel(Panel):
             self.asking = None
             self._lab_state.set_busy(STEP, False)
             self._follow()
+        # Its plans may beat the lab's own, found by a longer search.
         for way in () if self.advice is None else self.advice.options:
             if way.plan is not None:
                 self._lab_state.offer(way.plan, "Advice")

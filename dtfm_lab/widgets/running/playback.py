@@ -60,6 +60,7 @@ def rows_of_trace(trace: Trace) -> Rows:
     target = np.concatenate([np.full(len(computed), COMPUTES), device[received]])
     columns = (trace.start_s[begins], trace.end_s[ends], kind[trace.action[begins]], device[begins], target)
     rows = np.column_stack(columns)
+    # Half the bytes of doubles, and more precise than a screen shows.
     played: Rows = rows[np.argsort(rows[:, 0], kind="stable")].astype("<f4")
     return played
 
@@ -101,10 +102,12 @@ class Playback:
 
         ``expected_s`` is the expected length of an iteration, 0 if that is unknown.
         """
+        # Before the first iteration is complete, what there is of it is better than a still picture.
         iteration, is_whole = (run.last_whole, True) if run.losses else (run.spec.first_iteration, False)
         spans = run.spans_of(iteration)
         before = self._looked
         now_s = time.monotonic()
+        # A complete iteration stays for a moment, or the player would jump with each.
         if (iteration, len(spans)) == before[:2] or (is_whole and now_s - before[2] < SHOWN_S) or not spans:
             return
         self._looked = iteration, len(spans), now_s
@@ -112,6 +115,7 @@ class Playback:
         rows = rows_of_trace(Trace.from_spans(context, spans))
         known_s = float(rows[:, 1].max(initial=0.0))
         self.drawing.playback_devices = device_names(context)
+        # Both fields in one message, else the player would draw one with the other's old value.
         with self.view.hold_sync():
             self.view.iteration, self.view.known_s = iteration, known_s
             self.view.length_s = known_s if is_whole else max(known_s, expected_s)
@@ -145,6 +149,7 @@ class Playback:
         first."""
         try:
             before: object = self._traces if self._seen == (None, None) else None
+            # A slider's answers come in quick succession, and only the last is worth sending.
             while before != (before := self._traces):
                 await asyncio.sleep(SETTLED_S)
             trace = self._newest()

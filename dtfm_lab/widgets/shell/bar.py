@@ -95,6 +95,7 @@ class StatusBar:
     def refresh(self) -> None:
         state, view, before = self._lab_state, self.view, self.history.before
         topology, job = state.topology, state.job
+        # One message for all fields, so that no number of the old plan stands beside a new one.
         with view.hold_sync():
             view.network = ["", ""] if topology is None else [topology.name, consists_of(state)]
             view.job = ["", ""] if job is None else [job.name, shape_of(state)]
@@ -116,6 +117,7 @@ class StatusBar:
         if self._lab_state.plan is None or self._lab_state.plan_is_stale:
             return ""
         asked, words = self._reason
+        # Words of another plan would be false, so an old reason is dropped at once.
         is_known = asked == self._asked
         if not is_known and has_event_loop():
             begin(self._analyse(self._asked), lambda _: None)
@@ -142,6 +144,7 @@ def shape_of(state: LabState) -> str:
     """Return the job's planned shape and its batch."""
     plan, job = state.plan, state.job
     assert job is not None
+    # A stale plan may have another shape than the job has now.
     planned = job if plan is None or state.plan_is_stale else plan.job
     batch_size = state.choices.get("global_batch", planned.global_batch)
     if planned.n_stages is None or planned.n_replicas is None:
@@ -170,6 +173,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     if tokens_per_s:
         numbers.append(_number("Throughput", f"{format_count(tokens_per_s)} {counted}/s", word="throughput"))
     if dollars:
+        # Clicking the price asks for a cheaper plan.
         numbers.append(_number(f"Price, billion {counted}", format_dollars(dollars), word="price", ask=CHEAPER))
     return [*numbers, _measured_number(state)]
 
@@ -241,6 +245,7 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     note, short = _bound_words(plan, state.schedule) if is_planned else _as_chosen(state, plan)
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between} · {note}", f"{between} · {short}"
+    # A model's seconds and a profile's differ for other reasons than the edit.
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
     if lacks := bool(state.lacking) and shown is not None:
         note = short = "does not fit in memory"
@@ -320,6 +325,7 @@ def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
         return NextAction("plan", "Plan", "" if state.job is not None else "the job does not fit this network")
     if state.plan.job.model is None:
         return NextAction("plan", "Plan again")
+    # A measurement from before the last edit says nothing about this plan.
     if state.measured is None or run_staleness(state):
         label = f"Train {state.run_part.removeprefix('the whole plan, ')}" if state.run_part else "Run it for real"
         return NextAction("run", f"{label}, although it does not fit" if state.lacking else label)

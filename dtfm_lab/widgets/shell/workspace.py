@@ -54,6 +54,7 @@ def restore_state(state: WorkspaceState, lab_state: LabState, panels: Mapping[st
     for step, what in BLOCKING_STEPS.items():
         if step in lab_state.busy:
             raise LabError(f"{what} is in progress; stop it or wait until it ends, then restore")
+    # Kept, because a saved state may fail halfway, and half a state is worse than none.
     before = state_of(lab_state, panels)
     try:
         _restore_all(state, lab_state, panels)
@@ -71,6 +72,7 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     lab_state.plan = None  # else replanning would search for the old plan on the new network
     lab_state.predicted = lab_state.measured = lab_state.comparison = lab_state.ran = None
     _restore_panel("network", state, panels)
+    # Setting an equal network would still tell all panels that it is new.
     if _fingerprint(lab_state.topology) != _fingerprint(state.topology):
         lab_state.topology = state.topology
     _restore_panel("plan", state, panels)
@@ -79,6 +81,7 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     ):  # if it was None, it was refused, although the controls hold a valid one
         lab_state.job = state.job
     lab_state.plan = state.plan
+    # Panels of results come after the plan, since theirs are made from it.
     for name in panels:
         if name not in ("network", "plan"):
             _restore_panel(name, state, panels)
@@ -226,6 +229,7 @@ class Workspace:
         """Restore from a file that the page sent."""
         name = Path(str(file["name"])).name or "workspace.json"
         with tempfile.TemporaryDirectory() as folder:
+            # The reader of files goes by the ending, which an upload may lack.
             path = Path(folder, name if name.lower().endswith(ENDING) else f"{name}{ENDING}")
             try:
                 await asyncio.to_thread(write_bytes, path, bytes(file["content"]))
@@ -233,6 +237,7 @@ class Workspace:
             except LabError as error:  # without the name of the temporary folder
                 raise FileError(str(error).replace(f"{folder}{os.sep}", "")) from None
             finally:
+                # Emptied, so that the same file can be chosen again.
                 self.upload.value = ()
 
     def _path(self) -> Path:

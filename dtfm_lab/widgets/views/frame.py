@@ -12,16 +12,16 @@ from dtfm_lab.widgets.views.view import View
 class TopBar(View, page="top_bar"):
     """Shows its traits. Presses go to ``on_press`` by name.
 
-    The page opens the menus ``network``, ``job`` and ``more`` by itself: boxes of widgets with the class
+    The page itself opens the menus ``network``, ``job`` and ``more``: boxes of widgets with the class
     ``dtfm-menu-<name>`` anywhere in the lab. It also closes the menus of panes, sets ``dark``, handles the keys of the
     whole lab, and shows the lab in the whole window.
 
-    When the kernel has ended, the page dims the lab and says so. Its button runs ``again`` in a new kernel and puts the
-    result into the lab's output. A page without a notebook is reloaded.
+    When the kernel has ended, the page dims the lab. Its button runs ``again`` in a new kernel and puts the result into
+    the lab's output. A page without a notebook is reloaded.
 
     A link to a lab in the page's address goes to ``on_link``, with whether this tab has already opened it. A click or a
-    key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that it waits for Python. The message
-    {"kind": "copy", "link"} makes the page copy the link. It then reports "copied" or "not-copied" as pressed.
+    key sends {"kind": "ping"}; until {"kind": "pong"} arrives, the page says that it waits for Python. {"kind": "copy",
+    "link"} makes the page copy the link and report "copied" or "not-copied" as pressed.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)

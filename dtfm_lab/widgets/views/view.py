@@ -119,6 +119,7 @@ class DocumentView(View):
     def following(self) -> bool:
         return bool(self._links)
 
+    # Called twice, a second set of links would replace the first, which nobody could unlink any more.
     def follow(self) -> None:
         """Show the drawing and follow its changes from now on."""
         self._links = self._links or [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
@@ -135,6 +136,7 @@ class DocumentView(View):
         elif content.get("kind") == "gesture":
             self.drawing.gesture(str(content.get("phase")))
         elif content.get("kind") == "swap":
+            # The page may still show a device that was removed meanwhile.
             drawn = {device["name"]: device["name"] for device in self.document["devices"]}
             a, b = drawn.get(content.get("a")), drawn.get(content.get("b"))
             if a is not None and b is not None:

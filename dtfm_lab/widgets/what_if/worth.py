@@ -22,6 +22,7 @@ def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[s
     out."""
     useful = [gain for gain in gains if gain.change < -LEAST_REPORTED]
     useful.sort(key=lambda gain: gain.change_s)
+    # The longest bar fills the row, and the others are in proportion.
     most_s = -useful[0].change_s if useful else 1.0
     return [
         {
@@ -45,6 +46,7 @@ def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
     within = first.get(gain.name.removeprefix("links within "), [])
     if gain.of == "regions" and len(within) > 1:
         return within[:2]
+    # A device's name may contain the separator, so every place to split is tried.
     parts = gain.name.split(BETWEEN)
     for at in range(1, len(parts)):
         a, b = BETWEEN.join(parts[:at]), BETWEEN.join(parts[at:])

@@ -91,6 +91,7 @@ class WorthPanel(Panel):
         if asked is None and not self.rows.rows:
             self.rows.caption = NO_PLAN
         elif is_old and self._is_small(asked) and PANE in self._lab_state.shown_panes:
+            # A hidden list is computed when its pane is opened.
             self.redo()
 
     async def _list(self, asked: Asked) -> None:
@@ -103,6 +104,7 @@ class WorthPanel(Panel):
 
         def more(found: list[SensitivityGain]) -> None:
             all_gains.extend(found)
+            # A newer request may have started, which owns the list now.
             if search is self._search:
                 self._show(all_gains, plan)
 
