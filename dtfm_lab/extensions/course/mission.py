@@ -20,6 +20,7 @@ from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.domain.registry import Registry, unknown
 from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.files import load_topology
 from dtfm_lab.files.reading import read_mapping
 
 
@@ -112,7 +113,24 @@ class Mission:
     """Type of what comes before that number in the list."""
     give: Give | None = None
     """Draws what the reader is given. None if all readers have the same task."""
+    network: str = ""
+    """Name of the bundled network that the answer is about, if the reader is given none."""
+    job: Callable[[Given], Job] | None = None
+    """Returns the job that the answer is about, if the reader is given none."""
     minutes: int = 5
+
+    def starts_from(self, reader: str) -> tuple[Topology, Job | None] | None:
+        """Return the network that the answer is about, and its job. None if the answer is about no network."""
+        given = self.given(reader)
+        nouns = list(vars(given).values())
+        plan = next((each for each in nouns if isinstance(each, Plan)), None)
+        network = next((each for each in nouns if isinstance(each, Topology)), plan and plan.topology)
+        job = next((each for each in nouns if isinstance(each, Job)), plan and plan.job)
+        if network is None and self.network:
+            network = load_topology(self.network)
+        if job is None and self.job is not None:
+            job = self.job(given)
+        return None if network is None else (network, job)
 
     def given(self, reader: str) -> Given:
         """Return what this reader is given. It is the same at every call, and differs from what other readers are

@@ -178,6 +178,8 @@ class ChoiceAnnealing:
         self.operator = ""
         self.best: tuple[ShapeSearch, KernelPlan] | None = None
         self.waited = False
+        self.queues = False
+        """True if a plan fits by its order of passes, but not while its messages wait."""
         begun = [self.starting_plans.of_plan(plan) for plan in (start, *nearby)]
         if self.nearby and not any(begun):  # nothing to search near to
             fitting = fitting_plan(problem)
@@ -373,6 +375,11 @@ class ChoiceAnnealing:
             self.waited = not pricer.replays
             if best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
                 return False
+        # the simulator has looked at memory already
+        if self._pricer(shape_search).replays and (over := self._pricer(shape_search).over_bytes(shape_search, best)):
+            shape_search.spare(over)
+            self.queues = True
+            return False
         self.best = shape_search, best
         return True
 
@@ -412,9 +419,11 @@ class ChoiceAnnealing:
         refused = next((pricer.refusal for pricer in self.pricers.values() if pricer.refusal), "")
         if refused:
             return f"no plan was found that can be simulated and fits memory{' and limits' * bool(kept)}: {refused}"
+        waiting = " while its messages wait" if self.queues else ""
         if not kept:
-            return "no plan fits the memory of the devices"
-        return f"no plan was found that fits the memory of the devices and {' and '.join(kept)}; wanted higher limits"
+            return f"no plan fits the memory of the devices{waiting}"
+        has = f"the memory of the devices{waiting}"
+        return f"no plan was found that fits {has} and {' and '.join(kept)}; wanted higher limits"
 
     def _candidate(self, *, complete: bool = True) -> Candidate:
         if self.best is None:

@@ -7,7 +7,7 @@ compiled kernels read, ``ShapeSearch`` anneals the plans of one shape, and ``Sha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -449,6 +449,22 @@ class ShapeSearch:
         device = self.tables.device.copy()
         device[MEMORY] = BOUNDLESS_BYTES
         return self.assessed(row, blocks, factor, tables=self.tables._replace(device=device)).value
+
+    def spare(self, n_bytes: int) -> None:
+        """Leave this much memory of every device free from now on, and price the best plan again.
+
+        It is for messages that wait, which neither the estimate nor the replay counts.
+        """
+        from dtfm_lab.planning.iteration.kernels.tables import MEMORY
+
+        assert self.best is not None
+        found = self.best
+        # the replay counts a little more than is held, so once may not suffice to tell it that this plan lacks memory
+        while self.best.lacks == 0:
+            device = self.tables.device.copy()
+            device[MEMORY] = np.maximum(device[MEMORY] - n_bytes, 1.0)
+            self.tables = self.tables._replace(device=device)
+            self.best = replace(self.replayed(found), judged=True, operator=found.operator)
 
     def keep(self, found: KernelPlan) -> bool:
         """Keep a plan if it is the best of this shape, and return True if so. A valid plan beats all others."""

@@ -6,7 +6,7 @@ import ast
 import asyncio
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
@@ -50,7 +50,6 @@ MADE_BY = {
 """What to hand in from the screen, by the type that a mission takes."""
 
 Systems = Callable[[], tuple[Outcomes | None, Outcome | None]]
-Noun = TypeVar("Noun")
 
 
 class CoursePanel(Panel):
@@ -121,10 +120,9 @@ class CoursePanel(Panel):
     def _sample(self, mission: Mission) -> str:
         return self._allowed(mission).variant or current_reader()
 
-    def _given(self, mission: Mission, kind: type[Noun]) -> Noun | None:
-        """Return the network or the job that a mission gives this reader; None if it gives none."""
-        given = () if mission.give is None else vars(mission.given(self._sample(mission))).values()
-        return next((each for each in given if isinstance(each, kind)), None)
+    def _starts_from(self, mission: Mission) -> tuple[Topology, Job | None] | None:
+        """What *Draw* draws: the mission's network and job, for this reader. None if it has no network."""
+        return mission.starts_from(self._sample(mission))
 
     def _show_board(self) -> None:
         self.board.problem = ""
@@ -172,7 +170,7 @@ class CoursePanel(Panel):
             "typed": is_typed(mission),
             "is_number": mission.takes is float or ends_typed(mission),
             "cell": f"lab.missions.check({name!r}, {given})",
-            "network": getattr(self._given(mission, Topology), "name", ""),
+            "network": "" if (start := self._starts_from(mission)) is None else start[0].name,
             "busy": self.checking == name,
         }
 
@@ -195,9 +193,8 @@ class CoursePanel(Panel):
                     shown = candidates(mission, self._lab_state, self._systems)
                     return self.check([[each, typed(mission, text)] for each in shown or [None]])
                 case "open":
-                    network = self._given(missions[name], Topology)
-                    if network is not None:
-                        self._open_network(network, self._given(missions[name], Job))
+                    if (start := self._starts_from(missions[name])) is not None:
+                        self._open_network(*start)
                     return None
         except LabError as error:
             self.redo()

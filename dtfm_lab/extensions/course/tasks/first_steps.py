@@ -39,7 +39,7 @@ def give_hall(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "slow": slow}
 
 
-@tour.mission("one-left-the-hall", takes=Plan, give=give_hall)
+@tour.mission("one-left-the-hall", takes=Plan, give=give_hall, job=lambda _: load_job("tiny"))
 def one_left_the_hall(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.network, load_job("tiny"), "global_batch", *TRAINED)
     iteration_s = iteration_again_s(plan)
@@ -130,7 +130,9 @@ def tokens_that_pay(given: Given, plan: Plan) -> Number:
     return Number(wanted, {"one_gpu": wanted / len(given.cities), "an_hour": wanted * 3600})
 
 
-@why.mission("cities-win", takes=Plan, reason=tokens_that_pay, give=give_cities)
+@why.mission(
+    "cities-win", takes=Plan, reason=tokens_that_pay, give=give_cities, job=lambda _: load_job("gpt3-xl")
+)
 def cities_win(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch

@@ -119,7 +119,12 @@ def cheap_hops(given: Given, plan: Plan) -> Number:
 
 
 @searches.mission(
-    "spot-under-32", takes=Plan, reason=cheap_hops, give=lambda rng: {"size": int(rng.choice([3, 5, 6, 7]))}
+    "spot-under-32",
+    takes=Plan,
+    reason=cheap_hops,
+    give=lambda rng: {"size": int(rng.choice([3, 5, 6, 7]))},
+    network="spot",
+    job=lambda _: load_job("dtfm-gpt3-xl"),
 )
 def spot_under_32(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, "spot", load_job("dtfm-gpt3-xl"), "n_stages", "n_replicas", "gradient_bytes", "hop_bytes")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_share
@@ -67,7 +68,11 @@ def _rivals() -> list[Strategy]:
     return [variant(name, devices="all", microbatches="given") for name in RIVALS]
 
 
-@systems.mission("a-system-that-wins-here", takes=Topology, give=give_winner)
+def winners_job(given: Given) -> Job:
+    return load_job("gpt2-small", global_batch=given.batch)
+
+
+@systems.mission("a-system-that-wins-here", takes=Topology, give=give_winner, job=winners_job)
 def a_system_that_wins_here(network: Topology, given: Given) -> TextValues:
     require(
         len(network) == len(given.network),
@@ -78,7 +83,7 @@ def a_system_that_wins_here(network: Topology, given: Given) -> TextValues:
         network, latency_s=given.network.latency_s, bandwidth_bytes_per_s=given.network.bandwidth_bytes_per_s
     )
     same_network(replace(plain, message_bytes=None, message_s=None), given.network)
-    job = load_job("gpt2-small", global_batch=given.batch)
+    job = winners_job(given)
     found = {one.name: outcome_of(one, network, job) for one in _rivals()}
     seconds = {name: one.iteration_s for name, one in found.items() if one.iteration_s is not None}
     first = min(seconds, key=lambda name: seconds[name], default="none")

@@ -59,7 +59,7 @@ function render({ model, el }) {
     stage,
     {
       chosen: sendSelection,
-      moved: (places) => edit(docs.moveDevices(now(), places)),
+      moved: (places, joined) => edit(docs.joinRegions(docs.moveDevices(now(), places), joined ?? new Map())),
       added: addDevice,
       joined: (kind, ends) => edit(addLine(now(), kind, ends, filled()), kind === "link" ? { links: [ends] } : { pairs: [ends] }),
       swapped(a, b) {
