@@ -238,21 +238,31 @@ MOST_CHARACTERS = 100_000
 """Maximum length of a link. A shell accepts no word above 128 KiB; 64 devices take about 10,000 characters."""
 MOST_BYTES = 4_000_000
 """Maximum number of bytes that a link may unpack to: a short link could expand to gigabytes."""
+PICTURE = "."
+"""What stands in a link before the picture."""
 LINKED = ("network", "plan")
 """Panels whose settings a link holds."""
 
 
-def link_of(state: WorkspaceState) -> str:
-    """Return the part of a link that holds the state, starting with ``#``. Raises FileError if it is too long."""
+def link_of(state: WorkspaceState, picture: bytes = b"") -> str:
+    """Return the part of a link that holds the state, starting with ``#``. Raises FileError if it is too long.
+
+    ``picture`` is for the page that shows a link to people without the lab. It is left out if the link would be too
+    long with it.
+    """
     settings = {name: state.settings[name] for name in LINKED if name in state.settings}
     kept = state.model_copy(update={"predicted": None, "measured": None, "settings": settings})
     text = json.dumps(workspace_to_mapping(kept), separators=(",", ":"))
-    # the best compression, and no padding, because a link has to be short
-    packed = base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+    packed = _as_text(zlib.compress(text.encode(), 9))  # the best compression: a link has to be short
     if len(packed) > MOST_CHARACTERS or len(text) > MOST_BYTES:
         found = f"the link would have {len(packed):,} characters"
         raise FileError(f"{found}; wanted at most {MOST_CHARACTERS:,}: save the lab as a file")
-    return f"{MARK}{packed}"
+    shown = f"{PICTURE}{_as_text(picture)}" if picture else ""
+    return f"{MARK}{packed}{shown}" if len(packed) + len(shown) <= MOST_CHARACTERS else f"{MARK}{packed}"
+
+
+def _as_text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def state_from_link(link: str) -> WorkspaceState:
@@ -264,7 +274,7 @@ def state_from_link(link: str) -> WorkspaceState:
     if len(packed) > MOST_CHARACTERS:
         raise FileError(f"the link has {len(packed):,} characters; wanted at most {MOST_CHARACTERS:,}")
     try:
-        data = json.loads(_unpacked(packed))
+        data = json.loads(_unpacked(packed.partition(PICTURE)[0]))
     except (ValueError, RecursionError, zlib.error):
         raise FileError("the link is damaged or cut off; wanted it whole, as it was copied") from None
     if not isinstance(data, dict):

@@ -109,8 +109,7 @@ class Lab(w.VBox):
                 self.lab_state, self.replanning, self._press, lambda: self.compare_panel.refitting.is_useful
             )
             self.bar.view.on_link = self._take_link
-            copy = self.bar.view.send
-            self.workspace = Workspace(self.lab_state, self.panels, lambda link: copy({"kind": "copy", "link": link}))
+            self.workspace = Workspace(self.lab_state, self.panels, self.bar.view.send)
             self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
             self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
             self.legend, self.glossary = Legend(), Glossary()

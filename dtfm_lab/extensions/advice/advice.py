@@ -215,7 +215,7 @@ class Advice:
     @property
     def verdict(self) -> str:
         """The chosen option, its time, its price and the rule. Without one, the reason."""
-        n_tokens, best = f"{_count(self.tokens)} {self.job.counted}", self.best
+        n_tokens, best = f"{count_of(self.tokens)} {self.job.counted}", self.best
         planned = [way for way in self.options if way.plan is not None]
         if not planned:
             n_options = counted(len(self.options), "option")
@@ -312,7 +312,7 @@ def report_of(advice: Advice) -> Iterator[Part]:
     if advice.note and not advice.stopped:
         yield f"{advice.note}."
     if planned:
-        unit, n_tokens = advice.job.counted, _count(advice.tokens)
+        unit, n_tokens = advice.job.counted, count_of(advice.tokens)
         head = ("option", "iteration", "", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "speed-up left")
         yield Table(head, [_line(way, "" if advice.allows(way) else OUTSIDE) for way in planned])
     if not all(advice.allows(way) for way in planned):
@@ -373,7 +373,7 @@ def _plan_of(way: FleetOption) -> str:
     return f"{text}; **{plan.idle_words}**" if plan.idle_devices else text
 
 
-def _count(tokens: float) -> str:
+def count_of(tokens: float) -> str:
     sizes = ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e3, " k"))
     size, unit = next((one for one in sizes if tokens >= one[0]), (1.0, ""))
     return f"{tokens / size:.4g}{unit}"

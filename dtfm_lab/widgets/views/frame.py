@@ -20,8 +20,9 @@ class TopBar(View, page="top_bar"):
     the lab's output. A page without a notebook is reloaded.
 
     A link to a lab in the page's address goes to ``on_link``, with whether this tab has already opened it. A click or a
-    key sends {"kind": "ping"}; until {"kind": "pong"} arrives, the page says that it waits for Python. {"kind": "copy",
-    "link"} makes the page copy the link and report "copied" or "not-copied" as pressed.
+    key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that it waits for Python. The message
+    {"kind": "copy", "link", "address"} makes the page copy the link, to open at the address or else at the page's own.
+    It then reports "copied" or "not-copied" as pressed.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)

@@ -44,8 +44,9 @@ class View(DeferredWidget, anywidget.AnyWidget):
         self.on_msg(lambda _, content, buffers: self.received(content, buffers))
 
     def own_traits(self) -> dict[str, Any]:
-        """Return the traits that a page receives of this view, without those of every widget."""
-        return dict(self.get_state([name for name in self.keys if name not in View.class_trait_names()]))
+        """Return the traits that a page receives of this view, without those of every widget, its script and styles."""
+        names = [name for name in self.keys if name not in View.class_trait_names() and not name.startswith("_")]
+        return dict(self.get_state(names))
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         """Handle a message of the page. Its ``kind`` says which one."""

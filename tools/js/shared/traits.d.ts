@@ -15,6 +15,13 @@ export interface CandidatesView {
   title: string;
 }
 
+export interface CardView {
+  name: string;
+  own_id: string;
+  svg: string;
+  words: string;
+}
+
 export interface ConvergenceView {
   against: "evaluations" | "seconds";
   bound_label: string;

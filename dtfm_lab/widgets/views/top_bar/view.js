@@ -279,7 +279,7 @@ function render({ model, el }) {
   /** @type {(message: Message) => void} */
   const onMessage = (message) => {
     if (message?.kind === "menu") toggleMenu(el, message.name, there(root.querySelector(`[data-menu="${message.name}"]`)));
-    if (message?.kind === "copy") copyLink(message.link).then((done) => press(done ? "copied" : "not-copied"));
+    if (message?.kind === "copy") copyLink(message.link, message.address).then((done) => press(done ? "copied" : "not-copied"));
   };
   model.on("msg:custom", onMessage);
   cleanUp.add(() => model.off("msg:custom", onMessage));
