@@ -366,6 +366,7 @@ class IterationProblem:
         if gathers:
             nearest = np.sort(self.links.bandwidth_bytes_per_s, axis=1)[:, ::-1]  # the first is the device itself
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
+            reach /= self.links.least_slower(min(n_replicas, self.n_devices))
             gather_s, scatter_s = (
                 ring_share(n_replicas) * n_bytes / reach
                 for n_bytes in message_bytes_of(job, blocks[0].parameters, frozen_bytes(job, blocks[0]))

@@ -237,14 +237,16 @@ def tables_of(
     # a device without a region gets its own; the space keeps its key apart from real names
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     clusters = np.zeros(problem.n_devices) if near is None else near.clusters
+    hosts = np.arange(problem.n_devices) if links.nic_of is None else links.nic_of
     of_devices = memory_bytes, price_per_s, region, problem.alike
     return Tables(
         link=np.stack([problem.latency_s, s_per_byte, *passes.hop_s]),
-        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device]),
+        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device, hosts]),
         near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
         passes=passes,
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
+        slowdowns=np.empty(0) if links.slowdowns is None else links.slowdowns,
         tied_parameters=float(problem.tied_parameters),
         **seconds._asdict(),
         gradient=job.gradient_coding,

@@ -169,8 +169,26 @@ def test_every_way_to_average_is_replayed_as_the_engine_plays_it(shape: tuple[in
         assert replay.iteration_s == pytest.approx(simulate(plan).iteration_s, rel=1e-12, abs=0), fields
 
 
-def test_the_bound_is_the_seconds_where_replicas_are_alike_and_end_together():
-    topology = network(3, alike=True)
+@pytest.mark.parametrize("per_host", [1, 2])
+def test_every_way_to_average_over_more_hosts_is_as_much_slower_in_the_replay_as_in_the_engine(per_host: int):
+    topology = network(6)
+    hosts = tuple(replace(one, host=f"h{i // per_host}") for i, one in enumerate(topology.devices))
+    plain = replace(topology, devices=hosts if per_host > 1 else topology.devices)
+    stated = replace(plain, collectives=((2, 0.7), (3, 0.3)))
+    for fields in ways_to_average():
+        slower = planned(stated, job(n_stages=2, n_replicas=3, global_batch=9, **fields))
+        engine_s = simulate(slower).iteration_s
+        assert engine_s > simulate(slower.changed(topology=plain)).iteration_s
+        assert bound_of(slower, 2 * engine_s) <= engine_s * (1 + 1e-9)
+        replay = ReplayedPlan.of(slower)
+        assert (replay is None) == (per_host > 1)  # the simulator prices plans whose devices share NICs
+        if replay is not None:
+            assert replay.iteration_s == pytest.approx(engine_s, rel=1e-12, abs=0), fields
+
+
+@pytest.mark.parametrize("collectives", [(), ((3, 0.2),)])
+def test_the_bound_is_the_seconds_where_replicas_are_alike_and_end_together(collectives: tuple[tuple[float, ...], ...]):
+    topology = replace(network(3, alike=True), collectives=collectives)
     for fields in ways_to_average():
         plan = planned(topology, job(n_stages=1, n_replicas=3, **fields))
         engine_s = simulate(plan).iteration_s

@@ -366,17 +366,23 @@ class Averages:
         """Number of parts that a gradient is cut into for messages."""
         return 1 if self._how == "central" else self.n_replicas
 
+    def _moving_s(self, sizes: FloatArray) -> FloatArray:
+        """Return (Q, C, C) minimum seconds for which messages of these (Q,) sizes occupy a link, on as few hosts as can
+        hold the group."""
+        slower = self._problem.links.least_slower(self.n_replicas)
+        return np.array([slower * self.classes.moving_s(size) for size in sizes])
+
     @cached_property
     def _there_s(self) -> FloatArray:
         """(Q, C, C) seconds for which a message with a share of the gradient occupies its link."""
         sizes = shard(self._problem.gradient_bytes(self.parameters), self._parts)
-        return np.array([self.classes.moving_s(size) for size in sizes])
+        return self._moving_s(sizes)
 
     @cached_property
     def _back_s(self) -> FloatArray:
         """(Q, C, C) the same for what comes back."""
         sizes = shard(self._problem.average_bytes(self.parameters), self._parts)
-        return np.array([self.classes.moving_s(size) for size in sizes])
+        return self._moving_s(sizes)
 
     @cached_property
     def _there_and_back_s(self) -> FloatArray:
@@ -415,7 +421,7 @@ class Averages:
         found: FloatArray = self._there_and_back_s.min(axis=2)
         if self._how == "hierarchical":  # a leader may only spread the whole average
             sizes = self._problem.gradient_bytes(self.parameters)
-            spread = np.array([self.classes.moving_s(size) for size in sizes])
+            spread = self._moving_s(sizes)
             found = np.minimum(found, (spread + latency).min(axis=2))
         return found
 
@@ -430,7 +436,7 @@ class Averages:
                 floor = np.maximum(floor, ring_link_s(n, np.minimum(hop, there), back, late)[:, None])
         elif self._how == "hierarchical" and (most := self._most_leaders(side)):
             sizes = shard(self._problem.gradient_bytes(self.parameters), most)
-            once_s = np.array([self.classes.moving_s(size) for size in sizes])
+            once_s = self._moving_s(sizes)
             ways = [_across(once_s, side, here) for here in (0, 1)]
             both = np.maximum(*ways) if self._problem.job.overlap else ways[0] + ways[1]
             late = _across(latency, side, 0) + _across(latency, side, 1)
@@ -513,7 +519,8 @@ def gathered_passes(
 
 def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntArray | None) -> FloatArray:
     """Return (C,) minimum seconds in which a ring with a device of each class gathers ``n_bytes``."""
-    once = classes.moving_s(shard(n_bytes, n_replicas)) + classes.latency_s
+    slower = classes.problem.links.least_slower(n_replicas)
+    once = slower * classes.moving_s(shard(n_bytes, n_replicas)) + classes.latency_s
     least = once.min(axis=1)
     if side is not None:
         for here in (0, 1):

@@ -132,6 +132,11 @@ class GridLayout:
         nic_of = self.links.nic_of
         return self.grid if nic_of is None else nic_of[self.grid]
 
+    @cached_property
+    def slower(self) -> FloatArray:
+        """(S,) factor on the seconds of each stage's collectives because of the number of its hosts."""
+        return self.links.slower(self.grid)
+
     @property
     def shares_nics(self) -> bool:
         """True if messages of several devices wait for one NIC."""
@@ -309,7 +314,7 @@ def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
         per_byte = per_byte * np.where(apart, np.maximum(out[hosts], into[host_after]), 1)
     n_replicas = grid.shape[1]
     latency = ring_rounds_s(n_replicas, links.latency_s[grid, after].max(axis=1))
-    each = ring_share(n_replicas) * per_byte.max(axis=1)
+    each = layout.slower * ring_share(n_replicas) * per_byte.max(axis=1)
     return Average("ring", 2 * latency, each, each)
 
 
@@ -332,6 +337,7 @@ def _by_pairs(layout: GridLayout, how: str) -> Average:
         out = np.bincount(hosts.ravel(), apart.sum(axis=2).ravel(), size).max()
         into = np.bincount(hosts.ravel(), apart.sum(axis=1).ravel(), size).max()
         each = np.maximum(each, shard(max(float(out), float(into)), n))
+    each = layout.slower * each
     return Average(how, 2 * late, each, each)
 
 
@@ -360,7 +366,7 @@ def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
         n_leaders.append(len(firsts))
     gather_s, gather_late_s = gathers.slowest(len(layout.grid), shared=shared)
     exchange_s, exchange_late_s = exchanges.slowest(len(layout.grid), shared=shared)
-    each = gather_s + shard(exchange_s, np.array(n_leaders))
+    each = layout.slower * (gather_s + shard(exchange_s, np.array(n_leaders)))
     return Average("hierarchical", 2 * (gather_late_s + exchange_late_s), each, each)
 
 
