@@ -427,7 +427,8 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """
     split = job.splits_states  # among all GPUs that hold the same
     one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
-    whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
+    # a second copy of gradients is filled in the passes
+    whole = static_memory(job.with_fields(sharding="none", gradient_buffers="none", **one), n_stages)
     over = sharded_over(job.sharding, job.n_replicas)
     stepped = (2 * (whole.total - whole.frozen) - whole.gradients) / over.optimizer
     zeroed = whole.gradients / over.gradients * (job.data_gpus if split else 1)

@@ -24,7 +24,8 @@ ROWS = ((2, 0.8), (8, 0.2, 0.4))
 def hosts_of(n: int, per_host: int = 1, **fields: object) -> Topology:
     """Equal devices on equal links, in hosts."""
     hosts = [f"h{i // per_host}" for i in range(n)]
-    return Topology.from_matrices(np.full((n, n), 1.0), np.full((n, n), 1.0), hosts=hosts, gpu="A100", **fields)
+    plain = Topology.from_matrices(np.full((n, n), 1.0), np.full((n, n), 1.0), hosts=hosts, gpu="A100")
+    return replace(plain, **fields)
 
 
 def averaging(topology: Topology, **fields: object) -> Plan:

@@ -178,7 +178,6 @@ class Topology:
         hosts: Sequence[str] | None = None,
         name: str = "matrices",
         link_spread: float = LINK_SPREAD,
-        collectives: Sequence[CollectiveSpeed | tuple[float, ...]] = (),
         **device: Any,
     ) -> Topology:
         """Return the topology with these (N, N) latencies and bandwidths, from row to column. Diagonals are ignored.
@@ -205,8 +204,7 @@ class Topology:
         devices = devices_of_columns(n, columns, device)
         with np.errstate(over="ignore"):  # an overflow is refused as an infinite bandwidth
             in_si = speeds[0].in_si(latency), speeds[1].in_si(bandwidth)
-        rows: Any = collectives
-        return cls(devices, *in_si, name=name, link_spread=link_spread, collectives=rows)
+        return cls(devices, *in_si, name=name, link_spread=link_spread)
 
     def to_matrices(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return (N, N) milliseconds and Gbit/s, from row to column, both labelled with the device names."""

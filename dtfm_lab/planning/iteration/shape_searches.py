@@ -54,7 +54,7 @@ scale are kept."""
 def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
     """Return shapes (S, R), fewest stages first. Empty if the job's pins and this micro-batch size allow none."""
     job, n = problem.job, problem.n_devices
-    stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
+    stages = range(1, min(problem.most_stages, n) + 1) if job.n_stages is None else [job.n_stages]
     pinned = None if job.n_replicas is None else [job.n_replicas]
     found = [(s, r) for s in stages for r in pinned or range(1, n // s + 1) if allows(problem, (s, r), microbatch)]
     if len(found) <= most_shapes:
@@ -73,7 +73,7 @@ def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -
         return False
     # replicas that gather parameters during passes must all pass the same number of micro-batches
     divides = not (job.gathers_passes and n_microbatches % r)
-    fits = s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
+    fits = s <= problem.most_stages and s * r <= problem.n_devices and r <= n_microbatches and divides
     return fits and _may_be_played(job, shape, n_microbatches)
 
 

@@ -96,11 +96,15 @@ class StageKinds:
     @classmethod
     def of_any_cut(cls, problem: IterationProblem) -> Self:
         """Return all kinds with one stage per device and any number of blocks."""
-        n_blocks = problem.n_blocks
-        k = np.arange(1, n_blocks)
+        n_blocks, (embeds, heads) = problem.n_blocks, problem.alone.tolist()
+        # beside the embedding or the head there may be no block, and then all are elsewhere
+        counts = [
+            np.arange(least, n_blocks + more)
+            for least, more in ((1 - embeds, heads), (1, embeds and heads), (1 - heads, embeds))
+        ]
         roles = [FIRST, MIDDLE, LAST]
         flop, again, parameters, held, frozen = (
-            np.concatenate([*_of_roles(prefix, first, last), [prefix[-1] + first + last]])
+            np.concatenate([*_of_roles(prefix, first, last, counts), [prefix[-1] + first + last]])
             for prefix, first, last in (
                 (problem.block_flop, problem.first_extra[0], problem.last_extra[0]),
                 (problem.block_again_flop, 0.0, 0.0),
@@ -110,10 +114,10 @@ class StageKinds:
             )
         )
         parameters[-1] -= problem.tied_parameters
-        role = np.append(np.repeat(roles, len(k)), SOLE)
-        first_block = problem.first_extra[0] + problem.block_flop[1]
+        role = np.append(np.repeat(roles, [len(k) for k in counts]), SOLE)
+        first_block = problem.first_extra[0] + (0.0 if embeds else problem.block_flop[1])
         before = np.where(role == LAST, flop[-1] - flop, np.where(role == MIDDLE, first_block, 0.0))
-        blocks = np.append(np.tile(k, len(roles)), n_blocks)
+        blocks = np.append(np.concatenate(counts), n_blocks)
         hops = np.array([0, 1, -1, 0])[role]
         return cls(role, blocks, flop, again, parameters, held, frozen, before, hops, flop, np.full(len(role), -1))
 
@@ -181,10 +185,10 @@ class ClassPassCosts(NamedTuple):
     """(Q,) minimum forward and backward of all other stages."""
 
 
-def _of_roles(prefix: FloatArray, first: float, last: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return (L - 1,) costs of the first, the cheapest and the last 1 to L - 1 blocks."""
-    begins, cheapest, ends = windows(prefix)[:, 1:-1]
-    return begins + first, cheapest, ends + last
+def _of_roles(prefix: FloatArray, first: float, last: float, counts: list[IntArray]) -> list[FloatArray]:
+    """Return costs of the first, the cheapest and the last of these numbers of blocks."""
+    found = zip(windows(prefix), counts, (first, 0.0, last), strict=True)
+    return [window[k] + extra for window, k, extra in found]
 
 
 def windows(prefix: FloatArray) -> FloatArray:

@@ -189,6 +189,8 @@ def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
     """Return the numbers of stages to try, fewest first. ``coarse`` is for a part of a network."""
     most = min(job.modelled().n_blocks, n_devices)
     if job.n_stages is not None:
+        if job.blocks_per_stage is not None:  # the embedding or the head may have a stage of its own
+            most = n_devices
         return [job.n_stages] if job.n_stages <= most else []
     if coarse:
         return [n for n in COARSE_STAGES if n <= most]
@@ -519,7 +521,7 @@ class StageTables:
             )
             left = kept
             if passes.recompute:
-                least = [passes.input_bytes[0 if first else passes.least] for first, _ in ROLES]
+                least = [passes.least_inputs[0 if first else 1] for first, _ in ROLES]
                 left = np.minimum(np.array(least)[:, None], kept)
             again = [max(passes.again_bytes - last * passes.extra[1, 2], 0.0) for _, last in ROLES]
             self._held[key] = HeldTable(left, kept - left + np.array(again)[:, None])
