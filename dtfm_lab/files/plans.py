@@ -11,7 +11,7 @@ from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, LabError, PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, CollectiveSpeed, Device, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
@@ -35,6 +35,7 @@ class NetworkSection(Section):
     message_s: list[list[list[float] | None]] | None = None
     link_spread: float = LINK_SPREAD
     estimates: tuple[BandwidthEstimate, ...] = ()
+    collectives: tuple[CollectiveSpeed, ...] = ()
 
 
 class CostSection(Section):
@@ -106,6 +107,8 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
         data["link_spread"] = topology.link_spread
     if topology.estimates:
         data["estimates"] = [dump(one) for one in topology.estimates]
+    if topology.collectives:
+        data["collectives"] = [dump(one) for one in topology.collectives]
     return data
 
 
@@ -172,6 +175,7 @@ def _network(section: NetworkSection) -> Topology:
         description=section.description,
         link_spread=section.link_spread,
         estimates=section.estimates,
+        collectives=section.collectives,
         message_bytes=None if section.message_bytes is None else np.array(section.message_bytes),
         message_s=_message_s(section),
     )

@@ -6,13 +6,13 @@ People read these files, so the most common speeds are written as defaults and t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, MeasuredGpu, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, CollectiveSpeed, Device, MeasuredGpu, Topology
 from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
 
 Speed = tuple[float, float]
@@ -42,12 +42,17 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
     data |= {"description": topology.description} if topology.description else {}
     data |= {} if topology.link_spread == LINK_SPREAD else {"link_spread": topology.link_spread}
+    data |= {"collectives": [_collective(one) for one in topology.collectives]} if topology.collectives else {}
     data |= {"estimates": [_estimate(one) for one in topology.estimates]} if topology.estimates else {}
     data |= {"default": lines["default"]} if lines["default"] else {}
     data |= {"regions": lines["regions"], "devices": devices}
     data |= {"hosts": lines["hosts"]} if lines["hosts"] else {}
     data |= {"between": lines["between"], "links": lines["links"]}
     return data | _measured(topology)
+
+
+def _collective(speed: CollectiveSpeed) -> dict[str, Any]:
+    return {name: value for name, value in asdict(speed).items() if value is not None}
 
 
 def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:

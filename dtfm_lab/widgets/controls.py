@@ -77,7 +77,7 @@ NOT_TRIED = frozenset((
     "dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device", "microbatch", "bucket_bytes",
     "fragments", "fragment_delay", "checkpointing", "attention", "operators", "dropout", "sequence_parallel",
     "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every", "early_stop",
-    "prefetch", "block_launch_s",
+    "prefetch", "block_launch_s", "cut_by", "gradient_buffers",
 ))  # fmt: skip
 """Job options that vary between plans but are set only in the job's file."""
 CHOOSES = "the planner chooses"

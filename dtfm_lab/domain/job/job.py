@@ -41,7 +41,7 @@ _SIZES = ("given_gradient_bytes", "given_hop_bytes")
 _SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
 """Fields that change the size of a stage's gradient or of a replica's mini-batch, and so the message sizes."""
 _AHEAD_BY = {
-    *("n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage"),
+    *("n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage", "cut_by"),
     *("recompute", "checkpointing", "attention", "sequence_parallel", "gradient_dtype", "tensor_parallel", "sharding"),
     *("context_parallel", "expert_parallel"),
     *MEMORY_ONLY,
@@ -289,13 +289,13 @@ class Job(JobOptions):
         """
         blocks, model = self.blocks_per_stage, self.modelled()
         if blocks is not None and n_stages != self.n_stages:
-            if model.cut(self.n_stages, blocks) != model.cut(self.n_stages):
+            if model.cut(self.n_stages, blocks) != model.cut(self.n_stages, by=self.cut_by):
                 raise JobError(
                     f"job {self.name}: blocks_per_stage cuts the model into {counted(self.n_stages, 'stage')}, a "
                     f"schedule that interleaves into {n_stages}; wanted another schedule, or no blocks_per_stage"
                 )
             blocks = None  # the even cut, spelled out
-        return model.cut(n_stages, blocks)
+        return model.cut(n_stages, blocks, self.cut_by)
 
     def parameters_of(self, n_stages: int) -> tuple[int, ...]:
         """Return the parameters of each of ``n_stages`` stages. A tied head on another device holds a copy of the
@@ -353,7 +353,7 @@ class Job(JobOptions):
         if self.model is None:
             raise JobError(f"job {self.name} holds message sizes only; simulating or running it needs a model")
         if self.n_stages is not None:
-            self.model.cut(self.n_stages, self.blocks_per_stage)
+            self.model.cut(self.n_stages, self.blocks_per_stage, self.cut_by)
         if self.microbatch is not None:
             check_batch(self, self.global_batch)
         return self.model

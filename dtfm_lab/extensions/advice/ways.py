@@ -232,7 +232,8 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
             new[n, like] = new[like, n] = old[like, nearest]
     devices = (*topology.devices, replace(device, position=None, host=""))
     spread = topology.link_spread if like is not None else ESTIMATED_SPREAD
-    return Topology(devices, *whole, name=topology.name, link_spread=spread, estimates=topology.estimates)
+    stated: dict[str, Any] = {"estimates": topology.estimates, "collectives": topology.collectives}
+    return Topology(devices, *whole, name=topology.name, link_spread=spread, **stated)
 
 
 def room_of(topology: Topology, job: Job) -> Room:

@@ -171,7 +171,10 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
     )
     here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
     latency_s = links.latency_s[here, there]
-    summed_s, spread_s = (links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages))
+    slower = links.slower(here)[:, None]
+    summed_s, spread_s = (
+        slower * links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages)
+    )
     rounds = ring_rounds(job.n_replicas)
     on_link_s = ring_link_s(job.n_replicas, summed_s, spread_s, latency_s)
     # a shard goes round the ring twice, to be summed and to be spread: n - 1 hops each, from its own start
@@ -193,7 +196,7 @@ def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray)
     )
     if links.message_bytes is not None:  # measured times depend on the sizes of buckets, which are unknown here
         return 0.0
-    return float((last_backward_s + links.moving_s(here, there, n_bytes[:, None])).max())
+    return float((last_backward_s + links.slower(here)[:, None] * links.moving_s(here, there, n_bytes[:, None])).max())
 
 
 def fits(plan: Plan) -> bool:

@@ -54,7 +54,7 @@ scale are kept."""
 def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
     """Return shapes (S, R), fewest stages first. Empty if the job's pins and this micro-batch size allow none."""
     job, n = problem.job, problem.n_devices
-    stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
+    stages = range(1, min(problem.most_stages, n) + 1) if job.n_stages is None else [job.n_stages]
     pinned = None if job.n_replicas is None else [job.n_replicas]
     found = [(s, r) for s in stages for r in pinned or range(1, n // s + 1) if allows(problem, (s, r), microbatch)]
     if len(found) <= most_shapes:
@@ -74,7 +74,7 @@ def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -
         return False
     # replicas that gather parameters during passes must all pass the same number of micro-batches
     divides = not (job.gathers_passes and n_microbatches % r)
-    fits = s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
+    fits = s <= problem.most_stages and s * r <= problem.n_devices and r <= n_microbatches and divides
     return fits and _may_be_played(job, shape, n_microbatches)
 
 
@@ -243,15 +243,17 @@ def tables_of(
     # a device without a region gets its own; the space keeps its key apart from real names
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     clusters = np.zeros(problem.n_devices) if near is None else near.clusters
+    hosts = np.arange(problem.n_devices) if links.nic_of is None else links.nic_of
     of_devices = memory_bytes, price_per_s, region, problem.alike
     return Tables(
         link=np.stack([problem.latency_s, s_per_byte, *passes.hop_s]),
         # SPEED is 1 for all, because the pass tables already differ by kind of device
-        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device]),
+        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device, hosts]),
         near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
         passes=passes,
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
+        slowdowns=np.empty(0) if links.slowdowns is None else links.slowdowns,
         tied_parameters=float(problem.tied_parameters),
         **seconds._asdict(),
         gradient=job.gradient_coding,

@@ -122,17 +122,18 @@ class Starts:
         extra = np.zeros(n_stages)
         extra[0] += problem.first_extra[0]
         extra[-1] += problem.last_extra[0]
-        # every stage begins with one block, so the heap asks for the time with a second one
-        takes = (extra + 2 * self._block_flop) / speed
+        # every stage begins with its fewest blocks, so the heap asks for the time with one more
+        least = problem.least_blocks(n_stages) if n_stages > 1 else np.ones(1, dtype=np.int64)
+        takes = (extra + (1 + least) * self._block_flop) / speed
         each = (self._block_flop / speed).tolist()
         most = [problem.n_blocks] * n_stages if room is None else room.tolist()
-        blocks = [1] * n_stages
+        blocks = least.tolist()
         # a heap of stages by their seconds with one more block; full stages wait until all are full
         next_up = list(zip(takes.tolist(), range(n_stages), strict=True))
-        waiting = [one for one in next_up if most[one[1]] <= 1]
-        next_up = [one for one in next_up if most[one[1]] > 1]
+        waiting = [one for one in next_up if most[one[1]] <= blocks[one[1]]]
+        next_up = [one for one in next_up if most[one[1]] > blocks[one[1]]]
         heapq.heapify(next_up)
-        for _ in range(problem.n_blocks - n_stages):
+        for _ in range(problem.n_blocks - sum(blocks)):
             if not next_up:
                 next_up, waiting, most = waiting, [], [problem.n_blocks] * n_stages
                 heapq.heapify(next_up)
@@ -290,7 +291,8 @@ class StartingPlans:
         room = room_of(
             self._parts[checkpointing], shape_search.grid(shape_search.best), shape_search.microbatch, waiting=True
         )
-        return bool(room.min() > 0 and room.sum() >= self._problem.n_blocks)
+        least = self._problem.least_blocks(len(room)) if len(room) > 1 else 1
+        return bool((room >= least).all() and room.sum() >= self._problem.n_blocks)
 
     def of_annealing(self, shape_search: ShapeSearch, factor: float) -> tuple[KernelPlan, str, float]:
         """Return the plan that annealing begins with, its name, and the first temperature."""

@@ -83,6 +83,7 @@ def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
         name=topology.name,
         description=topology.description,
         link_spread=topology.link_spread,
+        collectives=topology.collectives,
     )
     return hosts, [_entry(topology, ids) for ids in groups]
 
@@ -155,6 +156,7 @@ def with_members(hosts: Topology, document: Document) -> Topology:
         name=hosts.name,
         description=hosts.description,
         link_spread=hosts.link_spread,
+        collectives=hosts.collectives,
     )
 
 

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.network import as_number, shortened
@@ -289,19 +292,13 @@ class ModelSpec:
 
         return replace(self, seq_len=length, length_from="", layers=tuple(resized(layer) for layer in self.layers))
 
-    def cut(self, n_stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return the number of consecutive layers of each stage, given ``blocks`` per stage or an even division.
+    def cut(self, n_stages: int, blocks: Sequence[int] | None = None, by: str = "blocks") -> tuple[int, ...]:
+        """Return the number of consecutive layers of each stage, given ``blocks`` per stage or as ``even_cut``.
 
-        The embedding joins the first stage and the head the last. Spare blocks go to the first stages. With ``blocks``,
-        an end stage may hold only the embedding or the head. Raises JobError if a stage would be empty, or if
-        ``blocks`` do not add up to the model.
+        The embedding joins the first stage and the head the last. With ``blocks``, an end stage may hold only the
+        embedding or the head. Raises JobError if a stage would be empty, or if ``blocks`` do not add up to the model.
         """
-        if n_stages > self.n_blocks and blocks is None:
-            raise JobError(
-                f"model {self.name} has {counted(self.n_blocks, 'block')}, too few for {counted(n_stages, 'stage')}; "
-                f"wanted at most {counted(self.n_blocks, 'stage')}"
-            )
-        counts = list(even_shares(self.n_blocks, n_stages) if blocks is None else blocks)
+        counts = list(self.even_cut(n_stages, by) if blocks is None else blocks)
         layers = list(counts)
         # Embedding and head go with the first and the last stage.
         if layers:
@@ -314,6 +311,26 @@ class ModelSpec:
                 f"(none only beside the embedding or the head)"
             )
         return tuple(layers)
+
+    def even_cut(self, n_stages: int, by: str = "blocks") -> tuple[int, ...]:
+        """Return the blocks of each of ``n_stages`` stages that hold equal parts of the model.
+
+        ``by`` is one of ``CUTS_BY`` and says what is equal. Spare blocks go to the first stages. Raises JobError if
+        there are more stages than blocks.
+        """
+        if n_stages > self.n_blocks:
+            raise JobError(
+                f"model {self.name} has {counted(self.n_blocks, 'block')}, too few for {counted(n_stages, 'stage')}; "
+                f"wanted at most {counted(self.n_blocks, 'stage')}"
+            )
+        if by == "flop":
+            counts = list(balanced([layer.forward_flop for layer in self.layers], n_stages))
+        else:
+            counts = list(even_shares(len(self.layers) if by == "layers" else self.n_blocks, n_stages))
+        if by != "blocks":
+            counts[0] -= self.layers[0].kind is LayerKind.EMBEDDING
+            counts[-1] -= self.layers[-1].kind is LayerKind.HEAD
+        return tuple(counts)
 
     def to_frame(self, dtype: str = "fp16") -> pd.DataFrame:
         """Return one row per layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes,
@@ -336,3 +353,28 @@ class ModelSpec:
             "gradient_bytes": [each * layer.parameters for layer in self.layers],
         }
         return pd.DataFrame(columns).rename_axis("layer")
+
+
+def balanced(costs: Sequence[float], n_parts: int) -> tuple[int, ...]:
+    """Return the number of consecutive costs in each part, so that the most expensive part costs as little as possible.
+
+    No part is empty. Of the ways that are left, the one with the most equal parts is taken (least squares), and of
+    these one with large parts first.
+    """
+    before = np.concatenate([[0.0], np.cumsum(np.asarray(costs) / max(max(costs), 1e-300))])
+    part = before[None, :] - before[:, None]  # from each begin to each end
+    part[np.tril_indices(len(before))] = np.inf
+    most = part[0]
+    for _ in range(n_parts - 1):
+        most = np.maximum(most[:, None], part).min(axis=0)
+    square = np.where(part <= most[-1] * (1 + 1e-9), part**2, np.inf)
+    sums, begins = square[0], []
+    for _ in range(n_parts - 1):
+        whole = sums[:, None] + square
+        sums = whole.min(axis=0)
+        alike = whole <= sums * (1 + 1e-9)
+        begins.append(len(before) - 1 - alike[::-1].argmax(axis=0))  # the last of equal ones: a small last part
+    ends = [len(costs)]
+    for begin in reversed(begins):
+        ends.insert(0, int(begin[ends[0]]))
+    return tuple(end - begin for begin, end in pairwise([0, *ends]))

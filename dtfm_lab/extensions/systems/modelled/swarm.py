@@ -197,6 +197,7 @@ def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
     sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
     shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
     moving_s = links.moving_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
+    moving_s = links.slower(grid)[:, None, None] * moving_s
     shard_s = links.latency_s[sender, receiver] + moving_s
     return 2 * max(float(shard_s.max()), _busiest_s(links, sender, receiver, shard_s))
 

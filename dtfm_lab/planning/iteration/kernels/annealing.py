@@ -182,12 +182,17 @@ def anneal(
             if kind == BLOCK:
                 p, q = below(random, n), below(random, n - 1)
                 q += q >= p
-                if trial.blocks[p] < 2:
+                least = 1
+                if p == 0:  # only the embedding may be left, or only the head
+                    least -= tables.passes.alone[0]
+                elif p == n - 1:
+                    least -= tables.passes.alone[1]
+                if trial.blocks[p] <= least:
                     continue
                 many = 1
                 # the next boundary with small messages may be far away
                 if len(tables.link) > HOP + 1 and uniform(random) < FAR_BLOCKS:
-                    many += below(random, trial.blocks[p] - 1)
+                    many += below(random, trial.blocks[p] - least)
                 trial.blocks[p] -= many
                 trial.blocks[q] += many
             elif kind == STAGES:
@@ -368,7 +373,7 @@ def _move_stages(state: SearchState, random: RandomState, fixed_blocks: bool) ->
 def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
     for i in range(state.grid.shape[1]):
         state.grid[p, i], state.grid[q, i] = state.grid[q, i], state.grid[p, i]
-    if together:
+    if together and min(state.blocks[p], state.blocks[q]) > 0:  # no stage in the middle may be empty
         state.blocks[p], state.blocks[q] = state.blocks[q], state.blocks[p]
 
 

@@ -8,7 +8,15 @@ from dtfm_lab.costs import seconds
 from dtfm_lab.costs.seconds import AT_ONCE, CENTRAL, HIERARCHICAL, NOTHING, RING
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.kernels.tables import LATENCY, PER_BYTE, REGION, Tables, coded_bytes, moving_s
+from dtfm_lab.planning.iteration.kernels.tables import (
+    HOST,
+    LATENCY,
+    PER_BYTE,
+    REGION,
+    Tables,
+    coded_bytes,
+    moving_s,
+)
 
 shard = compiled(seconds.shard)
 ring_rounds = compiled(seconds.ring_rounds)
@@ -84,14 +92,32 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
 
 
 @compiled
+def _n_hosts(tables: Tables, row: IntArray) -> int:
+    """Return the number of hosts of a row's devices."""
+    n, found = len(row), 0
+    for i in range(n):
+        is_first = True
+        for j in range(i):
+            if tables.device[HOST, row[j]] == tables.device[HOST, row[i]]:
+                is_first = False
+                break
+        found += is_first
+    return found
+
+
+@compiled
 def _fill(tables: Tables, row: IntArray, n_bytes: float, moves: FloatArray, late: FloatArray) -> None:
     """Fill (R, R) seconds for which a message between two of a row's devices occupies its link, and latencies."""
     n, link = len(row), tables.link
     measured = len(tables.message_bytes) > 0
+    slower = 1.0
+    if len(tables.slowdowns) > 0:
+        slower = tables.slowdowns[_n_hosts(tables, row)]
     for i in range(n):
         a = row[i]
         for j in range(n):
-            moves[i, j] = moving_s(tables, a, row[j], n_bytes) if measured else n_bytes * link[PER_BYTE, a, row[j]]
+            once_s = moving_s(tables, a, row[j], n_bytes) if measured else n_bytes * link[PER_BYTE, a, row[j]]
+            moves[i, j] = slower * once_s
             late[i, j] = link[LATENCY, a, row[j]]
 
 

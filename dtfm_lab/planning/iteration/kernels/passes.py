@@ -20,14 +20,16 @@ def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tupl
     speed, coding_s = tables.device[SPEED, device], stage[CODING, s]
     forward_s = tables.forward_s[kind, end] - tables.forward_s[kind, begin]
     backward_s = tables.backward_s[kind, end] - tables.backward_s[kind, begin]
-    if begin == 0:
+    first, last = s == 0, s == stage.shape[1] - 1
+    if first:
         forward_s += tables.ends_s[0, 0, kind]
         backward_s += tables.ends_s[0, 1, kind]
-    if end == tables.forward_s.shape[1] - 1:
+    if last:
         forward_s += tables.ends_s[1, 0, kind]
         backward_s += tables.ends_s[1, 1, kind]
-    received_s = tables.receive_s[kind, begin], tables.receive_s[kind, end]
-    return forward_s / speed + received_s[0] + coding_s, backward_s / speed + received_s[1] + coding_s
+    onward_s = 0.0 if first else tables.receive_s[kind, begin]
+    back_s = 0.0 if last else tables.receive_s[kind, end]
+    return forward_s / speed + onward_s + coding_s, backward_s / speed + back_s + coding_s
 
 
 @compiled

@@ -191,7 +191,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
         end = at + blocks[s]
         for i in range(4):
             stage[i, s] = passes.layer[i, end] - passes.layer[i, at]
-        stage[CODING, s] = passes.coding_s[at] + passes.coding_s[end]
+        stage[CODING, s] = (passes.coding_s[at] if s > 0 else 0.0) + (passes.coding_s[end] if s < n - 1 else 0.0)
         stage[NEXT, s] = HOP + passes.hop[end]
         stage[BEGIN, s], stage[END, s] = at, end
         at = end
@@ -204,10 +204,10 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
         end = at + blocks[s]
         again = max(passes.again_bytes - (passes.extra[1, KEPT] if s == n - 1 else 0.0), 0.0)
         if passes.recompute:  # a backward recomputes what its forward did not keep
-            left = min(passes.input_bytes[at], stage[KEPT, s])
+            left = min(passes.input_bytes[at] if s > 0 else passes.least_inputs[0], stage[KEPT, s])
             again = stage[KEPT, s] - left
             stage[KEPT, s] = left
-        messages = passes.hop_bytes[at] + passes.hop_bytes[end]
+        messages = (passes.hop_bytes[at] if s > 0 else 0.0) + (passes.hop_bytes[end] if s < n - 1 else 0.0)
         stage[PASSING, s] = stage[PARAMETERS, s] * tables.static_bytes + stage[FROZEN, s] + again + messages
         at = end
 
