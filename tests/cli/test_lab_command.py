@@ -13,7 +13,7 @@ LOADED = "('dtfm_lab.widgets' in __import__('sys').modules, 'dtfm_lab' in global
 
 
 def test_a_kernel_of_the_lab_has_loaded_it_before_the_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUPYTER_PATH", str(machine.KERNELS))
+    monkeypatch.setenv("JUPYTER_PATH", str(machine.JUPYTER))
     manager, client = start_new_kernel(kernel_name="python3")
     try:
         answer = client.execute_interactive("", user_expressions={"loaded": LOADED}, timeout=60, store_history=False)
