@@ -245,6 +245,7 @@ export interface MatrixView {
 }
 
 export interface PlayerView {
+  captions: Dict[];
   iteration: number;
   known_s: number;
   length_s: number;
@@ -326,6 +327,7 @@ export interface TopBar {
   numbers: Dict[];
   own_id: string;
   shown_as: string;
+  step: Dict;
   still: boolean;
   undo_label: string;
   visitor: string;

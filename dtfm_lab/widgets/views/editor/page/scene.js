@@ -77,6 +77,10 @@ export function sceneOf(document, filled, highlight, focus) {
     (highlight.suspects ?? []).flatMap((ends) => [`link${pairKey(ends)}`, `pair${pairKey(ends.map((name) => regionOf.get(name) ?? ""))}`]),
   );
   for (const line of lines) line.suspect = suspects.has(`${line.kind}${pairKey(line.ends)}`);
+  const binds = highlight.binds ?? [];
+  const bound = new Set(binds.length === 2 ? boundLines(binds, lines, regionOf) : []);
+  for (const line of lines) line.binds = bound.has(line);
+  const limits = new Set(bound.size ? [] : binds); // of a link that is not drawn, both ends
   const slow = new Set((highlight.suspects ?? []).flatMap((names) => (names.length === 1 ? names : [])));
   const absent = new Set(highlight.absent);
   const inhabitants = new Map();
@@ -99,6 +103,7 @@ export function sceneOf(document, filled, highlight, focus) {
       y,
       task: tasks[name] ?? null,
       suspect: slow.has(name),
+      binds: limits.has(name),
     })),
     boxes: regions.map(({ name, latency_ms, bandwidth_gbps }) => {
       const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
@@ -107,6 +112,18 @@ export function sceneOf(document, filled, highlight, focus) {
     hasDefault:
       devices.length > 1 && ((inhabitants.get("") ?? 0) > 0 || populated.some((a, i) => populated.slice(i + 1).some((b) => !said.has(pairKey([a, b]))))),
   };
+}
+
+/**
+ * The lines that show a link: the devices' own, or else the one of their two regions.
+ * @type {(ends: string[], lines: SceneLine[], regionOf: Map<string, string>) => SceneLine[]}
+ */
+function boundLines(ends, lines, regionOf) {
+  const regions = ends.map((name) => regionOf.get(name) ?? "");
+  /** @type {(kind: string, names: string[]) => SceneLine[]} */
+  const of = (kind, names) => lines.filter((line) => line.kind === kind && pairKey(line.ends) === pairKey(names));
+  const pipes = regions[0] !== regions[1] ? of("pair", regions) : [];
+  return pipes.length ? pipes : of("link", ends);
 }
 
 /**
