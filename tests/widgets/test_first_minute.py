@@ -69,7 +69,7 @@ def test_the_run_is_as_long_as_its_button_says(seconds: float, monkeypatch: pyte
     assert pressed == ["run"]
     assert ITERATIONS[0] <= n <= ITERATIONS[1]
     assert abs(n * seconds - RUN_S) <= seconds / 2 or n in ITERATIONS
-    assert label == f"Train it here, {n * seconds:.0f} s"
+    assert label == f"Train it here, about {n * seconds:.0f} s"
 
 
 def test_a_part_of_a_plan_is_named_and_its_seconds_are_not() -> None:

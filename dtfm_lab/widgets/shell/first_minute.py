@@ -147,7 +147,7 @@ class FirstMinute:
             return _step(
                 TRAIN,
                 "Does it hold?",
-                (TRAIN, f"Train {part} here" if part else f"Train it here, {self._run_s():.0f} s"),
+                (TRAIN, f"Train {part} here" if part else f"Train it here, about {self._run_s():.0f} s"),
             )
         if self._guess:
             return _step(
@@ -167,7 +167,7 @@ class FirstMinute:
         )
 
     def _link(self) -> dict[str, Any]:
-        return _step(SHARE, "Training goes on without a lost iteration.", (SHARE, "Share this"))
+        return _step(SHARE, "Its copy took over, and training goes on.", (SHARE, "Share this"))
 
     def _end(self) -> dict[str, Any]:
         return _step(DONE, "The link is copied. Now drag anything, or open another network.")

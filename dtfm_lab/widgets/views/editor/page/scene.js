@@ -115,15 +115,17 @@ export function sceneOf(document, filled, highlight, focus) {
 }
 
 /**
- * The lines that show a link: the devices' own, or else the one of their two regions.
+ * The lines that show a link: between two regions, their pipe or else all lines between their devices.
  * @type {(ends: string[], lines: SceneLine[], regionOf: Map<string, string>) => SceneLine[]}
  */
 function boundLines(ends, lines, regionOf) {
-  const regions = ends.map((name) => regionOf.get(name) ?? "");
-  /** @type {(kind: string, names: string[]) => SceneLine[]} */
-  const of = (kind, names) => lines.filter((line) => line.kind === kind && pairKey(line.ends) === pairKey(names));
-  const pipes = regions[0] !== regions[1] ? of("pair", regions) : [];
-  return pipes.length ? pipes : of("link", ends);
+  /** @type {(names: string[]) => string} */
+  const between = (names) => pairKey(names.map((name) => regionOf.get(name) ?? ""));
+  const [a, b] = ends.map((name) => regionOf.get(name) ?? "");
+  const links = lines.filter(({ kind }) => kind === "link");
+  if (a === b || !a || !b) return links.filter((line) => pairKey(line.ends) === pairKey(ends));
+  const pipes = lines.filter((line) => line.kind === "pair" && pairKey(line.ends) === pairKey([a, b]));
+  return pipes.length ? pipes : links.filter((line) => between(line.ends) === pairKey([a, b]));
 }
 
 /**
