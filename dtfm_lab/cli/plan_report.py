@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
+import pandas as pd
 from pandas import DataFrame
 
 from dtfm_lab import files, lab, planning
@@ -76,6 +77,28 @@ def _stage_devices(plan: Plan) -> list[str]:
     size = f" x TP {gpus}" if gpus == plan.job.tensor_parallel != 1 else f" x {gpus} GPUs" if gpus > 1 else ""
     where = [set_words(devices, group.tolist()).removeprefix("all of ") for group in plan.placement.devices]
     return [f"{plan.job.n_replicas}{size} on {words}" for words in where]
+
+
+def seconds_by_stage(plan: Plan, devices: DataFrame) -> DataFrame:
+    """Return one row per stage, and one for idle devices, for plans with too many devices for a row each.
+
+    ``devices`` has a row per device of the network, in its order. Seconds that devices compute are averaged, those on
+    the critical path added up, and memory is that of the device with the least of it left.
+    """
+    rows = []
+    for stage, members in devices.groupby("stage", dropna=False):
+        is_idle = pd.isna(stage)
+        words = set_words(plan.topology.devices, members.index).removeprefix("all of ")
+        row = {
+            "stage": None if is_idle else stage,
+            "devices": f"{len(members)} {'idle: ' if is_idle else 'on '}{words}",
+        }
+        if not is_idle:
+            fullest = members.iloc[int((members["limit_bytes"] - members["peak_bytes"]).to_numpy().argmin())]
+            row |= {"mean busy_s": members["busy_s"].mean(), "critical_s": members["critical_s"].sum()}
+            row |= {"peak_bytes": fullest["peak_bytes"], "limit_bytes": fullest["limit_bytes"]}
+        rows.append(row)
+    return DataFrame(rows)
 
 
 def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:

@@ -24,7 +24,7 @@ from dtfm_lab.cli.options import (
     plan_argument,
     with_help,
 )
-from dtfm_lab.cli.plan_report import report_plan, report_topology
+from dtfm_lab.cli.plan_report import MOST_PLACED, report_plan, report_topology, seconds_by_stage
 from dtfm_lab.cli.terminal import (
     err,
     out,
@@ -200,9 +200,17 @@ def explain(plan_file: str, device: str | None, as_json: bool) -> None:
     out.print(explanation.text if device is None else explanation.why(device))
     if explanation.by_seconds and device is None:
         seconds = ["device", "stage", "replica", "busy_s", "critical_s", "peak_bytes", "limit_bytes"]
-        return print_table(explanation.to_frame("iteration")[seconds])
+        table = explanation.to_frame("iteration")[seconds]
+        many = len(table) > MOST_PLACED
+        return print_table(seconds_by_stage(explanation.plan, table) if many else table)
+    if device is not None:
+        return print_table(explanation.places(device))
     exchanges = ["device", "stage", "replica", "partner", "partner_stage", "cost_after_s", "change_s"]
-    print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
+    table = explanation.to_frame()[exchanges]
+    if len(table) > MOST_PLACED:
+        out.print(f"the {MOST_PLACED} of {len(table):,} devices whose best exchange saves most or costs least:")
+        table = table.nsmallest(MOST_PLACED, "change_s")
+    return print_table(table)
 
 
 def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> None:
