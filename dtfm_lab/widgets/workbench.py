@@ -48,6 +48,7 @@ from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.bar import StatusBar
+from dtfm_lab.widgets.shell.first_minute import FirstMinute
 from dtfm_lab.widgets.shell.panes import LEARN, PLAN, RUN, SEARCH, WHAT_IF, LabStep, NetworkPane, Panes
 from dtfm_lab.widgets.shell.words_panel import WordsPanel
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
@@ -110,6 +111,9 @@ class Lab(w.VBox):
             )
             self.bar.view.on_link = self._take_link
             self.workspace = Workspace(self.lab_state, self.panels, self.bar.view.send)
+            self.first_minute = FirstMinute(
+                self.lab_state, self.bar.view, self.run_panel, self._press, self.workspace.link.click
+            )
             self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
             self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
             self.legend, self.glossary = Legend(), Glossary()
@@ -239,7 +243,7 @@ class Lab(w.VBox):
         """Play the first predicted iteration on the network, once."""
         if change["new"] is not None:
             self.lab_state.unobserve(self._play_first, "predicted")
-            self.run_panel.playback.view.playing = True
+            self.run_panel.playback.play_first(change["new"])
 
     def open_network(self, name: str) -> None:
         """Open a bundled network with the job that fits it. An empty name opens a blank canvas."""
@@ -280,6 +284,8 @@ class Lab(w.VBox):
     def _press(self, name: str) -> None:
         """Do what was pressed in the bar."""
         match name:
+            case "handle":
+                self.lab_state.select(self.lab_state.binding)
             case "undo":
                 self.network_panel.drawing.undo()
             case "open":
@@ -305,6 +311,9 @@ class Lab(w.VBox):
                 self.compare_panel.refitting.apply()
             case "copied" | "not-copied":
                 self.workspace.show_copied(name == "copied")
+                self.first_minute.shared(name == "copied")
+            case _:
+                self.first_minute.take(name)
 
     def _take_link(self, link: str, again: bool) -> None:
         """Open the lab that a link in the page's address holds. After a reload, the autosaved lab is newer and wins."""

@@ -29,7 +29,7 @@ from dtfm_lab.widgets.views.view import DocumentView
 
 VIEWS = {"canvas": "Rows", "map": "Map", "matrix": "Matrix"}
 """Labels of the network's views. The canvas is "Rows" because it lays out a region's devices in rows."""
-REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects"]
+REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects", "binding"]
 """Traits of the lab's state that the drawn network shows."""
 MANY_DEVICES, MANY_LINKS = 32, 150
 """If a network has more than both, a note points to the matrix."""
@@ -229,9 +229,16 @@ class NetworkPanel(Panel):
         self.note.value = markup.line("<br>".join(notes))
 
     def _highlight(self) -> dict[str, Any]:
-        """Return ``DocumentView.highlight``: each device's stage and replica, and the suspected links and devices."""
-        roles, suspects = self._of_hosts(self._roles()), [list(ends) for ends in self.lab_state.suspects]
-        return roles | {"suspects": suspects} if roles and suspects and not run_staleness(self.lab_state) else roles
+        """Return ``DocumentView.highlight``: each device's stage and replica, suspects, and what limits the plan."""
+        state, roles = self.lab_state, self._of_hosts(self._roles())
+        if not roles:
+            return roles
+        if (suspects := [list(ends) for ends in state.suspects]) and not run_staleness(state):
+            return roles | {"suspects": suspects}
+        hosts, ends = self.drawn_hosts, state.binding
+        drawn = hosts.link(ends) if len(ends) == 2 else hosts.entries(ends)
+        shows_plan = not (state.shown_stages or state.shown_tasks or state.moment)
+        return roles | {"binds": [*drawn]} if drawn and shows_plan else roles
 
     def _roles(self) -> dict[str, Any]:
         plan = self.lab_state.plan

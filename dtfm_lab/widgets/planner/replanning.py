@@ -181,12 +181,12 @@ class LiveReplanning(Panel):
                     continue
                 self.took_s = time.monotonic() - began_s
                 self._take(found)
-                self._looks_further = True
+                self._looks_further = self._lab_state.searches_on = True
                 await self._look_further(found, request.job, live)
-                self._looks_further = False
+                self._looks_further = self._lab_state.searches_on = False
                 live.is_over = True
         finally:
-            self._task, self._looks_further = None, False
+            self._task, self._looks_further, self._lab_state.searches_on = None, False, False
             if self._lab_state.live_search is not None:
                 self._lab_state.live_search.is_over = True
 

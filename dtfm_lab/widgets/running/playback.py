@@ -32,6 +32,9 @@ SETTLED_S = 0.3
 """Seconds without another prediction before one is sent. A drag makes dozens."""
 SHOWN_S = 1.0
 """Minimum seconds that a measured iteration is shown before a newer one replaces it."""
+SECOND_CAPTION = 0.33
+THIRD_CAPTION = (0.6, 0.68)
+"""Shares of the iteration from which the second and third caption are shown. Each needs time to be read."""
 AS_PLAYED = {"lost": "killed"}
 
 Rows = npt.NDArray[np.float32]
@@ -65,6 +68,25 @@ def rows_of_trace(trace: Trace) -> Rows:
     return played
 
 
+def captions_of(trace: Trace) -> list[dict[str, object]]:
+    """Return ``PlayerView.captions`` of a predicted iteration: what the picture shows while it plays."""
+    stages, replicas = len(trace.context.devices), len(trace.context.devices[0])
+    captions: list[dict[str, object]] = [{"from": 0.0, "text": "Each number is a part of the model", "kinds": []}]
+    if stages > 1:
+        text = "Dots are messages"
+        captions.append({"from": SECOND_CAPTION, "text": text, "kinds": ["forward", "backward"]})
+    if replicas > 1:
+        kind = np.array([KINDS.get(action.kind, -1) for action in trace.actions])[trace.action]
+        averaging = (kind == AVERAGING) & (trace.iteration == trace.typical_iteration)
+        begins_s = (
+            trace.start_s[averaging].min(initial=np.inf)
+            - trace.start_s[trace.iteration == trace.typical_iteration].min()
+        )
+        begin = float(np.clip(begins_s / trace.iteration_s, *THIRD_CAPTION))
+        captions.append({"from": begin, "text": "Green: replicas agree", "kinds": ["averaging"]})
+    return captions
+
+
 class Playback:
     """Plays the predicted iteration, the displayed what-if's, the current run's, or the typical one of the last run.
 
@@ -85,8 +107,19 @@ class Playback:
         self._looked = (-1, 0, 0.0)
         """Iteration and number of spans of the run's last rows, and when they were made."""
         self._is_waiting = self._is_run = False
-        self.view.observe(lambda _: self._release(), "playing")
+        self.view.observe(lambda change: self._play_or_end(change["new"]), "playing")
         lab_state.observe(lambda _: self._follow(), ["predicted", "measured", "tried"])
+
+    def play_first(self, trace: Trace) -> None:
+        """Play the first predicted iteration by itself, with captions for a person who has not seen them."""
+        self.view.captions = captions_of(trace)
+        self.view.playing = True
+
+    def _play_or_end(self, playing: bool) -> None:
+        if playing:
+            self._release()
+        else:
+            self.view.captions = []
 
     def begin_run(self) -> None:
         """Play a run from now on."""

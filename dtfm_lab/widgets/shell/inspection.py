@@ -174,6 +174,9 @@ def _use(plan: Plan, a: int, b: int) -> str:
         words.append(f"carries {counted(len(hops), 'hop')} between stages {between}")
     if groups:
         words.append(f"averages stage{'' if len(groups) == 1 else 's'} {', '.join(map(str, groups[:MOST_LISTED]))}")
+    last, model = len(devices) - 1, plan.job.model
+    if last and model is not None and model.tied and any(joins(*pair) for pair in devices[[0, last]].T.tolist()):
+        words.append(f"adds up the gradients of the embedding that stages 0 and {last} share")
     return "; ".join(words) if words else "sends nothing over it"
 
 

@@ -32,7 +32,16 @@ class TopBar(View, page="top_bar"):
     numbers = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{label, value, was, note, short, bad, word, under, ask} of each number. ``word`` is its entry in the glossary."""
     headline = traitlets.Dict().tag(sync=True)
-    """{lead, rest, kind}, see ``shell.headline``."""
+    """{lead, rest, kind, handle}, see ``shell.headline``.
+
+    ``handle`` is {text, devices}: words of the sentence that stand for a device, or for the link between two. A click
+    on them presses "handle", which selects it. It is empty if there is nothing to select.
+    """
+    step = traitlets.Dict().tag(sync=True)
+    """{name, words, buttons} of the next step of the first minute, see ``shell.first_minute``.
+
+    ``buttons`` are {name, label}; a click presses the name. The page hides the row once a person has closed it.
+    """
     action = traitlets.Dict().tag(sync=True)
     """{name, label, why_not} of the next action."""
     live = traitlets.Bool(True).tag(sync=True)

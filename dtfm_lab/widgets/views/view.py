@@ -97,7 +97,8 @@ class DocumentView(View):
     """{"stages": {device: stage}} marks devices with their stage. {} marks none.
 
     With a plan, "tasks" has {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target]
-    of each link and [name] of each device to draw in red. "absent" lists devices that are away, which are drawn faded.
+    of each link and [name] of each device to draw in red. "binds" is [source, target] of the link, or [name] of the
+    device, that limits the plan. "absent" lists devices that are away, which are drawn faded.
     """
     playback = traitlets.Bytes(b"").tag(sync=True)
     """The iteration to play: little-endian f4 rows of running/playback."""

@@ -40,7 +40,7 @@ class WorthPanel(Panel):
         classed(self.factor, "dtfm-segmented")
         self.start = button("List savings", "", "Simulate the plan again with each link and device improved", "auto")
         self.stop = button("Stop", "", "Stop, and keep the list so far", "auto")
-        self.rows = WorthView(self._select, caption=NO_PLAN)
+        self.rows = WorthView(lab_state.select, caption=NO_PLAN)
         title = classed(w.HTML("<b>If one thing were</b>"), "dtfm-worth-title")
         row = toolbar(title, self.factor, spacer(), self.start, self.stop)
         self.view = pane([row, classed(self.rows, "dtfm-fill")], "dtfm-worth-pane")
@@ -129,15 +129,6 @@ class WorthPanel(Panel):
             else "No single improvement makes this plan faster. "
         )
         self.rows.caption = progress + now + (rest if without else "")
-
-    def _select(self, devices: list[str]) -> None:
-        """Select a device, or a link by its two ends, in every view of the lab."""
-        known = set() if self._lab_state.topology is None else set(self._lab_state.topology.names)
-        if not devices or not known.issuperset(devices):
-            return
-        self._lab_state.selected_stage = -1
-        self._lab_state.selected_link = tuple(devices) if len(devices) == 2 else ()
-        self._lab_state.selected = tuple(devices) if len(devices) == 1 else ()
 
     def settings(self) -> dict[str, Any]:
         return {"factor": self.factor.value}

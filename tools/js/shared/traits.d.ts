@@ -252,6 +252,7 @@ export interface MatrixView {
 }
 
 export interface PlayerView {
+  captions: Dict[];
   iteration: number;
   known_s: number;
   length_s: number;
@@ -333,6 +334,7 @@ export interface TopBar {
   numbers: Dict[];
   own_id: string;
   shown_as: string;
+  step: Dict;
   still: boolean;
   undo_label: string;
   visitor: string;
