@@ -123,9 +123,10 @@ class Mission:
         """Return the network that the answer is about, and its job. None if the answer is about no network."""
         given = self.given(reader)
         nouns = list(vars(given).values())
-        plan = next((each for each in nouns if isinstance(each, Plan)), None)
-        network = next((each for each in nouns if isinstance(each, Topology)), plan and plan.topology)
-        job = next((each for each in nouns if isinstance(each, Job)), plan and plan.job)
+        for plan in [each for each in nouns if isinstance(each, Plan)]:
+            nouns += [plan.topology, plan.job]
+        network = next((each for each in nouns if isinstance(each, Topology)), None)
+        job = next((each for each in nouns if isinstance(each, Job)), None)
         if network is None and self.network:
             network = load_topology(self.network)
         if job is None and self.job is not None:

@@ -49,7 +49,7 @@ class Binding(NamedTuple):
     """Share of the iteration that the improvement saves. 0 if it saves nothing or was not simulated."""
 
 
-class Candidate(NamedTuple):
+class Limiter(NamedTuple):
     """A link or device on the critical path."""
 
     devices: tuple[str, ...]
@@ -67,7 +67,7 @@ def binding_of(plan: Plan) -> Binding:
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
     bind = f"{CLASSES[analysis.binds]} {format_share(share, 0)} of the critical path"
     tried = list(_tried(plan, [*links, *devices])) if plan.job.n_tasklets <= MOST_DEVICES else []
-    (ends, _), what, saves = max(tried, key=lambda one: one[2], default=(Candidate((), 0.0), "", 0.0))
+    (ends, _), what, saves = max(tried, key=lambda one: one[2], default=(Limiter((), 0.0), "", 0.0))
     if len(ends) == 2 and saves >= WORTH_SAYING:
         handle = link_words(plan.topology, ends, what)
         words = f"{BETTER[what]} {handle} would save {_of_iteration(saves)}."
@@ -84,7 +84,7 @@ def binding_of(plan: Plan) -> Binding:
     return _no_single(plan, bind, first, "Faster alone, it would save next to nothing." if simulated else "")
 
 
-def _no_single(plan: Plan, bind: str, first: list[Candidate], alone: str) -> Binding:
+def _no_single(plan: Plan, bind: str, first: list[Limiter], alone: str) -> Binding:
     """Return the link or device that takes most of the critical path, and ``alone``: that it would not help."""
     if not first:
         return Binding(f"{bind}.")
@@ -98,9 +98,9 @@ def _no_single(plan: Plan, bind: str, first: list[Candidate], alone: str) -> Bin
     )
 
 
-def candidates(analysis: IterationAnalysis, of: str) -> list[Candidate]:
+def candidates(analysis: IterationAnalysis, of: str) -> list[Limiter]:
     """Return the devices, or the links that are edited together, on the critical path, longest first."""
-    topology, found = analysis.plan.topology, dict[object, Candidate]()
+    topology, found = analysis.plan.topology, dict[object, Limiter]()
     for part in analysis.parts(of):
         ends = (part.name,) if of == "device" else ends_of(part.name, topology)
         if len(ends) == 0:
@@ -110,7 +110,7 @@ def candidates(analysis: IterationAnalysis, of: str) -> list[Candidate]:
             a, b = sorted(map(topology.index, ends))
             pairs = joined(topology, a, b)
             key = frozenset(topology.devices[i].region for i in (a, b)) if len(pairs) > 1 else (a, b)
-        before = found.get(key, Candidate(ends, 0.0))
+        before = found.get(key, Limiter(ends, 0.0))
         found[key] = before._replace(seconds=before.seconds + part.seconds)
     return sorted(found.values(), key=lambda one: -one.seconds)
 
@@ -122,7 +122,7 @@ def ends_of(name: str, topology: Topology) -> tuple[str, ...]:
     return next((ends for ends in splits if names.issuperset(ends)), ())
 
 
-def _tried(plan: Plan, some: list[Candidate]) -> Iterator[tuple[Candidate, str, float]]:
+def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, float]]:
     """Yield (candidate, what was improved, share that it saves), as long as one could beat those before it.
 
     The path through a candidate that is twice as fast loses at most half of its seconds, so nothing saves more.

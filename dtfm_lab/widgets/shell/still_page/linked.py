@@ -128,7 +128,8 @@ def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
 
 
 def _differences(column: IntArray) -> IntArray:
-    return np.diff(column.astype(np.int64), prepend=0)
+    differences: IntArray = np.diff(column, prepend=0).astype(np.int64)
+    return differences
 
 
 def _varints(column: IntArray) -> bytes:

@@ -12,8 +12,8 @@ import { nameControls } from "./page/names.js";
 import { onWaiting } from "./page/waiting.js";
 import { onRecord, record } from "./page/record.js";
 import { pulse, shines } from "shared/bus.js";
-import { remembers } from "shared/memory.js";
 import { split } from "./page/handle.js";
+import { nextStep } from "./page/next.js";
 import { there } from "shared/there.js";
 /** @import { Message, Render } from "shared/types.d.ts" */
 /** @import { Action, Handle, Headline, Traits } from "./types.d.ts" */
@@ -37,14 +37,14 @@ function render({ model, el }) {
   const root = h("div", { class: "dtfm dtfm-top", "data-lm-suppress-shortcuts": "true" });
   const bar = h("div", { class: "dtfm-bar", role: "group", "aria-label": "Lab" });
   const headline = h("div", { class: "dtfm-headline", role: "status", "aria-live": "polite" });
-  const next = h("div", { class: "dtfm-next", role: "group", "aria-label": "First minute", hidden: true });
-  const minute = remembers("first-minute");
-  root.append(bar, headline, next);
+  root.append(bar, headline);
   el.append(root);
 
   /** @type {(name: string) => void} */
   const press = (name) => model.send({ kind: "press", name });
   const still = model.get("still");
+  const next = nextStep(model, el, press);
+  root.append(next.element);
   /** @type {(name: string, label: string) => HTMLElement & { disabled?: boolean }} */
   const picker = (name, label) =>
     h(
@@ -199,37 +199,6 @@ function render({ model, el }) {
     pulse(el);
   }
 
-  let closed = false;
-  /** The one next step of the first minute, until it is put away for good. */
-  function showNext() {
-    const { name = "", words = "", buttons = [] } = model.get("step");
-    next.hidden = Boolean(still) || gone || closed || (minute.has() && name !== "done");
-    if (next.hidden) return;
-    if (name === "done") minute.set(); // nobody is led twice
-    const focused = next.contains(document.activeElement);
-    next.replaceChildren(
-      h("span", { class: "dtfm-next-words", role: "status" }, words),
-      ...buttons.map((one) => h("button", { type: "button", class: "dtfm-next-step", onclick: () => takeStep(one.name) }, one.label)),
-      h("span", { class: "dtfm-grow" }),
-      h("button", { type: "button", class: "dtfm-plain", "aria-label": "Close", title: "Close these steps for good", onclick: closeNext }, "×"),
-    );
-    next.dataset.step = name;
-    if (focused) next.querySelector("button")?.focus({ preventScroll: true });
-  }
-
-  /** @type {(name: string) => void} */
-  function takeStep(name) {
-    press(name);
-    if (name === "step-pull") pulse(el);
-  }
-
-  function closeNext() {
-    closed = true;
-    minute.set();
-    showNext();
-    window.dispatchEvent(new Event("resize"));
-  }
-
   function showHeadline() {
     const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : (told ?? model.get("headline"));
     const handle = gone || told ? {} : (model.get("headline").handle ?? {});
@@ -305,7 +274,7 @@ function render({ model, el }) {
     for (const part of /** @type {Iterable<HTMLElement>} */ (lab?.children ?? [])) if (!part.contains(root)) part.inert = gone;
     for (const button of [network, job, more]) button.disabled = gone;
     showHeadline();
-    showNext();
+    next.show(gone);
     showAction();
   }
 
@@ -333,7 +302,7 @@ function render({ model, el }) {
   );
   onTraits(model, ["headline", "can_undo", "undo_label", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
-  onTraits(model, ["step"], showNext, cleanUp);
+  onTraits(model, ["step"], () => next.show(gone), cleanUp);
   /** @type {(message: Message) => void} */
   const onMessage = (message) => {
     if (message?.kind === "menu") toggleMenu(el, message.name, there(root.querySelector(`[data-menu="${message.name}"]`)));
@@ -363,7 +332,7 @@ function render({ model, el }) {
   showPickers();
   showNumbers();
   showHeadline();
-  showNext();
+  next.show(gone);
   showAction();
   showWindow(false);
   sendTheme();

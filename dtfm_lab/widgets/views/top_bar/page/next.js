@@ -1,0 +1,50 @@
+// The one next step of the first minute, in a row below the headline, until a person closes it for good.
+import { pulse } from "shared/bus.js";
+import { h } from "shared/dom.js";
+import { remembers } from "shared/memory.js";
+/** @import { Model } from "shared/types.d.ts" */
+/** @import { Traits } from "../types.d.ts" */
+
+const [PULL, DONE] = ["step-pull", "done"];
+
+/**
+ * The row, and `show`, which writes the step of now into it. While the kernel is `gone`, and on a still page, there is none.
+ * @type {(model: Model<Traits>, el: HTMLElement, press: (name: string) => void) => { element: HTMLElement, show: (gone: boolean) => void }}
+ */
+export function nextStep(model, el, press) {
+  const element = h("div", { class: "dtfm-next", role: "group", "aria-label": "First minute", hidden: true });
+  const minute = remembers("first-minute");
+  let closed = false;
+
+  /** @type {(gone: boolean) => void} */
+  function show(gone) {
+    const { name = "", words = "", buttons = [] } = model.get("step");
+    element.hidden = model.get("still") || gone || closed || (minute.has() && name !== DONE);
+    if (element.hidden) return;
+    if (name === DONE) minute.set(); // nobody is led twice
+    const focused = element.contains(document.activeElement);
+    element.replaceChildren(
+      h("span", { class: "dtfm-next-words", role: "status" }, words),
+      ...buttons.map((one) => h("button", { type: "button", class: "dtfm-next-step", onclick: () => take(one.name) }, one.label)),
+      h("span", { class: "dtfm-grow" }),
+      h("button", { type: "button", class: "dtfm-plain", "aria-label": "Close", title: "Close these steps for good", onclick: close }, "×"),
+    );
+    element.dataset.step = name;
+    if (focused) element.querySelector("button")?.focus({ preventScroll: true });
+  }
+
+  /** @type {(name: string) => void} */
+  function take(name) {
+    press(name);
+    if (name === PULL) pulse(el);
+  }
+
+  function close() {
+    closed = true;
+    minute.set();
+    element.hidden = true;
+    window.dispatchEvent(new Event("resize"));
+  }
+
+  return { element, show };
+}
