@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import textwrap
+import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache, wraps
@@ -221,16 +221,31 @@ def field_docstrings(kind: type) -> dict[str, str]:
     found: dict[str, str] = {}
     # From the bases up, so that a class's own text replaces theirs.
     for each in reversed(kind.__mro__):
-        try:
-            source = textwrap.dedent(inspect.getsource(each))
-        except (OSError, TypeError):  # made at run time, or built in
-            continue
-        found |= _below_fields(ast.parse(source))
+        if (definition := _definitions(each.__module__).get(each.__qualname__)) is not None:
+            found |= _below_fields(definition)
     return found
 
 
-def _below_fields(tree: ast.Module) -> dict[str, str]:
-    [definition] = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+@cache
+def _definitions(module: str) -> dict[str, ast.ClassDef]:
+    """Return the classes of a module by their qualified names. ``inspect`` would parse all of it again for each one."""
+    found: dict[str, ast.ClassDef] = {}
+    try:
+        unread: list[tuple[str, ast.AST]] = [("", ast.parse(inspect.getsource(sys.modules[module])))]
+    except (KeyError, OSError, TypeError):  # made at run time, or built in
+        return found
+    while unread:
+        within, node = unread.pop()
+        if isinstance(node, ast.ClassDef):
+            found[within + node.name] = node
+            within += f"{node.name}."
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            within += f"{node.name}.<locals>."
+        unread += [(within, each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
+    return found
+
+
+def _below_fields(definition: ast.ClassDef) -> dict[str, str]:
     found = {}
     for field, below in zip(definition.body, definition.body[1:], strict=False):
         text = below.value if isinstance(below, ast.Expr) else None

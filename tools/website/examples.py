@@ -23,8 +23,8 @@ BLOCK = re.compile(rf"{ENTRY.pattern}(.*?)```\n|^```python\n(.*?)```\n", re.MULT
 PAGE = "python-api.md"
 OF_FIGURES = "figures."
 """How the headings of the figures' examples begin."""
-STEPS = re.compile(r"\bsteps=\d+")
-"""How long an example searches."""
+SHORTER = ((r"\bsteps=\d+", "steps=1"), (r'"gpt2-small", tokens', '"tiny", tokens'))
+"""What makes the examples of plain pages quick: pattern -> replacement."""
 MOST_LINES = 14
 """Most lines of an example's output that a page shows."""
 
@@ -62,12 +62,15 @@ def examples_of(text: str) -> Iterator[tuple[str, str]]:
 def run_examples(docs: Path, folder: Path, *, plain: bool = False) -> Examples:
     """Run the examples of the page in their order; write what they draw to ``folder``.
 
-    For ``plain`` pages, searches take one step each, and nothing is drawn.
+    For ``plain`` pages, searches take one step each, for a small model, and nothing is drawn.
     """
     made, names, drawn, codes = Examples(), dict[str, Any](), dict[str, Any](), dict[str, str]()
     os.environ["DTFM_LAB_PROGRESS"] = tempfile.mkdtemp()  # guesses are not the reader's own
     for name, code in examples_of((docs / PAGE).read_text(encoding="utf-8")):
-        shown, last = run_block(STEPS.sub("steps=1", code) if plain else code, names)
+        run = code
+        for pattern, shorter in SHORTER if plain else ():
+            run = re.sub(pattern, shorter, run)
+        shown, last = run_block(run, names)
         if not name.startswith(OF_FIGURES):
             made.code[name] = code
         elif type(last).__name__ == "Figure":
