@@ -83,6 +83,7 @@ hold."""
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
     """Return the network in plain JSON types and SI units, with exact numbers."""
     bandwidth = topology.bandwidth_bytes_per_s.copy()
+    # JSON has no infinity, and a device's link to itself has no limit.
     np.fill_diagonal(bandwidth, 0.0)
     data = {
         "name": topology.name,
@@ -95,6 +96,7 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
         "bandwidth_bytes_per_s": bandwidth.tolist(),
     }
     if topology.message_bytes is not None and topology.message_s is not None:
+        # Pairs are measured at all sizes or at none.
         measured = ~np.isnan(topology.message_s[:, :, 0])
         data["message_bytes"] = topology.message_bytes.tolist()
         data["message_s"] = [
@@ -125,6 +127,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
         "cost": {name: getattr(plan.cost, name).tolist() for name in CostSection.model_fields},
         "priced_for": plan.topology.fingerprint,
         **{name: getattr(plan, name) for name in PROVENANCE},
+        # Functions of efficiency cannot be written.
         "efficiency": plan.efficiency if isinstance(plan.efficiency, float) else None,
         "summary": plan.summary(),
     }
@@ -135,6 +138,7 @@ def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
     file = parse(PlanFile, data, where, version="dtfm_plan")
     try:
         topology = _network(file.topology)
+        # With another network, the stored cost would be false.
         if topology.fingerprint != file.priced_for:
             raise PlanError(
                 f"the network is {topology.fingerprint}, but the plan was priced for {file.priced_for}; "

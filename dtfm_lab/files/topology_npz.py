@@ -62,12 +62,14 @@ def read(path: Path) -> Topology:
 
 
 def _unpack(data: bytes) -> dict[str, Any]:
+    # Checked before unpacking: a small archive can unpack to more than memory holds.
     for info in zipfile.ZipFile(io.BytesIO(data)).infolist():
         what = info.filename.removesuffix(".npy")
         if what not in LARGEST_BYTES:
             raise unknown("array", what[:60], LARGEST_BYTES)
         if info.file_size > (most := LARGEST_BYTES[what]):
             raise FileError(f"array {what} unpacks to {info.file_size} bytes; wanted at most {most}")
+    # Pickles could run code.
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
         arrays = {what: archive[what] for what in archive.files}
     for what, array in arrays.items():

@@ -29,10 +29,12 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
     lines = _entries(topology, latency_ms, gbps, hosts=hosts)
+    # Many single links may follow from few NICs, which make a shorter file.
     if len(lines["links"]) > len(topology):
         up, down = _nics(gbps)
         cap_gbps = np.minimum(up[:, None], down[None, :])
         capped = _entries(topology, latency_ms, gbps, hosts=hosts, cap_gbps=cap_gbps)
+        # A NIC takes a line as well, so it has to save more lines than it needs.
         if len(capped["links"]) + len(topology) < len(lines["links"]):
             lines = capped
             for device, device_up, device_down in zip(devices, up, down, strict=True):
@@ -137,6 +139,7 @@ def _entries(
     for a, b in combinations(members, 2):
         there, back = lines.codes[np.ix_(members[a], members[b])], lines.codes[np.ix_(members[b], members[a])].T
         speeds = lines.most_common(there), lines.most_common(back)
+        # One way, if the two directions differ; else one line for both.
         if speeds[0] != speeds[1]:
             for source, target, s in ((a, b, speeds[0]), (b, a, speeds[1])):
                 if s != default:

@@ -401,6 +401,7 @@ def _inside_hosts(file: TopologyFile, devices: list[Device], latency_ms: FloatAr
         if host.name not in members:
             raise unknown("host", host.name, members)
         speeds[host.name] = host
+    # A host's own line comes last and overrides its region's.
     for name, speed in speeds.items():
         grid = np.ix_(members[name], members[name])
         latency_ms[grid], gbps[grid] = speed.latency_ms, speed.bandwidth_gbps
@@ -484,6 +485,7 @@ def _region_speeds(
             latency_ms[grid] = region.latency_ms
         if region.bandwidth_gbps is not None:
             gbps[grid] = region.bandwidth_gbps
+    # Lines for one way override those for both.
     one_way_last = sorted(file.between, key=lambda pair: pair.regions is None)
     for pair in one_way_last:
         a, b = pair.ends(pair.regions, "region pair")

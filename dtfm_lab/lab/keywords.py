@@ -261,9 +261,9 @@ class RunKeywords(TypedDict, total=False):
     sample_bytes: int
     """Bytes of text that the trained model writes at the end. Default: 0."""
     workers: int | Sequence[int] | None
-    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of a plan of up to 32
-    workers, and 8 workers of a larger one. All stages and as many pipelines as fit run, or else the first stages
-    of two pipelines. Devices, links, layers and micro-batches stay the plan's."""
+    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 workers,
+    and 8 of a larger plan. All stages and as many pipelines as fit run, or the first stages of two pipelines.
+    Nothing else about the plan changes."""
 
 
 class JobKeywords(TypedDict, total=False):

@@ -8,6 +8,7 @@ another shape needs another placement, which is a planner's task.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations, product
@@ -19,12 +20,13 @@ from dtfm_lab.costs.memory import (
     ActionTimes,
     MemoryIntervals,
     StaticMemory,
+    activation_memory,
     memory_intervals,
     memory_limits,
     static_memory,
 )
 from dtfm_lab.domain.errors import LabError, TraceError
-from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job import Job, boundary_bytes, device_gradient_bytes
 from dtfm_lab.domain.plan import Plan, cut_subplan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
@@ -33,7 +35,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.simulation.engine import programs_of, takes_rings_whole
 from dtfm_lab.simulation.schedules import build, built_for, choices_of, made_for, schedules
-from dtfm_lab.simulation.simulate import period_of_counts
+from dtfm_lab.simulation.simulate import period_of_counts, simulate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_MEMORY = "1f1b"
-"""Of the schedules that keep all devices busy on infinitely fast links, the one that holds least."""
+"""The schedule that holds least memory, of those that keep all devices busy on infinitely fast links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
@@ -216,6 +218,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         schedule = _recorded(trace.context.schedule, trace.context.plan.orders)
     least = least_memory_schedule(job, schedule, plan)
     whole_rings = takes_rings_whole(job, least) if trace is None else trace.takes_rings_whole
+    # with devices absent, replicas differ, so the first ones cannot represent all
     period = None if trace is not None or plan.absent else period_of_counts(job)
     programs = programs_of(plan, least, whole_rings=whole_rings, period=period)
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:
@@ -237,6 +240,42 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         plan=plan,
         schedule=schedule,
     )
+
+
+def over_bytes_when_played(plan: Plan) -> IntArray:
+    """Return ``memory(plan, trace=simulate(plan)).over_bytes``: (positions, replicas) bytes that devices lack.
+
+    A plan that lacks memory by its order of passes is not simulated, and what it lacks by that is returned. Nor is a
+    plan that fits however long its messages wait. Raises LabError for a plan that cannot be simulated.
+    """
+    report = memory(plan)
+    if not report.fits or (report.peak_bytes + _most_waiting_bytes(report) <= report.limit_bytes).all():
+        return report.over_bytes
+    return memory(plan, trace=simulate(plan)).over_bytes
+
+
+def _most_waiting_bytes(report: MemoryReport) -> IntArray:
+    """Return (positions, replicas) bytes of all messages that can wait at a device at once, however slow its links are.
+
+    The micro-batch of a waiting message is in flight at this device or, if the message crosses the boundary before this
+    stage, at the device before it. Activations limit how many are in flight.
+    """
+    job = report.plan.job
+    n_stages = least_memory_schedule(job, report.schedule, report.plan).n_stages
+    by_position = (n_stages // job.n_stages, job.n_stages)
+    kept = activation_memory(job, n_stages).kept.reshape(by_position).min(axis=0)
+    moving = report.activations_bytes + report.messages_bytes
+    in_flight = np.minimum(-(-moving // np.maximum(kept, 1)[:, None]), by_position[0] * job.n_microbatches)
+    crossing = np.ceil(boundary_bytes(job, n_stages)).astype(np.int64)
+    before, behind = (each.reshape(by_position).max(axis=0)[:, None] for each in (crossing[:-1], crossing[1:]))
+    # an activation and a gradient for each boundary: one of the two has arrived, the other is still to be sent
+    passing = 2 * (before * np.roll(in_flight, 1, axis=0) + behind * in_flight)
+    if job.n_replicas == 1:
+        return np.asarray(passing)
+    # a central device gets every gradient whole; elsewhere rings send twice what shards do. The 2 is for coded copies
+    whole = np.ceil(device_gradient_bytes(job, n_stages)).astype(np.int64)[:, None]
+    copies = 2 + (job.n_replicas if job.synchronisation in ("central", "hierarchical") else 2)
+    return np.asarray(passing + copies * whole + math.ceil(job.embedding_bytes))
 
 
 def held_memory(plan: Plan) -> MemoryReport | None:

@@ -285,6 +285,21 @@ def test_a_device_is_dragged_moved_by_arrow_keys_and_added_inside_a_region(page,
     eventually(page, "(len(editor.document['devices']), editor.selected)", (6, ["device-2"]))
 
 
+def test_a_device_dropped_on_another_regions_box_joins_it_in_one_edit_and_covers_no_other_device(
+    page, editor, ask_kernel, eventually
+):
+    box = "document.querySelector('.dtfm-stage')._cyreg.cy.getElementById('region:Zurich').boundingBox().w"
+    before = page.evaluate(box)
+    editor.drag(editor.place("device:gus"), editor.place("device:ada", dx=4, dy=3))
+    eventually(page, "device('gus')['region']", "Zurich")
+    eventually(page, "len(messages)", 1)
+    apart = "(device('gus')['x'] - device('ada')['x'])**2 + (device('gus')['y'] - device('ada')['y'])**2"
+    assert float(ask_kernel(page, f"print({apart})")) > 14**2
+    assert page.evaluate(box) < 2 * before
+    page.keyboard.press("Control+z")
+    eventually(page, "(device('gus')['region'], device('gus')['x'])", ("Lisbon", 420.0))
+
+
 def test_a_pair_of_regions_is_a_pipe_and_gets_conditions_of_its_own_by_a_drag_and_by_its_form(page, editor, eventually):
     assert page.evaluate("() => document.querySelector('.dtfm-stage')._cyreg.cy.edges('.pair').length") == 1
     pipe = page.get_by_role("slider", name="Link Zurich – Lisbon")

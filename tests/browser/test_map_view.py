@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+from conftest import screenshot
 from playwright.sync_api import expect
 
 MAP = """
@@ -258,3 +259,32 @@ def test_devices_in_no_known_place_have_cards_and_come_to_a_city_by_its_name(pag
     page.locator(".dtfm-map .dtfm-map-find input").fill("Reykjavík")
     page.get_by_role("button", name="Move here", exact=True).click()
     eventually(page, "(device('ada')['region'], regions()[-1])", ("Reykjavík", "Reykjavík"))
+
+
+def test_a_typed_place_has_a_pin_and_its_new_card_stays_in_view(page, open_notebook, ask_kernel, eventually):
+    blank = "from dtfm_lab.widgets.network.document_conversion import empty_document\n"
+    made = MAP.replace('Drawing(document_of(load_topology("volunteers")))', "Drawing(empty_document())")
+    open_notebook(page, [blank + made])
+    box = page.locator(".dtfm-map .dtfm-box").first
+    box.locator("canvas").first.wait_for()
+    page.wait_for_timeout(500)
+    top = "() => document.querySelectorAll('.dtfm-map canvas')[2].toDataURL()"
+    before = page.evaluate(top)
+    field = page.locator(".dtfm-map .dtfm-map-find input")
+    field.fill("Berlin")
+    page.wait_for_timeout(300)
+    assert page.evaluate(top) != before
+    screenshot(page, "map-pin")
+    for n, city in ((1, "Berlin"), (2, "Tokyo")):
+        field.fill(city)
+        field.press("Enter")
+        page.get_by_role("button", name="Add here", exact=True).click()
+        eventually(page, f"device('device-{n}')['region']", city)
+        page.wait_for_timeout(GLIDE_MS)
+        card = box.bounding_box()
+        x, y = page.evaluate("(name) => document.querySelector('.dtfm-map').whereIs(name)", city)
+        assert 0 < x < card["width"], city
+        assert 0 < y < card["height"], city
+    screenshot(page, "map-two-cities")
+    inside = "[(one['latency_ms'], one['bandwidth_gbps']) for one in world.document['regions']]"
+    eventually(page, inside, [(0.5, 10), (0.5, 10)])

@@ -17,7 +17,7 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.simulation.memory import memory, remedies
+from dtfm_lab.simulation.memory import memory, over_bytes_when_played, remedies
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
@@ -339,6 +339,28 @@ def test_torch_keeps_what_a_layer_is_said_to_hold():
     assert kept(block, lambda: block(x)) == pytest.approx(needed_elements(job, model.layers[1]), rel=0.02)
     loss = kept(head, lambda: next_token_loss(head(x), torch.zeros(1, t, dtype=torch.int64)))
     assert loss == pytest.approx(model.layers[2].held_elements - t * v, rel=0.02)
+
+
+@given(
+    st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3)),
+    st.sampled_from(["gpipe", "1f1b", "zb-h1", "interleaved-1f1b"]),
+    st.sampled_from([None, "central", "ring"]),
+    st.integers(0, 99),
+    st.floats(0.9, 1.6),
+)
+def test_what_a_plan_lacks_when_played_is_what_its_trace_says(size, name, averages, seed, room):
+    """Also where no simulation was needed to know it; by the order of passes alone, both say at least what lacks."""
+    n_stages, n_rounds, n_replicas = size
+    fields = {} if averages is None else {"synchronisation": averages}
+    plan = plan_of(n_stages, n_rounds * n_stages, n_replicas, seed=seed, schedule=name, **fields)
+    has = float(memory(plan).peak_bytes.max()) * room
+    devices = tuple(replace(device, memory_bytes=has) for device in plan.topology.devices)
+    plan = replace(plan, topology=replace(plan.topology, devices=devices))
+    over = over_bytes_when_played(plan)
+    if memory(plan).fits:
+        assert (over == memory(plan, trace=simulate(plan)).over_bytes).all()
+    else:
+        assert (over == memory(plan).over_bytes).all()
 
 
 HALF = 2

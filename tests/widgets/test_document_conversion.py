@@ -209,6 +209,12 @@ def test_a_filled_pair_says_what_the_rule_says_in_screen_units() -> None:
     assert pair["bandwidth_gbps"] == pytest.approx(link.bandwidth_bytes_per_s * 8e-9, abs=5e-4)
 
 
+def test_an_ocean_is_never_faster_than_the_room_at_either_end() -> None:
+    drawn = regions_of("Berlin", "Paris")
+    drawn["regions"][1]["bandwidth_gbps"] = 0.1
+    assert filling.filled(drawn)[0]["bandwidth_gbps"] == 0.1
+
+
 @pytest.mark.parametrize("line", [{"regions": ["Lisbon", "Tokyo"]}, {"from": "Lisbon", "to": "Tokyo"}])
 def test_a_pair_that_a_line_speaks_of_is_left_alone(line: dict[str, Any]) -> None:
     assert filling.filled(regions_of("Tokyo", "Lisbon", between=(line,))) == []

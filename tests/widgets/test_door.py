@@ -48,7 +48,7 @@ def test_eight_cities_open_with_a_stage_in_each():
     state = LabState(topology=topology, plan=kept)
     controls = JobControls(state, opening_job(topology))
     assert state.job.global_batch == len(topology) < lab.load_job(state.job.name).global_batch
-    said = headline(state, None, None, "Links bind.")
+    said = headline(state, None, None, "Messages are slow.")
     assert said.rest == "Batch 64; the public code's default is 512."
     controls.batch.value = 512
     assert opening_words(state) == ""

@@ -22,7 +22,11 @@ from dtfm_lab.widgets.views.groups import layers_of
 from dtfm_lab.widgets.what_if.answer import PARTS
 
 ACTS = ("schedule", "option", "queueing", "link", "undo", "what-if", "take over", "pane", "bound", "stage", "batch")
-BINDS = {"Devices": ("compute",), "Links": ("latency", "bandwidth", "queue"), "Synchronisation": ("synchronisation",)}
+BOTTLENECKS = {
+    "Computing": ("compute",),
+    "Messages": ("latency", "bandwidth", "queue"),
+    "Averaging the gradients of replicas": ("synchronisation",),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -157,10 +161,10 @@ def check_headline(the_lab: lab.Lab, trace: Trace) -> None:
     if state.pane == "what-if" and state.note_of("what-if"):
         check_answer(the_lab, state.note_of("what-if"), trace)
         assert told.rstrip() == state.note_of("what-if")
-    elif match := re.match(r"(Devices|Links|Synchronisation) binds?, (\d+)% of the critical path", told):
+    elif match := re.match(r"(.+) (?:is|are) the bottleneck: (\d+) ?% of the critical path", told):
         critical = trace.critical_summary()
         shares = critical[critical["by"] == "what"].set_index("name")["share"]
-        of_class = sum(share for name, share in shares.items() if name in BINDS[match[1]])
+        of_class = sum(share for name, share in shares.items() if name in BOTTLENECKS[match[1]])
         assert match[2] == f"{100 * of_class:.0f}"
     elif match := re.search(r": (.+) → (.+)\.$", said["lead"]):
         assert (match[1], match[2]) == (the_lab.bar.view.numbers[0]["was"], the_lab.bar.view.numbers[0]["value"])

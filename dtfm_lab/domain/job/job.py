@@ -99,6 +99,7 @@ class Job(JobOptions):
             if self.blocks_per_stage is not None:
                 raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
             return
+        # A model from an older file may lack numbers that its family determines.
         if not self.model.gives_all:
             object.__setattr__(self, "model", completed(self.model))
         for missing in missing_numbers(self.model, self):
@@ -121,6 +122,7 @@ class Job(JobOptions):
             model=None,
             n_stages=n_stages,
             n_replicas=n_replicas,
+            # the smallest batch of this shape, because the given sizes do not depend on it
             global_batch=n_replicas,
             microbatch=1,
             given_gradient_bytes=gradient_bytes,
@@ -366,6 +368,7 @@ class Job(JobOptions):
         Message sizes that were given for another model, shape or batch are dropped too, and then follow from the model.
         A job without a model keeps them.
         """
+        # Counts by stage or replica are new even if they are equal, because what they fit may have changed.
         changed = {what for what, value in fields.items() if what in _COUNTS or value != getattr(self, what)}
         blocks, model = self.blocks_per_stage, fields.get("model", self.model)
         dropped: dict[str, Any] = {}
@@ -407,6 +410,7 @@ class Job(JobOptions):
         """
         own = self.n_stages, self.n_replicas
         shapes: list[tuple[int, int]] = []
+        # As many devices as possible; an idle one trains nothing.
         for n in range(n_devices, 0, -1):
             shapes = [shape for shape in self.shapes(n) if all(a in (None, b) for a, b in zip(own, shape, strict=True))]
             if shapes:

@@ -443,7 +443,7 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def splits_states(self) -> bool:
-        """Whether replicas split the optimizer states. A sharding that is left to the planner counts as none."""
+        """True if replicas split the optimizer states. A sharding that is left to the planner counts as none."""
         return self.sharding not in (None, "none")
 
     @property
@@ -484,11 +484,11 @@ class Coding(NamedTuple):
     """Bytes that numbers take in a message."""
 
     plain: float
-    """A number as it is."""
+    """Bytes of an uncompressed number."""
     coded: float
-    """A number when compressed."""
+    """Bytes of a compressed number."""
     scales: float
-    """Every ``INT8_BLOCK`` numbers in addition to that."""
+    """Bytes in addition for every ``INT8_BLOCK`` numbers."""
 
 
 def coding_of(dtype: str, compression: str) -> Coding:
@@ -540,6 +540,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
         yield f"fragmentation is {job.fragmentation:g}; wanted a share of the memory below 1"
     fragments, delay = job.fragments, job.fragment_delay
     pieces = fragments * max(delay, 1)
+    # Fragments are averaged in turn, so all of them must fit between two rounds.
     if (fragments, delay) != (1, 0) and (job.synchronise_every == 1 or job.synchronise_every % pieces):
         yield (
             f"synchronise_every is {job.synchronise_every} with fragments {fragments} and fragment_delay {delay}; "
@@ -567,6 +568,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
 def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     """Yield one sentence for each thing that context or expert parallelism cannot divide or combine with."""
     context, experts = job.context_parallel, job.expert_parallel
+    # Nothing is divided, so there is nothing to contradict.
     if context * experts == 1:
         return
     if model is None or model.source:

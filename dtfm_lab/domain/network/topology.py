@@ -115,6 +115,7 @@ class Topology:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
         object.__setattr__(self, "description", str(self.description))
+        # Measurements of one GPU hold for all of its kind.
         if any(device.measured is not None for device in self.devices):
             object.__setattr__(self, "devices", with_measured(self.devices))
         check_text("topology", self.name)
@@ -391,10 +392,12 @@ class Topology:
         changed = changes_in_si(given, f"link {self.names[i]} -> {self.names[j]}")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
         message_s = None if self.message_s is None else self.message_s.copy()
+        # Both directions, as people speak of one link.
         for a, b in [(i, j)] if one_way else [(i, j), (j, i)]:
             for what, matrix in (("latency_s", latency), ("bandwidth_bytes_per_s", bandwidth)):
                 if changed[what] is not None:
                     matrix[a, b] = changed[what]
+            # Measured for the old link.
             if message_s is not None:
                 message_s[a, b] = np.nan
         return replace(self, latency_s=latency, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
@@ -515,6 +518,7 @@ def checked_times(
     times[np.arange(n), np.arange(n)] = np.nan
     unknown = np.isnan(times)
     some, every = unknown.any(axis=2), unknown.all(axis=2)
+    # A larger message cannot be quicker.
     falls = (times[:, :, 1:] < times[:, :, :-1]).any(axis=2)
     outside = ((times < 0) | (times > LARGEST)).any(axis=2)
     if (bad := np.argwhere(falls | outside | (some & ~every))).size:

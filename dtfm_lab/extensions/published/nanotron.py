@@ -205,6 +205,7 @@ def cut_of(name: str, n_stages: int) -> tuple[int, ...]:
     stage may have no block.
     """
     n_layers, width, _, inner = SHAPES[name]
+    # Multiplications per token of a block: four projections of attention and three of the MLP.
     of_block = 4 * width * width + 3 * width * inner
     layers = [of_block] * n_layers + [VOCABULARY * width]
     done = list(accumulate(layers))
@@ -455,6 +456,7 @@ def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[SweepRow, ...]:
     found: dict[Configuration, SweepRow] = {}
     for number, row in enumerate(reader, 1):
         one = _measured(row, f"{file.name}, row {number}")
+        # A run that failed may have been repeated, and then the repetition counts.
         known = found.get(one.one)
         if known is None or known.failed:
             found[one.one] = one
@@ -504,11 +506,13 @@ def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
     """
     slots = {row.one: row.iteration_s / row.one.slots for row in rows if row.iteration_s is not None}
     fastest: dict[tuple[str, int, int, int], float] = {}
+    # The fastest of its kind is what the cluster can do in its usual mode.
     for one, seconds in slots.items():
         kind = one.model, one.tp, one.pp, one.mbs
         fastest[kind] = min(seconds, fastest.get(kind, seconds))
     for row in rows:
         one = row.one
+        # Only runs with pipelines showed the mode.
         if one.pp == 1 or one not in slots:
             yield False
             continue

@@ -37,6 +37,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     """
     job = plan.job
     in_order = job.schedule_name in IN_ORDER
+    # Only for these orders it is known what each device does between the first and the last pass.
     if not in_order and job.schedule_name != INTERLEAVED:
         return 0.0
     n_stages = job.n_stages * (1 if in_order else job.stages_per_device)
@@ -47,6 +48,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     first = slice(0, job.n_stages)  # each device's first stage
     n_bytes = np.array(boundary_bytes(job, n_stages))[1 : job.n_stages, None]
     hops = NeighbourMessages.of(plan.placement.devices, n_bytes, links)
+    # Nothing starts on a stage before the first message has passed all those before it.
     arrival_s = behind(forward_s[first] + hops.onward_s)
     if not in_order:
         return float((arrival_s + busy_s).max())
@@ -205,6 +207,7 @@ def fits(plan: Plan) -> bool:
     if least_lacking_bytes(plan):
         return False
     job = plan.job
+    # The peak is reached once the pipeline is full, so more micro-batches only cost time.
     n_full = {"1f1b": 2 * job.n_stages + 2, "gpipe": 2 * (job.flush_every or job.n_microbatches)}.get(job.schedule_name)
     uneven = len(set(job.microbatch_counts)) > 1
     if n_full is None or uneven or n_full >= job.n_microbatches or job.n_stages == 1:  # nothing to shorten

@@ -91,17 +91,17 @@ def _choices(analysis: IterationAnalysis) -> str:
 def binding(analysis: IterationAnalysis) -> str:
     """Return a sentence on what limits the iteration: devices, links or synchronisation, with its share and name."""
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
-    bind = f"{format_share(share, 0)} of the critical path"
+    of_path = f"{format_share(share, 0)} of the critical path"
     devices, links = analysis.parts("device"), analysis.parts("link")
     if analysis.binds == "device":
+        # The next one matters only if it is close.
         others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""
-        most = f"{_on(analysis.plan, devices[0])} computes most on it"
-        return f"Devices bind, {bind}: {most}{others}."
+        return f"Computing is the bottleneck: {of_path}. {_on(analysis.plan, devices[0])} computes most{others}."
     if analysis.binds == "link":
-        many = f", the most of {counted(len(links), 'link')} on the path" if len(links) > 1 else ""
-        return f"Links bind, {bind}: messages over {_named(links[0])}{many}."
+        many = f", the most of {counted(len(links), 'link')} on it" if len(links) > 1 else ""
+        return f"Messages are the bottleneck: {of_path}. They travel over {_named(links[0])}{many}."
     through = f" It goes over {_named(links[0])}." if links else ""
-    return f"Synchronisation binds, {bind}: averaging the gradients of replicas.{through}"
+    return f"Averaging the gradients of replicas is the bottleneck: {of_path}.{through}"
 
 
 def _shared_nics(analysis: IterationAnalysis) -> str:
@@ -147,9 +147,9 @@ def _memory(analysis: IterationAnalysis) -> str:
     peak, limit = format_bytes(int(held.peak_bytes[at])), format_bytes(int(held.limit_bytes[at]))
     fullest = f"{held.devices[at[0]][at[1]]} is fullest, with {peak} of {limit}"
     if forbidden is None:
-        return f"Memory does not bind: {fullest}."
+        return f"Memory is no bottleneck: {fullest}."
     return (
-        f"Memory binds too: {forbidden.what} it would take {format_s(forbidden.iteration_s)}, for which "
+        f"Memory is a bottleneck, too: {forbidden.what} it would take {format_s(forbidden.iteration_s)}, for which "
         f"{forbidden.device} lacks {format_bytes(forbidden.over_bytes)}; {fullest}."
     )
 

@@ -127,6 +127,7 @@ class ProgramExecutor:
         self.activity.end()
         self._log.add(action.stage, action.kind, busy_s, wall_s)
         specified_s = self._specified_s.get((action.stage, action.kind), busy_s)
+        # read once, because another thread may change it meanwhile
         if (slower := self.slowdown) != 1.0:
             busy_s, specified_s = busy_s * slower, specified_s * slower
             if isinstance(self.clock, RealClock):
@@ -159,6 +160,7 @@ class ProgramExecutor:
 
     def _keep_result(self, action: Action, result: torch.Tensor | None) -> None:
         if result is not None:
+            # on one device the next stage takes the result as it is
             self._results[action] = result if self._one_device else self._codec.encode(result)
 
     def _receive(self, at: int, action: Action) -> None:
@@ -188,6 +190,7 @@ class ProgramExecutor:
 
             blocks = self._blocking and action.kind in ACROSS_STAGES
             self.transport.send(to_rank, self._iteration, there, content, stamp, sent, acknowledged=blocks)
+            # a blocking device computes on only when its message has arrived
             if blocks:
                 self.transport.flush()
             return

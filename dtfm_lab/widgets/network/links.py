@@ -25,7 +25,8 @@ Speed = tuple[float, float]
 
 RULE = (
     "Between regions without a line: latency = 5.6 ms + 3.0 × distance / 200,000 km/s, bandwidth = 78 Mbit / latency, "
-    "at most 1.05 Gbit/s. Fitted to 45 pairs of AWS regions (DT-FM, 2022), half of them within 15 %. "
+    "at most 1.05 Gbit/s, and no more than inside either region. Fitted to 45 pairs of AWS regions (DT-FM, 2022), half "
+    "of them within 15 %. "
 )
 WHERE = {
     BY_DISTANCE: "Distances are between known cities. All other pairs have the numbers of “any other pair”.",
@@ -77,6 +78,7 @@ def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
         grid = np.ix_(rows, columns)
         latency_ms[grid], gbps[grid], origin[grid] = line["latency_ms"], line["bandwidth_gbps"], why
 
+    # From the most general to the most specific: each line overrides those before it.
     set_links(drawn, drawn, document["default"], Origin.DEFAULT)
     for line in filled(document):
         a, b = (members.get(region, []) for region in line["regions"])
@@ -114,13 +116,16 @@ def filled(document: Document) -> list[dict[str, Any]]:
     """Return {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that the rule sets.
 
     A pair is set by the rule if no line joins its regions in either direction and both names are known places. If the
-    document fills as drawn, all drawn regions count. Devices without a region keep the default.
+    document fills as drawn, all drawn regions count. Devices without a region keep the default. A pair is never faster
+    than the network inside either region, which its messages cross.
     """
     fill = document.get("fill")
     if fill not in WHERE:
         return []
+    # A line drawn by hand beats the rule.
     with_line = {frozenset(ends_of(line)) for line in document["between"]}
     places = {region["name"]: find_place(region["name"]) for region in document["regions"]}
+    inside = {region["name"]: float(region["bandwidth_gbps"]) for region in document["regions"]}
     middles = _middles(document) if fill == AS_DRAWN else {}
     lines = []
     for a, b in combinations(places, 2):
@@ -128,10 +133,12 @@ def filled(document: Document) -> list[dict[str, Any]]:
             continue
         one, other = places[a], places[b]
         if one is not None and other is not None:
-            lines.append(_line_by_rule(a, b, link_between(one, other)))
+            lines.append(_line_by_rule(a, b, link_between(one, other), min(inside[a], inside[b])))
         elif a in middles and b in middles:
             apart_m = METRES_PER_PIXEL * dist(middles[a], middles[b])
-            lines.append(_line_by_rule(a, b, link_over(DRAWN_STEP_M * max(1, round(apart_m / DRAWN_STEP_M)))))
+            # In steps, so that a small move does not change the link.
+            link = link_over(DRAWN_STEP_M * max(1, round(apart_m / DRAWN_STEP_M)))
+            lines.append(_line_by_rule(a, b, link, min(inside[a], inside[b])))
     return lines
 
 
@@ -150,11 +157,11 @@ def ends_of(line: dict[str, Any]) -> tuple[str, str]:
     return first, second
 
 
-def _line_by_rule(a: str, b: str, link: LinkByDistance) -> dict[str, Any]:
+def _line_by_rule(a: str, b: str, link: LinkByDistance, most_gbps: float) -> dict[str, Any]:
     return {
         "regions": [a, b],
         "latency_ms": round(to_ms(link.latency_s), 1),
-        "bandwidth_gbps": round(to_gbps(link.bandwidth_bytes_per_s), 3),
+        "bandwidth_gbps": min(most_gbps, round(to_gbps(link.bandwidth_bytes_per_s), 3)),
         "distance_km": round(link.distance_m / 1e3),
     }
 

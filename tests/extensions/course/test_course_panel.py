@@ -151,3 +151,25 @@ async def test_a_file_that_cannot_be_read_is_one_line_in_the_pane():
 )
 def test_the_little_of_markdown(text, html):
     assert markdown(text) == html
+
+
+@pytest.mark.parametrize("name", [name for name, one in missions.items() if Plan in (one.takes, one.begins_with)])
+async def test_draw_opens_the_job_that_the_check_asks_for(name):
+    """Each field of the job that the check names is as it wants it, so no verdict is about the job."""
+    drawn: list[tuple[lab.Topology, lab.Job]] = []
+    panel = CoursePanel(LabState(), lambda *start: drawn.append(start))
+    panel.board.chosen = name
+    if not panel.board.detail["network"]:
+        assert missions[name].lesson.endswith("capstone"), "readers draw their own"
+        return
+    send(panel.board, {"kind": "open"})
+    await until(lambda: bool(drawn))
+    [(network, job)] = drawn
+    assert network.name == panel.board.detail["network"]
+    shape = {"n_stages": job.n_stages or 1, "n_replicas": job.n_replicas or 1, "microbatch": job.microbatch or 1}
+    job = job.with_fields(**shape)
+    stages = [[s * job.n_replicas + r for r in range(job.n_replicas)] for s in range(job.n_stages)]
+    answer = lab.evaluate(network, job, stages=stages)
+    verdict = lab.missions.check(name, answer if missions[name].takes is Plan else [answer, 1.0])
+    assert "the job has" not in verdict.reason
+    assert "another network" not in verdict.reason

@@ -4,7 +4,9 @@ import { test } from "node:test";
 import { arranged, placed } from "../../../dtfm_lab/widgets/views/editor/page/arrange.js";
 import { duplicateDevices, duplicateRegions } from "../../../dtfm_lab/widgets/views/editor/page/copies.js";
 import * as docs from "../../../dtfm_lab/widgets/views/editor/page/document.js";
+import { boxAt, nearestFree } from "../../../dtfm_lab/widgets/views/editor/page/drops.js";
 import { curve, inCircle, inRectangle, overlap, placeOn } from "../../../dtfm_lab/widgets/views/editor/page/geometry.js";
+import { placeLabels } from "../../../dtfm_lab/widgets/views/editor/page/labels.js";
 import { lightOf } from "../../../dtfm_lab/widgets/views/editor/page/light.js";
 import { addLine, clear, conditionsOf, evenOut, linkFits, removeLines, setConditions } from "../../../dtfm_lab/widgets/views/editor/page/lines.js";
 import { routes } from "../../../dtfm_lab/widgets/views/editor/page/routes.js";
@@ -165,6 +167,20 @@ test("a scene has every device, and the lines that the plan uses", () => {
   assert.equal(lightOf(null, scene), null);
 });
 
+test("what limits the plan is marked: a line, all lines between two regions, or a device", () => {
+  /** @type {(binds: string[]) => string[]} */
+  const marked = (binds) => {
+    const scene = sceneOf(DRAWN, [], { stages: { ada: 0, bob: 0, eve: 1 }, binds }, new Set());
+    const regionOf = new Map(DRAWN.devices.map(({ name, region }) => [name, region]));
+    const lines = scene.lines.filter((line) => line.binds).map(({ kind, ends }) => (kind === "pair" ? ends : ends.map((name) => regionOf.get(name))).join("–"));
+    return [...new Set(lines), ...scene.devices.filter((one) => one.binds).map(({ name }) => name)];
+  };
+  assert.deepEqual(marked(["ada", "bob"]), ["Oregon–Oregon"]);
+  assert.deepEqual(marked(["bob", "eve"]), ["Oregon–Tokyo"]);
+  assert.deepEqual(marked(["eve"]), ["eve"]);
+  assert.deepEqual(marked([]), []);
+});
+
 test("devices never cover their neighbours, however far away", () => {
   for (const zoom of [0.05, 0.3, 1, 4]) assert.ok(sizes(zoom, 90).height <= Math.max(9, 90 * zoom * 0.74) + 1e-9);
   assert.equal(nearest([]), 90);
@@ -174,5 +190,52 @@ test("devices never cover their neighbours, however far away", () => {
       { x: 100, y: 0 },
     ]),
     100,
+  );
+});
+
+test("labels at a crossing stay where they are, whatever is pointed at", () => {
+  const ends = [
+    { x: 0, y: 100 },
+    { x: 200, y: 100 },
+    { x: 100, y: 0 },
+    { x: 100, y: 200 },
+  ];
+  const square = docs.complete({
+    devices: ends.map(({ x, y }, i) => device(`d${i}`, "", x, y)),
+    links: [
+      { source: "d0", target: "d1", latency_ms: 5, bandwidth_gbps: 1, one_way: false },
+      { source: "d2", target: "d3", latency_ms: 7, bandwidth_gbps: 2, one_way: false },
+    ],
+  });
+  const { lines } = sceneOf(square, [], {}, new Set());
+  /** @type {(place: { x: number, y: number }) => boolean} */
+  const never = () => false;
+  const curves = new Map(lines.map((line) => [line.id, curve(ends[Number(line.ends[0][1])], ends[Number(line.ends[1][1])], 0, never, never)]));
+  const laid = /** @type {import("../../../dtfm_lab/widgets/views/editor/types.d.ts").Laid} */ (/** @type {unknown} */ ({ curves, taken: [] }));
+  const room = { width: 240, height: 260, top: 4, bottom: 20 };
+  /** @type {(wanted: string) => [string, number, number][]} */
+  const places = (wanted) => [...placeLabels(lines, laid, room, (line) => line.id === wanted)].map(([id, { x, y }]) => [id, x, y]);
+  const still = places("");
+  assert.equal(still.length, 2);
+  for (const { id } of lines) assert.deepEqual(places(id), still);
+});
+
+test("a device joins the region that it is dropped on, and lies beside others", () => {
+  const boxes = new Map([
+    ["Oregon", { x1: 0, y1: 0, x2: 100, y2: 60 }],
+    ["Tokyo", { x1: 90, y1: 0, x2: 200, y2: 60 }],
+  ]);
+  assert.deepEqual([boxAt({ x: 20, y: 30 }, boxes), boxAt({ x: 95, y: 30 }, boxes), boxAt({ x: 300, y: 0 }, boxes)], ["Oregon", "Oregon", null]);
+  const joined = docs.joinRegions(DRAWN, new Map([["eve", "Oregon"]]));
+  assert.deepEqual(
+    joined.devices.map(({ region }) => region),
+    ["Oregon", "Oregon", "Oregon"],
+  );
+  assert.equal(docs.joinRegions(DRAWN, new Map()), DRAWN);
+  const place = nearestFree({ x: 0, y: 0 }, 10, ({ x, y }) => Math.hypot(x, y) >= 25);
+  assert.ok(Math.hypot(place.x, place.y) >= 25 && Math.hypot(place.x, place.y) < 31);
+  assert.deepEqual(
+    nearestFree({ x: 1, y: 2 }, 10, () => true),
+    { x: 1, y: 2 },
   );
 });

@@ -222,3 +222,16 @@ test("what is pointed at is said in words", () => {
   const line = describe({ kind: "pair", key: pairKey("Oregon", "Tokyo"), a: "Oregon", b: "Tokyo" }, facts);
   assert.match(line, /^Oregon – Tokyo\nOregon → Tokyo: 0.5 Gbit\/s, 90 ms\nTokyo → Oregon: 0.4 Gbit\/s, 120 ms\nthe plan does not use it$/);
 });
+
+test("a first device in a city has one site's network, and the globe has north up", () => {
+  const blank = complete({ default: { latency_ms: 20, bandwidth_gbps: 0.1 } });
+  const [grown] = addDevice(blank, "Berlin", "T4");
+  assert.deepEqual(grown.regions, [{ name: "Berlin", latency_ms: 0.5, bandwidth_gbps: 10 }]);
+  const { project } = globeOf([
+    [139.7, 35.7],
+    [61.7, 17.8],
+    [-142.3, 17.8],
+  ]);
+  assert.ok(project([139.7, 60])[1] < project([139.7, 10])[1]); // y is downwards
+  assert.ok(project([100, 35])[0] < project([170, 35])[0]);
+});

@@ -167,6 +167,7 @@ class ModelSpec:
                 )
             if layer.kind is LayerKind.HEAD or layer.output_elements == self.boundary_elements:
                 continue
+            # Only own modules may pass on less than the model's width.
             if not self.source or layer.output_elements > self.boundary_elements:
                 most = "at most " if self.source else ""
                 raise JobError(
@@ -269,6 +270,7 @@ class ModelSpec:
             )
         if length == self.seq_len:
             return replace(self, length_from="") if self.length_from else self
+        # Part of the FLOP grows with the length and part with its square, and here the parts are unknown.
         if any(layer.kind is LayerKind.BLOCK and layer.forward_flop < self.attention_flop for layer in self.layers):
             raise JobError(
                 f"model {self.name}: a block has fewer FLOP than its attention, so none for another seq_len "
@@ -276,6 +278,7 @@ class ModelSpec:
             )
         attention_flop = float(4 * length**2 * self.n_heads * self.head_dim)
 
+        # FLOP of attention grow with the square of the length, all others with the length.
         def resized(layer: Layer) -> Layer:
             before, after = (self.attention_flop, attention_flop) if layer.kind is LayerKind.BLOCK else (0.0, 0.0)
             return replace(
@@ -297,6 +300,7 @@ class ModelSpec:
         """
         counts = list(self.even_cut(n_stages, by) if blocks is None else blocks)
         layers = list(counts)
+        # Embedding and head go with the first and the last stage.
         if layers:
             layers[0] += self.layers[0].kind is LayerKind.EMBEDDING
             layers[-1] += self.layers[-1].kind is LayerKind.HEAD

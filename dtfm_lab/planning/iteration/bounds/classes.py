@@ -86,7 +86,8 @@ class StageKinds:
     before_flop: FloatArray
     """(Q,) minimum FLOP of a forward in all stages before it."""
     before_hops: IntArray
-    """(Q,) minimum number of messages from the first stage to it; -1 for the last stage of any cut, which is S - 1."""
+    """(Q,) minimum number of messages from the first stage to this one. -1 stands for S - 1: the last stage of a
+    plan of any cut."""
     chain_flop: FloatArray
     """(Q,) minimum FLOP of the forward that makes or uses a message: of the stage, or of one of a device's several
     stages."""

@@ -152,6 +152,7 @@ def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray
     turns = problem.job.synchronisation not in ("central", "hierarchical")
     seen, rows = set(), []
     for row in itertools.permutations(range(len(alike)), n_stages * n_replicas):
+        # the order of pipelines changes nothing, so only the row with its smallest device first is kept
         if turns and row[0] > min(row[:n_replicas]):
             continue
         kind = tuple(alike[device] for device in row)
@@ -189,6 +190,7 @@ def _least(
         extra=extra,
         least_blocks=least if given is None else np.array(given, dtype=np.int64),
         most_blocks=n_blocks - least.sum() + least if given is None else np.array(given, dtype=np.int64),
+        # in 1F1B a stage holds at most one micro-batch for itself and one for each stage after it
         most_held=np.array([float(n_stages - s) if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
         input_bytes=inputs if passes.recompute else np.full(2, np.inf),
         backward=backward.whole,

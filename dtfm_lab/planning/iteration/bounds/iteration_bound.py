@@ -305,10 +305,11 @@ SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
 SHARE = 0.25
 """Share of the search's time for the bound while plans still improve, because plans come first."""
 MOST_SHARE = 0.5
-"""The same while no plan has beaten the first. Then only the bound can narrow the gap."""
+"""Share of the search's time for the bound while no plan has beaten the first. Then only the bound can narrow the
+gap."""
 FIRST_SHARE = 0.1
-"""The same before the first generation is complete. Plans found by then are far from the best, and if the time limit
-comes first, one of them is the result."""
+"""Share of the search's time for the bound before the first generation is complete. Plans found by then are far from
+the best, and if the time limit comes first, one of them is the result."""
 TURNS = 50
 """Number of steps that the bound may take for each step of a search that counts steps."""
 MOST_BOUNDED = 512

@@ -153,6 +153,7 @@ def anneal(
                     r2 = -1
                 if g1 == g2:
                     g2 = -1
+                    # a swap within a group changes its averaging only if the order of the replicas counts
                     g1 = g1 if ordered else -1
         elif kind == TAILS:
             r1, r2 = below(random, r), below(random, r - 1)
@@ -161,6 +162,7 @@ def anneal(
             if uniform(random) < WINDOWED_TAILS:
                 q = min(n, p + 1 + below(random, n - p))
             _swap_tails(trial, r1, r2, p, q)
+            # both pipelines are copied whole when the move is kept or taken back
             p = -1
             whole = ordered
         elif kind == COUNTS:
@@ -225,6 +227,7 @@ def anneal(
                 if take_counts(tables, trial):
                     lacks = lacking(tables, trial, seconds)
                     value = smooth * (1.0 + PENALTY * lacks)
+                # the counts of any pipeline may have changed, not only of those that the move touched
                 for i in range(r):
                     now.microbatch_counts[i] = trial.microbatch_counts[i]
                     now.pipe[TOTAL, i] = trial.pipe[TOTAL, i]

@@ -71,9 +71,11 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
                 if tables.device[REGION, row[j]] == tables.device[REGION, row[i]]:
                     leader[i] = leader[j]
             n_leaders += leader[i] == i
+        # between leaders travel shards of gradients, and `back` has the seconds of these
         returned = whole
     in_shards = how != CENTRAL and how != HIERARCHICAL
     there, back, late = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    # the root sends whole averages over `there`, so it needs no `back`
     if how != CENTRAL:
         _fill(tables, row, shard(returned, n_leaders), back, late)
     _fill(tables, row, shard(whole, n) if in_shards else whole, there, late)
@@ -134,10 +136,12 @@ def _sharded(messages: GroupMessages, at_once: bool, done: FloatArray, last_s: F
     for i in range(n):
         t = done[i]
         for k in range(1, n):
+            # everyone begins with the next replica, so that in each turn every replica receives one message
             j = i + k if i + k < n else i + k - n
             arrives = t + moves[i, j] + late[i, j]
             got[j] = max(got[j], arrives)
             if not at_once:
+                # one after another: the next message leaves when this one has arrived
                 t = arrives
         turn[i] = t
     for i in range(n):
@@ -217,6 +221,7 @@ def _hierarchical(
         if size[i] > 1:
             done[i] += sum_s[i]
         got[i] = done[i]
+    # the first round exchanges shards to sum, the second the averaged shards
     for again in range(2 if d > 1 else 0):
         before = got.copy()
         for i in range(n):

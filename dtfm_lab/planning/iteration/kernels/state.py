@@ -90,6 +90,7 @@ def refresh_stages(tables: Tables, state: SearchState) -> None:
     differs = tables.synchronisation == CENTRAL or tables.synchronisation == HIERARCHICAL
     for s in range(n):
         for i in range(r):
+            # replicas hold equally much, unless one of them is a root or a leader
             if i == 0 or differs:
                 needed = averaging_bytes(tables, state, s, i)
             state.cell[AVERAGING, i, s] = needed
@@ -285,6 +286,7 @@ def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
             f, b = pass_seconds(tables, state.stage, s, state.grid[s, r])
             away_s += f + b
             steady = factor * away_s / slowest_s if slowest_s > 0.0 else 1.0
+            # never fewer than 1F1B, in which a stage runs ahead by the stages after it
             state.warmups[s] = max(state.warmups[s], int(min(np.ceil(steady - 1e-9), 1e6)) - 1, n - 1 - s)
             if s:
                 d, e, hop = state.grid[s - 1, r], state.grid[s, r], int(state.stage[NEXT, s - 1])
@@ -306,6 +308,7 @@ def _most_warmups(tables: Tables, state: SearchState, s: int) -> int:
     for r in range(state.grid.shape[1]):
         room = tables.device[MEMORY, state.grid[s, r]] - state.stage[PASSING, s]
         fit = int(room / max(state.stage[KEPT, s], 1.0))
+        # a pipeline whose micro-batches all fit at once sets no limit
         if fit < state.microbatch_counts[r]:
             least = min(least, max(fit - 1, 0))
     return least

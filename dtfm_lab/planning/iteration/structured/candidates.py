@@ -11,6 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency
+from dtfm_lab.costs.memory import memory_limits
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.job.options import MEMORY_ONLY, PASSED_ON, chosen
@@ -26,7 +27,7 @@ from dtfm_lab.planning.iteration.structured.estimates import Estimator, LayoutEs
 from dtfm_lab.planning.iteration.structured.layouts import GridLayout, StageTables, degrees_of, layouts
 from dtfm_lab.planning.problem import Generation
 from dtfm_lab.planning.search import SearchRequest
-from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.memory import over_bytes_when_played
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -72,8 +73,8 @@ def simulated_value(plan: Plan, target: SearchTarget) -> tuple[float, float, flo
 
     Raises LabError for a plan that cannot be simulated.
     """
-    report, seconds, price = memory(plan), iteration_seconds(plan), plan.price_per_hour
-    lacks = float((report.over_bytes / report.limit_bytes).sum())
+    seconds, price = iteration_seconds(plan), plan.price_per_hour
+    lacks = float((over_bytes_when_played(plan) / memory_limits(plan)).sum())
     lacks += max(seconds / target.max_iteration_s - 1, 0.0) + max(price / target.max_price_per_hour - 1, 0.0)
     return seconds, seconds * price / 3600 if target.dollars else seconds, lacks
 
@@ -139,6 +140,15 @@ class PlanPricer:
             self.refusal = str(error)
             return replace(found, lacks=1.0, judged=True)
         return replace(found, value=value, lacks=lacks, judged=True)
+
+    def over_bytes(self, shape_search: ShapeSearch, found: KernelPlan) -> int:
+        """Return the bytes that the worst device lacks while the plan is played, which the replay does not look at.
+
+        The replay counts a message as if it arrived when needed and left at once. On slow links, messages wait.
+        """
+        problem = self._problem
+        job, how = shape_search.job(found, problem.job), (problem.queueing, problem.efficiency)
+        return int(over_bytes_when_played(unpriced_plan(problem.topology, job, shape_search.grid(found), *how)).max())
 
 
 # ---------------------------------------------------------------------------------------------------------------------

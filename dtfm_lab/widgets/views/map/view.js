@@ -1,13 +1,13 @@
 // The map: cities' cards round a globe, pipes between them, the plan's badges on them. The document is the truth, Python holds it.
 import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
-import { isStill, onShine, onTime, shine } from "shared/bus.js";
+import { isStill, onPulse, onShine, onTime, shine } from "shared/bus.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { playbackRows } from "shared/playback.js";
 import { readTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
 import { complete, removeDevices, removeRegions, same } from "../editor/page/document.js";
 import { cameraOf } from "./page/camera.js";
-import { paintCities, spread } from "./page/cities.js";
+import { paintCities, paintPin, spread } from "./page/cities.js";
 import { addDevice, changePair, moveDevices, moveRegion } from "./page/edits.js";
 import { finder } from "./page/find.js";
 import { gestures } from "./page/gestures.js";
@@ -29,10 +29,11 @@ const own = (things, name) => (Object.hasOwn(things, name) ? things[name] : unde
 const NOTE_MS = 6000;
 /** @type {Place[]} */
 const WORLD = [
-  [-120, 5],
-  [0, 5],
-  [120, 5],
-]; // what is shown of the globe while fewer than two cities have devices
+  [-78, 20],
+  [0, 20],
+  [78, 20],
+]; // what is shown of the globe while no city has devices: so near each other that north is up
+const BESIDE = 78; // degrees to either side that are shown of one city
 
 /** @type {Render<Traits>} */
 function render({ model, el }) {
@@ -45,6 +46,7 @@ function render({ model, el }) {
   let regions = [];
   let bare = /** @type {string | null} */ (null); // a region without devices that is selected
   let pointed = /** @type {Hit | null} */ (null); // what the pointer is on
+  let sought = /** @type {Found | null} */ (null); // what the search field says
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let noteTimer;
 
@@ -173,10 +175,22 @@ function render({ model, el }) {
   }
   cleanUp.add(() => clearTimeout(noteTimer));
 
+  /**
+   * Whether all of a region's card is on the picture.
+   * @type {(name: string) => boolean}
+   */
+  function isInView(name) {
+    const card = scene.layout?.byName.get(name);
+    if (!card) return false;
+    const [x, y] = camera.toScreen(card.x, card.y);
+    const [wide, high] = [(card.w / 2) * camera.cardScale, (card.h / 2) * camera.cardScale];
+    return x - wide >= 0 && y - high >= 0 && x + wide <= box.clientWidth && y + high <= box.clientHeight;
+  }
   /** @type {(city: string) => void} */
   const add = (city) => {
     const [next, name] = addDevice(present, city, gpus.value || model.get("gpus")[0] || "");
     edit(next, [name]);
+    if (!isInView(city)) camera.home();
     say(`${name} added to ${city}`);
   };
   /**
@@ -279,6 +293,10 @@ function render({ model, el }) {
     move: (found) => tell.devicesMoved([...chosen()], found.name),
     addable: () => !still,
     movable: () => !still && chosen().size > 0,
+    sought(found) {
+      sought = found;
+      drawAll();
+    },
     leave: () => root.focus({ preventScroll: true }),
   });
   const gpus = h("select", {
@@ -382,12 +400,21 @@ function render({ model, el }) {
   function place(glide) {
     const known = regions.flatMap(({ place: where }) => (where ? [where] : []));
     scene.place(box.clientWidth, box.clientHeight, known, glide, (places) =>
-      places.length > 1 ? globeFor(places) : places.length || !present.devices.length ? globeFor([...places, ...WORLD]) : null,
+      places.length > 1 ? globeFor(places) : places.length ? globeFor(around(places[0])) : present.devices.length ? null : globeFor(WORLD),
     );
     drawGround();
     drawAll();
   }
 
+  /**
+   * A city and what is shown beside it.
+   * @type {(place: Place) => Place[]}
+   */
+  const around = ([longitude, latitude]) => [
+    [longitude, latitude],
+    [((longitude - BESIDE + 540) % 360) - 180, latitude / 2],
+    [((longitude + BESIDE + 540) % 360) - 180, latitude / 2],
+  ];
   let globe = /** @type {Globe | null} */ (null);
   let globeKey = "";
   /** @type {(places: Place[]) => Globe} */
@@ -413,7 +440,8 @@ function render({ model, el }) {
   function paintTop(context, width, height, theme) {
     if (!scene.layout) return;
     const goal = aim();
-    if (goal || tool() === "add" || carried()) {
+    const pin = sought && scene.layout.ground && sought.place && !scene.layout.byName.get(sought.name) ? scene.homeOf(sought.place) : null;
+    if (goal || tool() === "add" || carried() || regions.filter(({ place: where }) => where).length < 2) {
       const boxes = scene.layout.cards.map((card) => {
         const [x, y] = camera.toScreen(card.x, card.y);
         return [
@@ -423,8 +451,9 @@ function render({ model, el }) {
           y + (card.h / 2) * camera.cardScale,
         ];
       });
-      paintCities(context, freeCities(), camera, { width, height, theme, boxes, without: goal?.name });
+      paintCities(context, freeCities(), camera, { width, height, theme, boxes, without: goal?.name ?? (pin ? sought?.name : undefined) });
     }
+    if (pin) paintPin(context, camera.toScreen(...pin), there(sought).name, theme);
     scene.paintMoving(context, theme, hand.press?.kind === "devices" ? new Set(hand.press.names) : null, hand.press?.now);
     if (goal && !goal.known) paintTarget(context, goal, theme);
     if (hand.press?.kind === "box") paintBox(context, hand.press, theme);
@@ -533,6 +562,14 @@ function render({ model, el }) {
     root,
     (what) => {
       scene.light(what);
+      drawAll();
+    },
+    cleanUp,
+  );
+  onPulse(
+    root,
+    () => {
+      scene.pulse();
       drawAll();
     },
     cleanUp,

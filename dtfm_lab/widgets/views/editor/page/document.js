@@ -58,6 +58,15 @@ export function moveDevices(document, places) {
   return { ...document, devices: document.devices.map((device) => (places.has(device.name) ? { ...device, ...places.get(device.name) } : device)) };
 }
 
+/**
+ * `joined` maps a device's name to the region that it joins.
+ * @type {(document: Document, joined: Map<string, string>) => Document}
+ */
+export function joinRegions(document, joined) {
+  if (!joined.size) return document;
+  return { ...document, devices: document.devices.map((device) => ({ ...device, region: joined.get(device.name) ?? device.region })) };
+}
+
 /** @type {(document: Document, from: string, to: string) => Document} */
 export function renameDevice(document, from, to) {
   /** @type {(one: string) => string} */

@@ -5,6 +5,7 @@ import { onResize, oncePerFrame } from "shared/dom.js";
 import { onTheme, readTheme } from "shared/theme.js";
 import { isMeant } from "shared/wheel.js";
 import { same } from "./document.js";
+import { boxAt, nearestFree } from "./drops.js";
 import { deviceId, edgesOf, nodesOf, regionId } from "./elements.js";
 import { regionJoining } from "./joining.js";
 import { linkFits, lineOf, endsOf, isOneWay } from "./lines.js";
@@ -20,7 +21,7 @@ cytoscape.use(edgehandles);
 /**
  * @typedef {object} Reports
  * @property {() => void} chosen
- * @property {(places: Map<string, Point>) => void} moved
+ * @property {(places: Map<string, Point>, joined?: Map<string, string>) => void} moved
  * @property {(region: string, position: Point) => void} added
  * @property {(kind: LineKind, ends: Ends) => void} joined
  * @property {(data: Named) => void} opened
@@ -36,7 +37,7 @@ const ZOOM_STEP = 1.06; // devices keep their size on the screen, in steps
 const MARGIN = { left: 16, right: 16, top: 16, bottom: 64 }; // around a fitted drawing: the kinds and the tools stand below
 const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // restyling everything is too slow for every frame of a zoom
 /**
- * `on` holds what the drawing reports: chosen(), moved(places), added(region, position), joined(kind, [a, b]),
+ * `on` holds what the drawing reports: chosen(), moved(places, {device: region that it joined}), added(region, position), joined(kind, [a, b]),
  * opened(element), swapped(device, device), pointed({device | region | line} or null), changed() when the picture has to be painted again.
  * `look()` gives {highlight, filled}.
  * @param {HTMLElement} container
@@ -67,6 +68,10 @@ export function topologyGraph(container, on, look, cleanUp) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let settling;
   let unfitted = true;
+  /** @type {Map<string, { x1: number, x2: number, y1: number, y2: number }>} */
+  let before = new Map(); // regions' boxes before the drag
+  /** @type {string | null} */
+  let aim = null; // the region that the dragged device would join
   /** @type {string | null} */
   let fitted = null; // the view as it was fitted, to know whether a person has moved it since
 
@@ -181,6 +186,8 @@ export function topologyGraph(container, on, look, cleanUp) {
    * @type {(name: string) => { x1: number, x2: number, y1: number, y2: number }}
    */
   const boxOf = (name) => {
+    const resting = aim === null ? undefined : before.get(name); // a box is not stretched over the one that is aimed at
+    if (resting) return resting;
     const { x1, x2, y1, y2 } = cy.getElementById(regionId(name)).boundingBox({ includeLabels: false, includeOverlays: false, includeEdges: false });
     return { x1, x2, y1, y2 };
   };
@@ -369,7 +376,25 @@ export function topologyGraph(container, on, look, cleanUp) {
    * @type {string | null}
    */
   let under = null;
+  cy.on("grabon", "node.device", () => {
+    before = new Map(scene.boxes.map(({ name }) => [name, boxOf(name)]));
+  });
+  /**
+   * The region that a dragged device would join where it is, or null.
+   * @type {(node: cytoscape.NodeSingular) => string | null}
+   */
+  const joining = (node) => {
+    const [box, own] = [boxAt(node.position(), before), /** @type {cytoscape.NodeSingular} */ (node.parent()).data("name") ?? ""];
+    return box === own ? null : box;
+  };
   cy.on("drag", "node.device", ({ target }) => {
+    const region = joining(target);
+    if (region !== aim) {
+      aim = region;
+      cy.nodes(".region").forEach((box) => void box.toggleClass("aimed", box.data("name") === region));
+      layout++;
+      on.changed();
+    }
     const alone = cy.nodes(":grabbed").length === 1 && !(target.selected() && byKind("device").length > 1);
     const reach = (0.6 * sizes(cy.zoom(), near).height) / cy.zoom();
     const [at, names] = [target.position(), scene.tasks];
@@ -390,12 +415,53 @@ export function topologyGraph(container, on, look, cleanUp) {
       moving = false;
       const other = under;
       under = null;
+      const joined = target.hasClass("device") ? joinedBy(target) : new Map();
+      aim = null;
+      cy.nodes(".region").removeClass("aimed");
       if (other) return on.swapped(target.data("name"), other);
+      if (target.hasClass("device")) setApart(dragged(target));
       rememberBoxes();
       route();
-      on.moved(places());
+      on.moved(places(), joined);
     });
   });
+
+  /**
+   * All devices that a drag has moved: the selected ones, if the one in hand is among them.
+   * @type {(target: cytoscape.NodeSingular) => cytoscape.NodeCollection}
+   */
+  const dragged = (target) => (target.selected() ? cy.nodes(".device:selected") : cy.nodes(".device").filter((node) => node.same(target)));
+  /**
+   * {device: region} of those dropped on another region's box.
+   * @type {(target: cytoscape.NodeSingular) => Map<string, string>}
+   */
+  const joinedBy = (target) =>
+    new Map(
+      dragged(target)
+        .toArray()
+        .flatMap((node) => {
+          const region = joining(/** @type {cytoscape.NodeSingular} */ (node));
+          return region === null ? [] : [/** @type {[string, string]} */ ([node.data("name"), region])];
+        }),
+    );
+
+  /**
+   * Moves each of these devices to the nearest place where it covers no other.
+   * @type {(moved: cytoscape.NodeCollection) => void}
+   */
+  function setApart(moved) {
+    const { height, width } = sizes(cy.zoom(), near);
+    const least = (1.1 * Math.max(height, width)) / cy.zoom();
+    moved.forEach((node) => {
+      const others = cy
+        .nodes(".device")
+        .filter((other) => !other.same(node))
+        .map((other) => /** @type {cytoscape.NodeSingular} */ (other).position());
+      const free = (/** @type {Point} */ { x, y }) => others.every((other) => Math.hypot(other.x - x, other.y - y) >= least);
+      const at = node.position();
+      if (!free(at)) node.position(nearestFree(at, least / 3, free));
+    });
+  }
 
   /** @type {(place: Point) => Point} */
   const rounded = ({ x, y }) => ({ x: Math.round(x * 10) / 10, y: Math.round(y * 10) / 10 });
@@ -550,13 +616,7 @@ export function topologyGraph(container, on, look, cleanUp) {
           const at = cy.getElementById(deviceId(name)).position();
           return Math.hypot(at.x - place.x, at.y - place.y) < 0.8 * near;
         }) && !boxes.some((box) => place.x > box.x1 - near / 2 && place.x < box.x2 + near / 2 && place.y > box.y1 - near / 2 && place.y < box.y2 + near / 2);
-      for (let ring = 0; ring < 60; ring++)
-        for (let step = 0; step < Math.max(1, 6 * ring); step++) {
-          const turn = (2 * Math.PI * step) / Math.max(1, 6 * ring);
-          const place = rounded({ x: x + ring * near * Math.cos(turn), y: y + ring * near * Math.sin(turn) });
-          if (free(place)) return place;
-        }
-      return rounded({ x, y });
+      return rounded(nearestFree({ x, y }, near, free));
     },
     nudge(/** @type {number} */ dx, /** @type {number} */ dy) {
       const nodes = cy.nodes(".device").filter((node) => node.selected() || /** @type {cytoscape.NodeSingular} */ (node.parent()).selected());

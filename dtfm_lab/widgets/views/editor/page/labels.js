@@ -93,9 +93,10 @@ export function labelLayer(model, { read, set, press, point }, cleanUp) {
 }
 
 /**
- * {id: {x, y, brief}}: where labels stand. Those of what is selected or pointed at come first, then the plan's, then others;
- * one that finds no room says its bandwidth alone, `brief`, if that fits, and is left out else, but for what is selected
- * or pointed at.
+ * {id: {x, y, brief}}: where labels stand. Those of the plan come first, then others; one that finds no room says its
+ * bandwidth alone, `brief`, if that fits, and is left out else. What is selected or pointed at moves no label, or the label
+ * would run away from the pointer that wants to pull it: a label that stands is said in full where it is, and one that
+ * does not gets the best place that is left.
  * @type {(lines: SceneLine[], laid: Laid, room: { width: number, height: number, top: number, bottom: number }, isWanted: (line: SceneLine) => boolean) => Map<string, LabelPlace>}
  */
 export function placeLabels(lines, laid, { width, height, top, bottom }, isWanted) {
@@ -106,21 +107,19 @@ export function placeLabels(lines, laid, { width, height, top, bottom }, isWante
   const nOwn = lines.filter((line) => line.own || line.kind === "pair").length;
   /** @type {(line: SceneLine) => number} */
   const rank = (line) =>
-    isWanted(line)
-      ? 0
-      : line.uses.has("hop") && line.across
-        ? 1
-        : line.own && line.uses.size
-          ? 2
-          : line.kind === "pair" && line.uses.size
-            ? 3
-            : line.uses.size
-              ? 6
-              : line.own
-                ? 4
-                : 5;
+    line.uses.has("hop") && line.across
+      ? 1
+      : line.own && line.uses.size
+        ? 2
+        : line.kind === "pair" && line.uses.size
+          ? 3
+          : line.uses.size
+            ? 6
+            : line.own
+              ? 4
+              : 5;
   /** @type {(line: SceneLine) => boolean} */
-  const worth = (line) => isWanted(line) || (line.uses.size ? line.across || line.own : nOwn <= MOST_OWN && (line.own || line.kind === "pair"));
+  const worth = (line) => (line.uses.size ? line.across || line.own : nOwn <= MOST_OWN && (line.own || line.kind === "pair"));
   const ways = new Map([...laid.curves].map(([id, way]) => [id, Array.from({ length: 17 }, (_, at) => placeOn(way, at / 16))]));
   const chosen = lines.filter(worth).sort((one, other) => rank(one) - rank(other));
   /** @type {(line: SceneLine) => string} */
@@ -129,9 +128,21 @@ export function placeLabels(lines, laid, { width, height, top, bottom }, isWante
   const alike = new Map(); // {text: how many say it}, and how many have said it
   for (const line of chosen) alike.set(text(line), { all: (alike.get(text(line))?.all ?? 0) + 1, said: 0 });
   for (const line of chosen) {
-    const way = laid.curves.get(line.id);
     const { all, said } = there(alike.get(text(line)));
-    if (!way || (!isWanted(line) && (placed.length >= MOST || (all > MANY_ALIKE && said >= ENOUGH)))) continue;
+    if (placed.length >= MOST || (all > MANY_ALIKE && said >= ENOUGH)) continue;
+    if (place(line, false)) alike.set(text(line), { all, said: said + 1 });
+  }
+  for (const line of lines.filter(isWanted)) {
+    const standing = places.get(line.id);
+    if (standing) standing.brief = false;
+    else place(line, true);
+  }
+  return places;
+
+  /** @type {(line: SceneLine, anywhere: boolean) => boolean} */
+  function place(line, anywhere) {
+    const way = laid.curves.get(line.id);
+    if (!way) return false;
     const [gbps, ms] = linkText(line.bandwidth_gbps, line.latency_ms);
     const wide = 18 + PER_CHARACTER * Math.max(gbps.length, ms.length) + (line.about ? 10 : 0);
     /** @type {{ cost: number, at: { x: number, y: number }, box: import("../types.d.ts").Rectangle, brief: boolean } | null} */
@@ -146,18 +157,17 @@ export function placeLabels(lines, laid, { width, height, top, bottom }, isWante
       const box = { x1: at.x - halfWide, x2: at.x + halfWide, y1: at.y - halfHigh, y2: at.y + halfHigh };
       const outside = box.x1 < 2 || box.x2 > width - 2 || box.y1 < top || box.y2 > height - bottom;
       const blocked = outside || placed.some((one) => overlap(box, one, 3)) || laid.taken.some((one) => overlap(box, one, 1));
-      if (blocked && !isWanted(line)) continue;
+      if (blocked && !anywhere) continue;
       let crossed = 0;
       for (const [id, points] of ways) if (id !== line.id && points.some((p) => p.x > box.x1 && p.x < box.x2 && p.y > box.y1 && p.y < box.y2)) crossed++;
       const cost = ON_LINE * crossed + OFF_MIDDLE * Math.abs(share - 0.5) + (blocked ? 100 : 0);
       if (!best || cost < best.cost) best = { cost, at, box, brief };
     }
-    if (!best) continue;
+    if (!best) return false;
     const half = (best.box.x2 - best.box.x1) / 2 + 2;
     const y = Math.min(height - bottom - HEIGHT / 2, Math.max(top + HEIGHT / 2, best.at.y));
     places.set(line.id, { x: Math.min(width - half, Math.max(half, best.at.x)), y, brief: best.brief });
     placed.push(best.box);
-    alike.set(text(line), { all, said: said + 1 });
+    return true;
   }
-  return places;
 }

@@ -59,3 +59,29 @@ export function paintCities(context, cities, camera, { width, height, theme, box
     context.fillText(name, x + 5, y);
   }
 }
+
+/**
+ * A pin with a name at a place that is looked for and has no card.
+ * @type {(context: Context, at: [number, number] | number[], name: string, theme: Theme) => void}
+ */
+export function paintPin(context, [x, y], name, theme) {
+  context.fillStyle = theme.text;
+  context.beginPath();
+  context.arc(x, y - 15, 6, 0.8 * Math.PI, 2.2 * Math.PI);
+  context.lineTo(x, y);
+  context.closePath();
+  context.fill();
+  context.fillStyle = theme.surface;
+  context.beginPath();
+  context.arc(x, y - 15, 2.2, 0, 2 * Math.PI);
+  context.fill();
+  context.font = `650 ${theme.font}`;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.lineJoin = "round";
+  context.lineWidth = 4;
+  context.strokeStyle = theme.surface;
+  context.strokeText(name, x + 10, y - 14);
+  context.fillStyle = theme.text;
+  context.fillText(name, x + 10, y - 14);
+}

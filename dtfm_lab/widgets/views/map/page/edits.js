@@ -1,5 +1,5 @@
 // What gestures on the map do to the document: regions are cities, devices belong to one.
-import { freeName, named, renameRegion } from "../../editor/page/document.js";
+import { freeName, named, ONE_SITE, renameRegion } from "../../editor/page/document.js";
 /** @import { Between, Conditions, Document, Link, Region } from "shared/types.d.ts" */
 /** @import { Pair } from "../types.d.ts" */
 
@@ -52,13 +52,14 @@ export function moveRegion(document, from, to, hadPlace) {
 }
 
 /**
- * With a region of this name: inside it is what it was where its first devices come from, or what most regions say.
+ * With a region of this name: inside it is what it was where its first devices come from, what most regions say, or one
+ * site's network. The default is of devices far apart, and a room's network is no slower than an ocean's.
  * @type {(document: Document, name: string, sources?: string[]) => Document}
  */
 function withRegion(document, name, sources = []) {
   if (named(document.regions, name)) return document;
   const source = sources.map((from) => named(document.regions, from)).find(Boolean);
-  const { latency_ms, bandwidth_gbps } = source ?? commonest(document.regions) ?? document.default;
+  const { latency_ms, bandwidth_gbps } = source ?? commonest(document.regions) ?? ONE_SITE;
   return { ...document, regions: [...document.regions, { name, latency_ms, bandwidth_gbps }] };
 }
 

@@ -110,6 +110,9 @@ export function paintGround(context, { land, globe, ground }, { toScreen, k }, t
   context.scale(scale, scale);
   context.fillStyle = theme.land;
   context.fill(land, "nonzero");
+  context.strokeStyle = theme.softBorder; // a coast is seen where sea and land are nearly one grey
+  context.lineWidth = 0.8 / scale;
+  context.stroke(land);
   context.restore();
   context.strokeStyle = theme.softBorder;
   context.lineWidth = 1;

@@ -4,8 +4,8 @@ import { mayBecome } from "./find.js";
 /** @import { City, Found } from "../types.d.ts" */
 
 /**
- * `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), leave()}.
- * @type {(cities: City[], find: (text: string) => Found | null, act: { fly: (found: Found) => void, add: (found: Found) => void, move: (found: Found) => void, addable: () => boolean, movable: () => boolean, leave: () => void }) => { element: HTMLElement, input: HTMLInputElement, update: () => void }}
+ * `find(text)` is {name, place, devices} or null; `act` is {fly(found), add(found), move(found), addable(), movable(), sought(found or null), leave()}.
+ * @type {(cities: City[], find: (text: string) => Found | null, act: { fly: (found: Found) => void, add: (found: Found) => void, move: (found: Found) => void, addable: () => boolean, movable: () => boolean, sought: (found: Found | null) => void, leave: () => void }) => { element: HTMLElement, input: HTMLInputElement, update: () => void }}
  */
 export function searchField(cities, find, act) {
   const id = `dtfm-cities-${Math.random().toString(36).slice(2)}`;
@@ -57,6 +57,7 @@ export function searchField(cities, find, act) {
     none.hidden = !text || found !== null || mayBecome(text, cities);
     add.hidden = !found?.place || !act.addable();
     move.hidden = !found?.place || !act.movable();
+    act.sought(found?.place ? found : null);
   }
 
   return { element: h("span", { class: "dtfm-map-find" }, input, list, h("span", { class: "dtfm-map-found" }, add, move, none)), input, update };
