@@ -16,7 +16,9 @@ from dtfm_lab.domain.job import Job, LayerKind, even_shares, gpt
 from dtfm_lab.domain.job.model.spec import balanced
 from dtfm_lab.domain.job.options import CUTS_BY
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.plan import cut_subplan
 from dtfm_lab.domain.schedule import Kind
+from dtfm_lab.domain.trace import Subplan
 from dtfm_lab.files import load_job, override
 
 cuts = st.lists(st.integers(1, 5), min_size=1, max_size=5).map(tuple)
@@ -169,3 +171,9 @@ def test_an_unknown_thing_to_cut_by_is_refused():
 
 def blocks_of(of: Job) -> tuple[int, ...]:
     return tuple(sum(layer.kind is LayerKind.BLOCK for layer in layers) for layers in of.stage_layers)
+
+
+def test_a_part_of_a_pipeline_keeps_its_cut():
+    whole = placed(heavy(cut_by="flop"))
+    part = cut_subplan(whole, Subplan((0, 1), (0,), 4, 1))
+    assert part.blocks_per_stage == whole.blocks_per_stage[:2]

@@ -118,7 +118,10 @@ def _part_of_job(job: Job, n_stages: int, n_pipelines: int) -> Job:
     n_layers = sum(job.cut(job.n_stages)[:n_stages])
     # The last stage kept ends the model now, so it takes the head.
     head = tuple(layer for layer in model.layers[-1:] if layer.kind is LayerKind.HEAD)
-    blocks = None if job.blocks_per_stage is None else job.blocks_per_stage[:n_stages]
+    blocks = job.blocks_per_stage
+    if blocks is None and job.cut_by != "blocks":  # a part of the model would be cut elsewhere
+        blocks = model.even_cut(job.n_stages, job.cut_by)
+    blocks = None if blocks is None else blocks[:n_stages]
     return replace(
         job,
         **batch,

@@ -187,11 +187,11 @@ def deepspeed(of: Expressed) -> FrameworkLaunch:
                 f"tensor parallelism of {job.tensor_parallel} with {counted(job.n_stages, 'stage')} needs support in "
                 "the model; wanted 1, or --to megatron"
             )
-        even = job.with_fields(blocks_per_stage=None)
+        even = job.with_fields(blocks_per_stage=None, cut_by="blocks")
         if job.stage_layers != even.stage_layers:
             cut = " ".join(map(str, of.blocks()))
             what = f"stages have {cut} blocks; DeepSpeed's PipelineModule divides evenly"
-            of.lose(what, blocks_per_stage=None)
+            of.lose(what, blocks_per_stage=None, cut_by="blocks")
     of.schedules({"1f1b": ""})
     sharding = of.sharded(*(("none", "zero-1") if job.n_stages > 1 else ZERO))
     of.recomputed("none", "block", "stage")

@@ -78,8 +78,11 @@ def small_job(**changes: Any) -> Job:
     return Job(**{"name": "small", "model": model, "n_stages": None, "n_replicas": None} | fields | changes)
 
 
-def brute_force(topology: Topology, job: Job) -> Best:
-    """The best plan with even shares for a job that names 1f1b or gpipe; shapes are those that it leaves open."""
+def brute_force(topology: Topology, job: Job, *, alone: bool = False) -> Best:
+    """The best plan with even shares for a job that names 1f1b or gpipe; shapes are those that it leaves open.
+
+    ``alone``: also with stages that hold only the embedding or the head.
+    """
     problem = IterationProblem.of(topology, job).parts[0]
     tables = tables_of(problem, job.microbatch, SearchTarget(), Nearness(problem))
     all_fixed = FixedFields(fixed_counts=True, fixed_blocks=True, fixed_warmups=True)
@@ -92,7 +95,7 @@ def brute_force(topology: Topology, job: Job) -> Best:
         plain = np.arange(n_stages)[::-1].astype(np.int64)
         ahead = plain if job.schedule == "1f1b" else np.full(n_stages, n_microbatches, dtype=np.int64)
         for row in _rows(n, n_stages * n_replicas):
-            for blocks in _cuts(problem.n_blocks, n_stages):
+            for blocks in _cuts(problem.n_blocks, n_stages, alone):
                 found = shape_search.assessed(row, blocks, 0.0, warmups=ahead, exact=True)
                 n_tried += 1
                 if found.lacks == 0 and found.value < best.iteration_s:
@@ -128,10 +131,10 @@ def _rows(n: int, n_placed: int) -> IntArray:
 
 
 @lru_cache(maxsize=64)
-def _cuts(n_blocks: int, n_stages: int) -> IntArray:
-    """(cuts, S) blocks of each stage: one at least, or none beside the embedding or the head."""
-    ends = itertools.combinations(range(1, n_blocks + 2), n_stages - 1)
-    layers = np.array([np.diff([0, *end, n_blocks + 2]) for end in ends], dtype=np.int64)
-    layers[:, 0] -= 1
-    layers[:, -1] -= 1
-    return layers
+def _cuts(n_blocks: int, n_stages: int, alone: bool) -> IntArray:
+    """(cuts, S) blocks of each stage: one at least, or with ``alone`` none beside the embedding or the head."""
+    ends = itertools.combinations(range(1, n_blocks + 2 * alone), n_stages - 1)
+    blocks = np.array([np.diff([0, *end, n_blocks + 2 * alone]) for end in ends], dtype=np.int64)
+    for end in (0, -1):
+        blocks[:, end] -= alone
+    return blocks
