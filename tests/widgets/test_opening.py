@@ -108,5 +108,9 @@ def test_a_better_plan_that_comes_later_is_announced() -> None:
     assert words == "A longer search found a plan that is 20 % faster"
     assert gain_words(plan, plan) == gain_words(plan, slower) == ""
     state = LabState(topology=topology, job=job, plan=plan)
-    assert headline(state, None, Replanned(plan, gain=words), "Messages are slow.") == (f"{words}.", "Messages are slow.", "")
+    assert headline(state, None, Replanned(plan, gain=words), "Messages are slow.") == (
+        f"{words}.",
+        "Messages are slow.",
+        "",
+    )
     assert headline(state, None, Replanned(slower, gain=words), "Messages are slow.").lead == "Messages are slow."

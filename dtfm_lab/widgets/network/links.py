@@ -25,7 +25,8 @@ Speed = tuple[float, float]
 
 RULE = (
     "Between regions without a line: latency = 5.6 ms + 3.0 × distance / 200,000 km/s, bandwidth = 78 Mbit / latency, "
-    "at most 1.05 Gbit/s, and no more than inside either region. Fitted to 45 pairs of AWS regions (DT-FM, 2022), half of them within 15 %. "
+    "at most 1.05 Gbit/s, and no more than inside either region. Fitted to 45 pairs of AWS regions (DT-FM, 2022), half "
+    "of them within 15 %. "
 )
 WHERE = {
     BY_DISTANCE: "Distances are between known cities. All other pairs have the numbers of “any other pair”.",

@@ -247,7 +247,9 @@ def test_a_plan_fits_by_its_order_of_passes_and_while_it_is_played(seed):
     """On slow links messages wait in memory, which neither the estimate nor the replay counts."""
     rng = np.random.default_rng(seed)
     latency_ms, bandwidth_gbps = rng.uniform(1, 50, (4, 4)), rng.uniform(0.02, 0.3, (4, 4))
-    topology = Topology.from_matrices(latency_ms, bandwidth_gbps, gpu="RTX 3090", memory_gib=float(rng.uniform(1.5, 2.5)))
+    topology = Topology.from_matrices(
+        latency_ms, bandwidth_gbps, gpu="RTX 3090", memory_gib=float(rng.uniform(1.5, 2.5))
+    )
     model = gpt(n_layers=12, d_model=1024, n_heads=16, seq_len=1024, vocab_size=50304)
     job = Job(model=model, n_stages=4, n_replicas=1, global_batch=128, microbatch=1, checkpointing=None)
     found = planned(topology, job, steps=2)

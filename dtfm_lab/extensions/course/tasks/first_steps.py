@@ -129,9 +129,7 @@ def tokens_that_pay(given: Given, plan: Plan) -> Number:
     return Number(wanted, {"one_gpu": wanted / len(given.cities), "an_hour": wanted * 3600})
 
 
-@why.mission(
-    "cities-win", takes=Plan, reason=tokens_that_pay, give=give_cities, job=lambda _: load_job("gpt3-xl")
-)
+@why.mission("cities-win", takes=Plan, reason=tokens_that_pay, give=give_cities, job=lambda _: load_job("gpt3-xl"))
 def cities_win(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.cities, load_job("gpt3-xl"), *TRAINED)
     batch = plan.job.global_batch
