@@ -27,7 +27,8 @@ docs: $(VENV)/.docs
 # file share, as it gets whole stretches of neighbours.
 # Hundreds of processes are started: they find the package compiled, whatever this shell is told.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
-SUITE := --nbmake tests notebooks
+# What takes longest, lessons and pages, comes first, so that no process has such a one left when the others have ended.
+SUITE := --nbmake notebooks tests
 PROCESSES ?= 3
 
 test: $(VENV)/.dev
@@ -66,7 +67,7 @@ kernels: $(VENV)/.dev
 	$(BIN)/dtfm-lab plan lecture-hall --job tiny --steps 1 --objective communication --planner dtfm --output /dev/null
 
 laws: $(VENV)/.dev
-	$(PYTEST) -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
+	$(PYTEST) -p no:nbmake -n 2 --dist worksteal -m "not slow" $(LAWS) $(ARGS)
 
 # The core by itself: a copy without the extensions, in an environment of its own, passes the core's tests. Left out are
 # a browser, and tests whose subject is the whole repository with its extensions: pages, lessons, benchmarks and the site.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -24,6 +25,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # On a busy machine an example may take any time. Where a law says nothing else, it is tried on so many.
 settings.register_profile("any time", deadline=None, max_examples=20)
 settings.load_profile("any time")
+
+# Modules and tests are there until the end: whoever looks for garbage need not walk through millions of their objects.
+gc.disable()
 
 Shell = Callable[..., tuple[int, str, str]]
 
@@ -58,7 +62,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Lessons are run by forks of a kernel. One that imports the lab itself is in tests/test_notebook_files.py."""
+    """Look for garbage only among what tests make, and more rarely than programs do: it is a quarter of their time.
+
+    Lessons are run by forks of a kernel. One that imports the lab itself is in tests/test_notebook_files.py.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+    gc.enable()
     if any(item.path.suffix == ".ipynb" for item in session.items):
         sys.path.append(str(Path(__file__).with_name("browser")))
         import kernel_forks

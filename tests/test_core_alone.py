@@ -40,7 +40,7 @@ import sys
 import click
 import dtfm_lab as lab
 from dtfm_lab import figures
-from dtfm_lab.cli.doctor import described, doctor_facts
+from dtfm_lab.cli import doctor
 from dtfm_lab.cli.options import cli
 from ipywidgets import Layout, Widget
 
@@ -91,7 +91,8 @@ while shown:
         case list(held) | tuple(held):
             shown += held
 assert len(seen) > 100 and "Micro-batch" in texts["widgets"]
-texts["doctor"] = str(described(doctor_facts()))
+doctor.probed_libraries = lambda: dict(torch=None, cupy=None)  # no extension's: to load them takes seconds
+texts["doctor"] = str(doctor.described(doctor.doctor_facts()))
 texts["planners"] = repr(lab.planners)
 for name in gone_former:
     try:
@@ -156,7 +157,7 @@ def copy_without(without: set[str], folder: Path) -> None:
     def ignored(at: str, names: list[str]) -> set[str]:
         return {name for name in names if Path(at) / name in leave}
 
-    shutil.copytree(ROOT / "dtfm_lab", folder / "dtfm_lab", ignore=ignored)
+    shutil.copytree(ROOT / "dtfm_lab", folder / "dtfm_lab", ignore=ignored, copy_function=linked)
     take_kernels(folder / "dtfm_lab")
     for name in ("topologies", "notebooks", "docs"):
         (folder / name).symlink_to(ROOT / name)
@@ -169,6 +170,14 @@ def copy_without(without: set[str], folder: Path) -> None:
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: dtfm_lab\nVersion: {project['version']}\n")
     (metadata / "entry_points.txt").write_text("\n".join(lines))
+
+
+def linked(source: str, target: str) -> None:
+    """Link a file, for a hundred megabytes of machine code are in the package; between two disks copy it."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def take_kernels(package: Path) -> None:

@@ -31,6 +31,7 @@ ALSO = {
     "devices-that-come-and-go.md": [
         (r'"worldwide", "gpt3-xl", seconds=2', '"lecture-hall", "tiny", steps=1'),
         (r'"Tokyo-3"', '"ada"'),
+        (r'"gpt2-small", dtype="fp16"', '"tiny", n_stages=None, n_replicas=None, dtype="fp16"'),
         (r"time_scale=0.1", "time_scale=0.003"),
         (r"48 \* 3600", "8 * 3600"),
         (r"s in \(1, 2, 4, 8\)", "s in (2, 4)"),
@@ -52,6 +53,7 @@ ALSO = {
         (r"reproduce\(\)", 'reproduce("sailor")'),
         (r'clock="virtual"\), \.\.\.\]', "iterations=2)]"),
     ],
+    "own-machines.md": [(r'"llama-3-8b", global_batch=32, seq_len=2048, adapters=16', '"tiny"')],
     "run-for-real.md": [
         (r"\biterations=20", "iterations= 6"),  # the blank keeps it from SHORTER: it waits for the third
         (r'"lecture-hall", "tiny", systems=asked, steps=5', 'four, "tiny", systems=asked, steps=1'),

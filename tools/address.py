@@ -64,8 +64,11 @@ def citation(text: str, named: str) -> str:
 
 
 def project(text: str, named: str) -> str:
-    text = re.sub(r'^\[project\.urls\]\nRepository = ".*"\n\n', "", text, flags=re.MULTILINE)
-    table = f'[project.urls]\nRepository = "https://github.com/{named}"\n\n' if named else ""
+    text = re.sub(r'^\[project\.urls\]\n(?:\w+ = ".*"\n)*\n', "", text, flags=re.MULTILINE)
+    owner, _, name = named.partition("/")
+    site = f"https://{owner.lower()}.github.io/{name}/"  # where .github/workflows/site.yml puts it
+    urls = f'Repository = "https://github.com/{named}"\nDocumentation = "{site}"\n'
+    table = f"[project.urls]\n{urls}\n" if named else ""
     return text.replace("[project.scripts]\n", f"{table}[project.scripts]\n", 1)
 
 

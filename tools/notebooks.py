@@ -31,7 +31,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from tools import colab_tour
-from tools.still_pictures import Draughtsman, draughtsman
+from tools.still_pictures import Draughtsman, draughtsman, picture_png
 
 ROOT = Path(__file__).parents[1]
 LESSONS = ROOT / "tools" / "lessons"
@@ -48,6 +48,8 @@ READER = "reader"
 KEY = "dtfm_lab"
 """of the notebook's metadata, which holds the digest of the cells that were run"""
 PLOTLY, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
+PLAYED, PLAYED_LAB = ROOT / "tools" / "pictures" / "tour.png", "dtfm_lab.Lab on lecture-hall"
+"""A moment of the lab's first iteration, which ``make pictures`` takes, and how the text of that lab begins."""
 KEPT = {"text/plain", "text/html", "text/markdown", "image/png"}
 """What a page without scripts shows; a reader's tries are no part of a kept notebook."""
 REVEALS = re.compile(r"^lab\.reveal\(([^)]*)\)", re.MULTILINE)
@@ -236,6 +238,8 @@ def still(data: dict[str, Any], artist: Draughtsman) -> tuple[dict[str, Any], Ca
     if PLOTLY in data:
         title = data[PLOTLY].get("layout", {}).get("title", {}).get("text", "")
         return {"text/plain": re.sub("<[^>]+>", " ", title) or "figure"}, partial(artist.plotly_png, data[PLOTLY])
+    if WIDGET in data and words.get("text/plain", "").startswith(PLAYED_LAB):
+        return words, partial(picture_png, PLAYED.read_bytes())
     if "image/svg+xml" in data:
         return words or {"text/plain": "picture"}, partial(artist.svg_png, "".join(data["image/svg+xml"]))
     if WIDGET in data:

@@ -3,9 +3,9 @@
 In JupyterLab in a headless Chromium: eight devices are drawn, a plan is found, its groups are looked at, the plan is
 trained for real, a device is killed meanwhile, and the measurement is laid over the prediction. Written are
 tools/pictures/lab-light.png, lab-dark.png, and lab-light.webp and lab-dark.webp, which move for about a minute: what is
-only waited for is left out.
+only waited for is left out. tour.png is a moment of the first iteration in the tour's lab, for its notebook.
 
-    python -m tools.screenshots [--theme light|dark|both] [--keep-frames FOLDER]
+    python -m tools.screenshots [--theme light|dark|both] [--keep-frames FOLDER] [--tour]
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from serving import ask, chromium, fresh_page, jupyter_server
 
 PICTURES = ROOT / "tools" / "pictures"
 SIZE = {"width": 1280, "height": 760}
+SMALL = {"width": 980, "height": 660}
+"""of tour.png, which is shown in a notebook's cell"""
 PATIENCE_S = 180
 PLACES = {
     "device-1": (0.14, 0.16),
@@ -56,6 +58,9 @@ CURSOR = """() => {
     addEventListener("mouseup", () => { hand.style.background = "rgba(230, 80, 40, 0.55)"; }, true);
 }"""
 """A headless browser draws no pointer."""
+TOUR = "lab.Lab('lecture-hall', 'tiny', autosave=False)"
+MOMENT = "640"
+"""Thousandths of the iteration that tour.png shows."""
 PLANNED = "the_lab.plan is not None and not the_lab.lab_state.plan_is_stale"
 
 
@@ -63,8 +68,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--theme", choices=["light", "dark", "both"], default="both")
     parser.add_argument("--keep-frames", type=Path, help="a folder for a picture of each second, to look at")
+    parser.add_argument("--tour", action="store_true", help="take tour.png alone")
     asked = parser.parse_args()
     PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="dtfm-pictures-") as folder, lab_in_a_browser(Path(folder), TOUR) as page:
+        (PICTURES / "tour.png").write_bytes(with_palette(played(page), 128))
+    if asked.tour:
+        return
     for theme in ("light", "dark") if asked.theme == "both" else (asked.theme,):
         with tempfile.TemporaryDirectory(prefix="dtfm-pictures-") as folder, lab_in_a_browser(Path(folder)) as page:
             recorder = Recorder(page)
@@ -78,19 +88,32 @@ def main() -> None:
 
 
 @contextmanager
-def lab_in_a_browser(folder: Path) -> Iterator[object]:
-    """A page of JupyterLab, with nothing but an empty lab in it."""
+def lab_in_a_browser(folder: Path, opened: str = "lab.Lab(autosave=False)") -> Iterator[object]:
+    """A page of JupyterLab, with nothing but a lab in it, an empty one by default."""
     with jupyter_server(folder) as jupyter, sync_playwright() as playwright:
         browser = chromium(playwright)
         try:
             with fresh_page(browser, viewport=SIZE) as page:
                 page.add_init_script("localStorage.setItem('dtfm-lab-door-closed', 'yes')")  # it opens when asked to
-                jupyter.open(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab(autosave=False)\nthe_lab"])
+                jupyter.open(page, [f"import dtfm_lab as lab\nthe_lab = {opened}\nthe_lab"])
                 jupyter.run_all(page)
                 yield page
         finally:
             browser.close()
             jupyter.end_sessions()
+
+
+def played(page) -> bytes:
+    """A moment of the first iteration: messages are on their way, and replicas average."""
+    page.set_viewport_size(SMALL)
+    lab = LabPage(page, "tour")
+    lab.whole_window()
+    lab.at_rest()
+    slider = lab.root.get_by_role("slider", name="Moment of the iteration")
+    slider.fill(MOMENT)
+    page.mouse.move(2, 2)
+    page.wait_for_timeout(600)
+    return page.screenshot()
 
 
 def story(page, theme: str, recorder: Recorder) -> bytes:

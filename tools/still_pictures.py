@@ -65,6 +65,12 @@ class Draughtsman:
         return with_palette(base64.b64decode(drawn), n_colors)
 
 
+def picture_png(png: bytes, scale: float, n_colors: int) -> bytes:
+    """A picture that exists already, with a palette. It keeps its size, whatever the scale: made smaller, its letters
+    would blur, and a blur takes more bytes than letters."""
+    return with_palette(png, n_colors)
+
+
 @contextmanager
 def draughtsman() -> Iterator[Draughtsman]:
     """A browser to draw with, closed afterwards: the machine's Chromium, or else playwright's own."""

@@ -44,8 +44,10 @@ def main() -> NoReturn:
     except LabError as error:
         status = _print_error(str(error), 2)
     except (click.Abort, KeyboardInterrupt):
+        # Shells report 128 + the signal's number, and Ctrl-C is signal 2.
         status = _print_error("stopped", 130)
     except BrokenPipeError:
+        # A reader such as head had enough. Closed, so that Python does not complain at exit that it cannot flush.
         sys.stderr.close()
         status = 0
     except OSError as error:

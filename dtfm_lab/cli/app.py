@@ -46,11 +46,13 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
     By default torch is loaded only when a visitor runs something, because it takes 200 MB per visitor. The environment
     can change that.
     """
+    # Checked before the server starts, for a line that says what to do.
     _check_address(ip)
     waits_s = _away_s()
     os.environ.setdefault(IDLE_VARIABLE, "0")  # keeps torch out of memory until a visitor runs something
     os.environ[AT_ONCE_VARIABLE] = str(runs)
     with tempfile.TemporaryDirectory(prefix="dtfm-lab-") as folder:
+        # Kernels inherit it, so that all visitors' runs wait in one queue.
         os.environ.setdefault(FOLDER_VARIABLE, os.path.join(folder, "runs"))
         notebook = Path(folder) / f"{NAME}.ipynb"
         notebook.write_text(json.dumps(notebook_of(network, Path(folder, "kept"))))

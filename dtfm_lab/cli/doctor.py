@@ -122,6 +122,7 @@ def _cuda_of_driver() -> str | None:
 
 def probed_libraries() -> dict[str, Any]:
     """Return what ``gpu_probe`` reports about ``torch`` and ``cupy``. It runs in a separate process."""
+    # A broken driver or library can end the process that loads it, and this one still has to report it.
     command = [sys.executable, "-m", "dtfm_lab.runtime.gpu.gpu_probe"]
     try:
         probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)
@@ -154,9 +155,11 @@ def fitting_cuda(facts: Facts) -> int | None:
     """Return the major version of the newest CUDA that the driver and all GPUs run. None if that is neither 13 nor
     12."""
     if facts["driver_cuda"]:
+        # A newer driver also runs the builds for older versions.
         newest = min(_major(facts["driver_cuda"]), max(TORCH))
     else:
         driver = _major(facts["gpus"][0]["driver"])
+        # The driver's own version tells as well, by NVIDIA's table of the oldest that runs each.
         newest = next((cuda for cuda, oldest in sorted(OLDEST_DRIVER.items(), reverse=True) if driver >= oldest), 0)
     if _too_old_for_13(facts):
         newest = min(newest, 12)
@@ -171,6 +174,7 @@ def _torch_advice(facts: Facts) -> list[str]:
         return [f"torch is not installed, and real runs need it: {line}"]
     if "error" in torch:
         return [f"torch does not load ({torch['error']}): {_reinstall(fits)}"]
+    # Without a GPU any build of torch will do.
     if not gpus:
         return []
     if fits is None:
@@ -195,6 +199,7 @@ def _cupy_advice(facts: Facts) -> list[str]:
     fits = min(_major(torch["cuda"]), fitting_cuda(facts) or 0)
     if fits not in TORCH:
         return []
+    # The extra names the build of CuPy that fits, and pip leaves an unfitting one beside it, so that one goes first.
     wanted = f"pip install 'dtfm_lab[cuda{fits}]'"
     anew = f"pip uninstall -y {' '.join(several)} && {wanted}"
     if len(several) > 1:

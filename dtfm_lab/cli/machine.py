@@ -45,7 +45,10 @@ def open_lab(arguments: tuple[str, ...]) -> None:
     where = where_to_open(Path.cwd(), checkout=Path(__file__).parents[2]) if HAS_LESSONS else []
     # JupyterLab refuses to run as root without this; a container has no other user
     as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(KERNELS), os.environ.get("JUPYTER_PATH")]))
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(JUPYTER), os.environ.get("JUPYTER_PATH")]))
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
+        filter(None, [str(JUPYTER), os.environ.get("JUPYTER_CONFIG_PATH")])
+    )
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *where, *as_root, *arguments])
 
 
@@ -62,8 +65,12 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
     return []
 
 
-KERNELS = Path(__file__).with_name("jupyter")
-"""Jupyter data folder with a kernel that loads the lab at its start, so that the first cell does not wait for it."""
+JUPYTER = Path(__file__).with_name("jupyter")
+"""Jupyter folder of data and configuration.
+
+Its kernel loads the lab at its start, so that the first cell does not wait for it. Its default settings keep JupyterLab
+from asking about its news, whose dialog would cover the lab. A person's own settings win.
+"""
 PORT_HELP = "Port to listen on, or one near it if it is taken."
 PORT = click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help=PORT_HELP)
 BROWSER = click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in a browser.")

@@ -66,6 +66,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Someone who types only the last word of a command is told the whole.
         ends = f" {args[0]}", f" --{args[0]}"
         if args[0] not in self.known and (subject := next((x for x in sorted(self.known) if x.endswith(ends)), None)):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
@@ -227,6 +228,7 @@ def gathered(options: Iterable[Option], into: str, **defaults: object) -> Decora
             return command(*args, **{into: defaults | given}, **values)
 
         wrapped: Command = gather
+        # Decorators apply from the innermost out, so reversed order lists the options as declared.
         for option in reversed(options):
             wrapped = click_option(option, defaults.get(option.name))(wrapped)
         return wrapped
@@ -264,6 +266,7 @@ def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
         system, dot, field = where.strip().rpartition(".")
         if not (field and equals):
             raise click.UsageError(f"{option} is {text!r}; wanted NAME=VALUE, such as {example}")
+        # Dashes are allowed, as in the options of their own.
         if (name := f"{system}{dot}{field.replace('-', '_')}") in given:
             raise click.UsageError(f"{name} is given twice; wanted it once")
         given[name] = value.strip()
@@ -307,6 +310,7 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool
 
         wrapped: Command = gather
         for option in reversed(flags):
+            # Where a plan exists already, no planner chooses.
             about = option.help if plans else f"{option.help.partition(PLANNERS)[0].rstrip('.')}."
             flag = click.option(
                 f"--{_flag(option)}", option.name, cls=_ListingOption, help=about, listed=option.choices
@@ -370,6 +374,7 @@ def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = Fal
                 network = network.with_typical_prices() if typical_prices else network
             begin = values.get("start")
             job = _default_job(network) if begin is None else begin.job
+            # A module brings its own model, so the network's usual job is not loaded first.
             if module is not None or timed:
                 job = lab.load_job(job_name, module=module, timed=timed)
             elif job_name is not None:
@@ -406,6 +411,7 @@ def file_option(*names: str, help: str) -> Decorator:
     def writable(_context: click.Context, _option: click.Parameter, path: str | None) -> str | None:
         if path == "":
             raise FileError("the name of a file to write is empty; wanted a path")
+        # Checked now: a search may take minutes, and its result would be lost.
         if path is not None and not os.access(folder := Path(path).parent, os.W_OK):
             raise FileError(f"{path}: cannot be written: {folder} is not a folder you can write to")
         return path

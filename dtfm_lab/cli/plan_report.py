@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
+import pandas as pd
 from pandas import DataFrame
 
 from dtfm_lab import files, lab, planning
@@ -38,6 +39,7 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
     if output is not None:
         files.save_plan(plan, output)
     with waiting("plan", "simulating the plan"):
+        # A plan too large to simulate, or without a model, still has a cost to report.
         trace = None if plan.iteration_s is None else lab.simulate(plan)
         held = held_memory(plan)
     if as_json:
@@ -76,6 +78,28 @@ def _stage_devices(plan: Plan) -> list[str]:
     size = f" x TP {gpus}" if gpus == plan.job.tensor_parallel != 1 else f" x {gpus} GPUs" if gpus > 1 else ""
     where = [set_words(devices, group.tolist()).removeprefix("all of ") for group in plan.placement.devices]
     return [f"{plan.job.n_replicas}{size} on {words}" for words in where]
+
+
+def seconds_by_stage(plan: Plan, devices: DataFrame) -> DataFrame:
+    """Return one row per stage, and one for idle devices, for plans with too many devices for a row each.
+
+    ``devices`` has a row per device of the network, in its order. Seconds that devices compute are averaged, those on
+    the critical path added up, and memory is that of the device with the least of it left.
+    """
+    rows = []
+    for stage, members in devices.groupby("stage", dropna=False):
+        is_idle = pd.isna(stage)
+        words = set_words(plan.topology.devices, members.index).removeprefix("all of ")
+        row = {
+            "stage": None if is_idle else stage,
+            "devices": f"{len(members)} {'idle: ' if is_idle else 'on '}{words}",
+        }
+        if not is_idle:
+            fullest = members.iloc[int((members["limit_bytes"] - members["peak_bytes"]).to_numpy().argmin())]
+            row |= {"mean busy_s": members["busy_s"].mean(), "critical_s": members["critical_s"].sum()}
+            row |= {"peak_bytes": fullest["peak_bytes"], "limit_bytes": fullest["limit_bytes"]}
+        rows.append(row)
+    return DataFrame(rows)
 
 
 def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
@@ -132,12 +156,15 @@ def _link_rows(topology: Topology) -> Iterator[tuple[object, ...]]:
     """
     few = len(topology) <= MOST_PLACED
     groups = by_key((d.region or (d.name if few else "no region"), i) for i, d in enumerate(topology.devices))
+    # Without regions, a small network is listed device by device; a large one would take a row for each pair.
     nic_of = topology.nic_of
     hosts = np.arange(len(topology)) if nic_of is None else nic_of
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
+    # Without hosts, each device is its own.
     for a, b in product(groups, groups):
         grid = np.ix_(groups[a], groups[b])
         apart = hosts[grid[0]] != hosts[grid[1]]
+        # A device has no link to itself.
         inside = ~apart & (np.array(groups[a])[:, None] != np.array(groups[b])[None, :])
         for to, chosen in ((b, apart), (f"{b}, same host", inside)):
             if chosen.any():

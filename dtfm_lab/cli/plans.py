@@ -24,7 +24,7 @@ from dtfm_lab.cli.options import (
     plan_argument,
     with_help,
 )
-from dtfm_lab.cli.plan_report import report_plan, report_topology
+from dtfm_lab.cli.plan_report import MOST_PLACED, report_plan, report_topology, seconds_by_stage
 from dtfm_lab.cli.terminal import (
     err,
     out,
@@ -103,6 +103,7 @@ def plan(
             for best in lab.search(topology, job, start=start, **budget):
                 show_step(best)
     except KeyboardInterrupt:
+        # Nothing was found yet, so there is nothing to keep.
         if best is None:
             raise
         stopped = True
@@ -115,6 +116,7 @@ def plan(
     except KeyboardInterrupt:  # keep the plan, without its iteration time
         stopped = True
     report_plan(found, output, as_json)
+    # Who stopped the search does not want a second one.
     if not (as_json or stopped):
         _report_freed(found, PlanOptions(**budget))
 
@@ -200,9 +202,17 @@ def explain(plan_file: str, device: str | None, as_json: bool) -> None:
     out.print(explanation.text if device is None else explanation.why(device))
     if explanation.by_seconds and device is None:
         seconds = ["device", "stage", "replica", "busy_s", "critical_s", "peak_bytes", "limit_bytes"]
-        return print_table(explanation.to_frame("iteration")[seconds])
+        table = explanation.to_frame("iteration")[seconds]
+        many = len(table) > MOST_PLACED
+        return print_table(seconds_by_stage(explanation.plan, table) if many else table)
+    if device is not None:
+        return print_table(explanation.places(device))
     exchanges = ["device", "stage", "replica", "partner", "partner_stage", "cost_after_s", "change_s"]
-    print_table(explanation.to_frame()[exchanges] if device is None else explanation.places(device))
+    table = explanation.to_frame()[exchanges]
+    if len(table) > MOST_PLACED:
+        out.print(f"the {MOST_PLACED} of {len(table):,} devices whose best exchange saves most or costs least:")
+        table = table.nsmallest(MOST_PLACED, "change_s")
+    return print_table(table)
 
 
 def report_difference(before: str | Plan, after: str | Plan, as_json: bool) -> None:
@@ -246,6 +256,7 @@ def frontier(topology: Topology, job: Job, budget: dict[str, Any], batches: str 
         err.print(found.note)
     out.print("prices are in US dollars")
     table = found.to_frame()[list(FRONTIER_SHOWN)]
+    # Each reason is printed once, below the table, instead of in every row.
     words = table.assign(basis=[basis.partition(":")[0] for basis in table["basis"]])
     print_table(words.rename(columns=lambda column: column.replace("tokens", job.counted)))
     print_reasons(table["basis"])
@@ -289,6 +300,7 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     """Print which fields the job pins, and what a shorter search finds if they are open."""
     seconds = DEFAULT_SECONDS if budget.steps is None and budget.seconds is None else budget.seconds
     shorter = replace(
+        # A share of the budget, since this search is only a hint.
         budget,
         steps=None if budget.steps is None else math.ceil(budget.steps * FREED_SHARE),
         seconds=None if seconds is None else seconds * FREED_SHARE,
@@ -303,6 +315,7 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     if other is None or other.iteration_s is None or plan.iteration_s is None:
         return
     opened = f"with {', '.join(plan.pinned)} left open ({AUTO})"
+    # A shorter search may well find worse, which would say nothing about the fields.
     if other.iteration_s >= plan.iteration_s:
         return out.print(f"{opened}, a search with {format_share(FREED_SHARE, 0)} of the budget found nothing faster")
     job = other.job

@@ -62,6 +62,7 @@ def simulate(
         dtfm-lab simulate plan.json --set overlap=true --chrome trace.json
     """
     trace = lab.simulate(plan, schedule, **how)
+    # The trace of a rehearsal has fewer devices than the plan, and memory needs the same.
     plan = cut_subplan(plan, trace.context.rehearsed)
     if output is not None:
         files.save_trace(trace, output)
@@ -146,6 +147,7 @@ def sweep(
     if "seed" in names and (summary["n"] > 1).any():
         out.print("iteration in seconds, mean of the seeds and its interval of 95 % confidence:")
         print_table(summary)
+    # Many points usually fail for one reason, so it is printed once.
     for error, rows in table[table["error"] != ""].groupby("error", sort=False):
         first = ", ".join(f"{name} {rows[name].iloc[0]}" for name in names)
         such = ", such as" if len(rows) > 1 else ":"
@@ -175,6 +177,7 @@ def sensitivity(
     changes = table["change"].abs() >= LEAST_REPORTED
     for sentence in table["sentence"][changes].head(GAINS_SHOWN):
         out.print(sentence)
+    # The table is sorted, so the rest need no lines of their own.
     if (more := int(changes.sum()) - GAINS_SHOWN) > 0:
         out.print(f"and {more} more, none of which gains more than the last")
     if none := int((~changes).sum()):
@@ -225,6 +228,7 @@ def schedule(
         if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
         depths: Any = None if warmups is None else [plain_value(depth) for depth in warmups.split(",")]
+        # Functions, because only the choices that the schedule takes are asked for, and checked.
         given: dict[str, Any] = {"stages_per_device": lambda: stages_per_device, "warmups": lambda: depths}
         built = build_named(name, n_stages, n_microbatches, given)
     if output is not None:

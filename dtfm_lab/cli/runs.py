@@ -128,6 +128,7 @@ def run(
     """
     disturbances = [Disturbance.read(text) for text in faults]  # first, so that a typo costs no start of workers
     whole = files.load_plan(plan_file)
+    # Only a warning: the workers hold the model in this machine's memory, not in the specified devices'.
     if (lacking := lab.memory(whole, schedule).advice) and not as_json:
         err.print(f"the specified devices would be out of memory: {lacking}")
     run = lab.start(whole, schedule, workers=workers, **options)
@@ -142,6 +143,7 @@ def run(
 
             trace = run.wait(progress)
     finally:
+        # Also after Ctrl-C or an error, because workers are processes of their own and would go on.
         run.stop()
     report_trace(trace, output, as_json)
     if losses is not None:

@@ -211,6 +211,7 @@ def row_progress(
 
         def show(row: Any) -> None:
             nonlocal done, total
+            # Some totals are known only from the first row on, such as the number of points of a sweep.
             done, total = done + 1, getattr(row, says_total, None) if total is None else total
             count = f"{done}" if total is None else f"{done} of {total}"
             update(completed=done, total=total, status=f"{count}  {described(row)}")
@@ -261,7 +262,9 @@ def run_progress(run: RunRecord, quiet: bool = False) -> Iterator[Callable[[dict
     if not err.is_interactive:
         yield lambda event: _print_line(run_line(run, event))
         return
+    # Transient: the picture goes when the run ends, and the report takes its place.
     options: dict[str, Any] = {"console": err, "refresh_per_second": FRAMES_PER_S, "transient": True}
+    # Drawn anew at each refresh, because events may come faster than a terminal can draw.
     with Live(get_renderable=lambda: run_picture(run), **options):
         yield lambda event: _print_line(remark(run, event))
 

@@ -131,12 +131,14 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
         f"({context.clock} clock, {context.schedule}): error {comparison.error_text}; "
         f"{context.late_messages} late messages, {context.overruns} overruns"
     )
+    # Sorted already, the largest share of the error first.
     suspects = comparison.suspects["sentence"].tolist()
     more = [f"and {len(suspects) - SUSPECTS_SHOWN} more suspects"] if len(suspects) > SUSPECTS_SHOWN else []
     lines = (comparison.verdict, *suspects[:SUSPECTS_SHOWN], *more, comparison.drift.sentence)
     inside = [comparison.inside_sentence] if comparison.inside_sentence else []
     for line in (f"measured with {context.provenance}", *lines, *inside):
         out.print(line)
+    # By size, because an arrival may be too early as well as too late; stable, so that ties keep their order.
     worst = comparison.links["arrival_error_s"].abs().sort_values(ascending=False, kind="stable").index
     by_link = comparison.links.loc[worst[:LINKS_SHOWN]].drop(columns="seconds_by")
     by_model = {"measured_s": BY_MODEL} if context.links_by_model else {}

@@ -32,7 +32,7 @@ BATCH = 16
 
 
 class Times(NamedTuple):
-    """(nodes, iterations) what each action contributes by itself. The times of all actions follow from it."""
+    """What each action contributes by itself, (nodes, iterations). The start and end of every action follow from it."""
 
     duration_s: FloatArray
     latency_s: FloatArray
@@ -139,6 +139,7 @@ class TimedIterations(NamedTuple):
         progress = np.tile(np.linspace(0.0, 1.0, SAMPLES), n_iterations)
         of = np.repeat(np.arange(n_iterations), SAMPLES)
         change = Times(*(b - a for a, b in zip(begin, end, strict=True)))
+        # Moved in small steps from predicted to measured, because the critical path changes on the way.
         length_s, last, came_from, from_start = _makespans(self.dependencies, begin, change, progress, of)
         chains = list(_chains(last, came_from, from_start))
         growth_s = np.zeros(len(progress))
@@ -146,6 +147,7 @@ class TimedIterations(NamedTuple):
             moved = ended * change.duration_s[at, of[column]] + by_start * change.latency_s[at, of[column]]
             growth_s[column] += moved + change.late_s[at, of[column]]
         weight = _weights(*(each.reshape(n_iterations, SAMPLES) for each in (progress, length_s, growth_s))).ravel()
+        # Each sample charges only what is on its own critical path.
         for column, at, ended, by_start in chains:
             iteration, share = of[column], weight[column]
             np.add.at(found[0], (self.group[at], iteration), share * ended * change.duration_s[at, iteration])

@@ -98,6 +98,7 @@ def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
     shape = 3, len(names), len(numbers)
     longer_s, predicted_s, measured_s = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     together = (numbers + 1) % every == 0
+    # Iterations that average have other dependencies than those that do not.
     for synchronise in np.unique(together).tolist():
         which = together == synchronise
         dependencies = dependencies_of(measured, synchronise=synchronise)

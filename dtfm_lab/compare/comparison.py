@@ -288,6 +288,7 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     number = np.searchsorted(np.unique(measured.iteration), measured.iteration)
     right["predicted_by"] = predicted_by(predicted, measured)[number]
     left = left[left["iteration"].isin(right["predicted_by"])].rename(columns={"iteration": "predicted_by"})
+    # both traces have the same devices and links, so one copy is enough
     left = left.drop(columns=["device", "lane", "link"])
     key = ["predicted_by", *ACTION]
     rows = right.merge(left, on=key, how="outer", suffixes=("_measured", "_predicted"), indicator=True)
@@ -317,5 +318,6 @@ def _mean_durations(by: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:
     frame["error_s"] = frame["measured_s"] - frame["predicted_s"]
+    # what was predicted to take no time has no relative error
     frame["relative_error"] = frame["error_s"] / frame["predicted_s"].where(frame["predicted_s"] > 0)
     return frame

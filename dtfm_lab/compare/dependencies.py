@@ -39,6 +39,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         len(context.devices[0]),
         context.plan.synchronisation,
         _regions(trace) if context.plan.synchronisation == "hierarchical" else None,
+        # The trace tells what ran, as far as the schedule alone does not.
         tied=Kind.SEND_E in kinds,
         compressed=Kind.PACK in kinds,
         synchronise=synchronise,

@@ -87,7 +87,7 @@ class Drift:
 
     @property
     def growth(self) -> str:
-        """Whether later iterations are further off, as text; empty for fewer than five."""
+        """In words: whether later iterations are further off. Empty for fewer than five iterations."""
         if (n := len(self.iterations)) < FEWEST:
             return ""
         if self.shifts:
@@ -165,8 +165,10 @@ def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[
     if len(parts) == 1:
         return ()
     slope_s, level_s = np.polyfit(numbers, late_s, 1)
+    # above 0, so that errors that are rounding alone have a logarithm
     floor = len(late_s) * (ROUNDING * threshold_s) ** 2
     spreads = np.array([_spread(*parts), _spread(late_s - slope_s * numbers - level_s)]) + floor
+    # parameters of each explanation: levels and cuts, or slope and level
     n_numbers = np.array([2 * len(parts) - 1, 2])
     by_parts, by_line = len(late_s) * np.log(spreads) + n_numbers * np.log(len(late_s))
     if by_line < by_parts:
@@ -179,13 +181,15 @@ def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[
 
 
 def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
-    """Return the iterations at which the mean shifts: as many as possible, each larger than the threshold and than
-    chance.
+    """Return the iterations at which the mean shifts. Of several solutions, the one with most shifts is returned.
+
+    Each shift exceeds the threshold, and is too large to be random.
 
     Student's t of the means before and after a shift is corrected for the number of ways to choose that many
     shifts.
     """
     n = len(late_s)
+    # Most shifts first, so that two small ones are not taken for one in the middle.
     for n_shifts in range(MOST_SHIFTS, 0, -1) if n >= FEWEST else ():
         begins = _best_split(late_s, n_shifts + 1)
         if begins is None:
@@ -220,8 +224,10 @@ def _best_split(late_s: FloatArray, n_parts: int) -> list[int] | None:
     came_from = []
     for _ in range(n_parts):
         following, source = np.full(n + 1, np.inf), np.zeros(n + 1, dtype=np.int64)
+        # Dynamic programming: the best split up to here extends a best split up to an earlier end.
         for end in range(SHORTEST, n + 1):
             begin = np.arange(end - SHORTEST + 1)
+            # The sum of squares around the mean, from running sums.
             spread = squares[end] - squares[begin] - (sums[end] - sums[begin]) ** 2 / (end - begin)
             source[end] = (least[begin] + spread).argmin()
             following[end] = (least[begin] + spread)[source[end]]

@@ -63,8 +63,10 @@ def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
     """Return, for each measured iteration, the number of the predicted one to compare it with."""
     known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
     every = predicted.context.synchronise_every
+    # A prediction of one iteration stands for all.
     if len(known) == 1:
         return np.repeat(known, len(wanted))
+    # With local updates, iterations that average differ from the others, and the simulation has one of each.
     if predicted.context.source == "simulated" and every > 1:
         together = (wanted + 1) % every == 0
         return np.asarray(np.where(together, known[-1], known[0]))

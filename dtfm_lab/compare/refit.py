@@ -54,6 +54,7 @@ def fit_links(plan: Plan, measured: Trace) -> list[FittedValue]:
     time is known: its latency plus its bytes over the bandwidth. Messages of several sizes separate the two.
     """
     known = measured.context.links != "real"
+    # at a NIC first bytes wait for other messages, and the quickest has waited least
     best = np.min if measured.context.has_nics else np.median
     fits = []
     for name, messages in _messages(plan, measured).groupby("link"):
@@ -167,9 +168,11 @@ def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
     """Return (latency, seconds per byte) by the medians of Theil and Sen, neither below 0."""
     with np.errstate(invalid="ignore"):
         found = theil_sen(n_bytes, whole_s)
+    # larger messages took no longer, so no bandwidth can be told
     if found.slope <= 0:
         return max(0.0, float(np.median(whole_s))), 0.0
     latency_s = float(np.median(whole_s - found.slope * n_bytes))
+    # a latency below 0 is noise, so all seconds count as bandwidth
     if latency_s < 0:
         return 0.0, max(0.0, float(np.median(whole_s / n_bytes)))
     return latency_s, float(found.slope)
@@ -218,7 +221,7 @@ class Refit:
     error: float
     """Relative error of ``predicted`` on the iterations that it was fitted to."""
     checked_error: float | None
-    """The same, fitted to the first half of the iterations and tested on the second; None if there are too few."""
+    """Relative error of a fit to the first half of the iterations, tested on the second; None if there are too few."""
 
     @property
     def sentence(self) -> str:
@@ -279,6 +282,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
     TraceError
         The measured trace is of another plan, or does not hold its schedule.
     """
+    # A rehearsal ran only a part of the plan.
     plan = cut_subplan(plan, measured.context.rehearsed)
     check_same_plan(plan, measured.context.plan, "n_microbatches", "microbatch_counts")
     fits = [*fit_links(plan, measured), *fit_computations(measured)]
@@ -317,6 +321,7 @@ def _network(specified: Topology, fits: list[FittedValue]) -> Topology:
     for fit in fits:
         if fit.what != COMPUTE:
             values[fit.what][fit.at] = fit.value.value
+            # Times measured by size would contradict the fitted values.
             if message_s is not None:
                 message_s[fit.at] = np.nan
     return replace(specified, **values, message_s=message_s)
@@ -339,6 +344,7 @@ def _predicted(
 
 def _checked(plan: Plan, measured: Trace, simulate: Callable[..., Trace]) -> float | None:
     numbers, every = np.unique(measured.iteration), measured.context.synchronise_every
+    # each half needs an iteration that synchronises
     if len(numbers) < 2 * every:
         return None
     first, second = (_only(measured, half) for half in np.split(numbers, [(len(numbers) + 1) // 2]))

@@ -61,7 +61,8 @@ def _untested_links(plan: Plan) -> Iterable[str]:
     """Yield reasons why a plan's messages lie outside the tested range, whatever its devices reach."""
     devices = [plan.topology.devices[int(i)] for i in plan.placement.devices.flat]
     n_hosts = len({device.host for device in devices if device.host})
-    if n_hosts > MOST_STEADY_HOSTS and plan.topology.link_spread == LINK_SPREAD:
+    stated = plan.topology.link_spread != LINK_SPREAD or any(row.spread for row in plan.topology.collectives)
+    if n_hosts > MOST_STEADY_HOSTS and not stated:
         yield (
             f"networks between more than {MOST_STEADY_HOSTS} hosts varied by a factor of six where they were measured, "
             f"and this one of {counted(n_hosts, 'host')} states no link_spread"

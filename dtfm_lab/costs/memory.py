@@ -118,9 +118,9 @@ def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
     another.
 
     Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts these as "dummy wgrad"). 0 if both
-    precisions are the same.
+    precisions are the same, and if they are among the whole gradients that are kept (``beside_gradients``).
     """
-    if job.gradients_in == job.dtype:
+    if job.gradients_in == job.dtype or job.gradient_buffers == "whole":
         return 0
     blocks = (layer for layer in layers if layer.kind is LayerKind.BLOCK)
     return max((layer.parameters + copied_elements(job, layer) for layer in blocks), default=0)
@@ -158,13 +158,27 @@ class HeldOfParameter(NamedTuple):
         return np.asarray(-(-n_elements // self.parts) + copied)
 
 
+def beside_gradients(job: Job, n_replicas: int) -> int:
+    """Return the bytes per parameter of a second copy of its gradient (``gradient_buffers``).
+
+    Replicas that split gradients have no second copy, because each layer's is freed once it is scattered. A single
+    replica has no buckets. Whole gradients in the precision of those that are added up are the same ones.
+    """
+    if sharded_over(job.sharding, 2).gradients > 1:
+        return 0
+    if job.gradient_buffers == "buckets" and n_replicas > 1:
+        return BYTES_PER_ELEMENT[job.gradients_in]
+    return BYTES_PER_ELEMENT[job.dtype] if job.gradient_buffers == "whole" and job.gradients_in != job.dtype else 0
+
+
 def held_of_parameter(job: Job, n_replicas: int) -> tuple[HeldOfParameter, HeldOfParameter, HeldOfParameter]:
     """Return what a device holds of a parameter, of its gradient and of its optimizer state, with ``n_replicas``
-    replicas.
+    replicas. A second copy of the gradient counts as part of it.
 
     GPUs of a group that hold the same parameters have a copy each, but only shards of the optimizer states.
     """
-    sizes = BYTES_PER_ELEMENT[job.dtype], BYTES_PER_ELEMENT[job.gradients_in], optimizer_bytes(job)
+    gradient_bytes = BYTES_PER_ELEMENT[job.gradients_in] + beside_gradients(job, n_replicas)
+    sizes = BYTES_PER_ELEMENT[job.dtype], gradient_bytes, optimizer_bytes(job)
     copies = job.data_gpus - 1, job.context_parallel - 1
     of = (copies, copies, (0, 0) if job.splits_states else copies)
     parameter, gradient, state = (
@@ -187,7 +201,8 @@ def static_bytes(job: Job, n_replicas: int) -> float:
 def beside_static_bytes(job: Job, layer: Layer) -> float:
     """Return the bytes that a layer holds in addition to ``static_bytes`` per parameter: frozen weights, less the
     copies that experts do not have."""
-    missing = sum((one.copies - one.expert_copies) * one.each_bytes for one in held_of_parameter(job, 1))
+    held = held_of_parameter(job, job.n_replicas or 2)
+    missing = sum((one.copies - one.expert_copies) * one.each_bytes for one in held)
     return job.data_gpus * frozen_bytes(job, layer) - float(missing) * layer.expert_elements
 
 
@@ -226,7 +241,7 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
     for position in range(job.n_stages):
         here = whole[position :: job.n_stages]
         weights_bytes[position] += math.ceil(max(one.weights_bytes for one in here))
-        gradient_bytes[position] += held[1].each_bytes * max(one.gradient_elements for one in here)
+        gradient_bytes[position] += BYTES_PER_ELEMENT[job.gradients_in] * max(one.gradient_elements for one in here)
         gradient_bytes[position] += held[0].each_bytes * max(one.passing_elements for one in here)
     frozen = np.ceil([sum(frozen_bytes(job, x) for x in layers) for layers in stages]).astype(np.int64)
     frozen *= job.data_gpus

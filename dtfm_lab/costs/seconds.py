@@ -130,7 +130,8 @@ class GroupRings:
     """The rings of a plan's data-parallel groups, all in use at once.
 
     A ring visits regions and hosts one after the other, as in collective libraries, so it enters and leaves each of
-    them once. Rings that leave a host through its one NIC share that NIC.
+    them once. Rings that leave a host through its one NIC share that NIC. With more hosts they may be slower
+    (``Topology.collectives``).
     """
 
     def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
@@ -145,6 +146,7 @@ class GroupRings:
         self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
         leaving = [links.queues(ring, np.roll(ring, -1))[0] for ring in self._rings]
         used, counts = np.unique(np.concatenate(leaving), return_counts=True)
+        self._slower = links.slower(groups)
         self._sharing = [counts[np.searchsorted(used, one)] for one in leaving]
 
     def gather_s(self, group: int, n_bytes: float) -> float:
@@ -153,7 +155,7 @@ class GroupRings:
             return 0.0
         ring, sharing = self._rings[group], self._sharing[group]
         after = np.roll(ring, -1)
-        moving_s = sharing * self._links.moving_s(ring, after, shard(n_bytes, self.n_members))
+        moving_s = self._slower[group] * sharing * self._links.moving_s(ring, after, shard(n_bytes, self.n_members))
         return float(ring_rounds_s(self.n_members, (moving_s + self._links.latency_s[ring, after]).max()))
 
 
@@ -425,7 +427,8 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """
     split = job.splits_states  # among all GPUs that hold the same
     one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
-    whole = static_memory(job.with_fields(sharding="none", **one), n_stages)
+    # a second copy of gradients is filled in the passes
+    whole = static_memory(job.with_fields(sharding="none", gradient_buffers="none", **one), n_stages)
     over = sharded_over(job.sharding, job.n_replicas)
     stepped = (2 * (whole.total - whole.frozen) - whole.gradients) / over.optimizer
     zeroed = whole.gradients / over.gradients * (job.data_gpus if split else 1)

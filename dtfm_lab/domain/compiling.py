@@ -50,9 +50,9 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 @lru_cache(maxsize=1024)
 def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the sources of the compiled functions from other folders that this one calls, with the constants they use.
+    """Return the sources of compiled functions in other folders that this function calls, with the constants they use.
 
-    Folders are those of files; calls through functions of the same folder count, too.
+    Calls are followed through functions of the same folder, too.
     """
     found: set[str] = set()
     for name in function.__code__.co_names:
@@ -60,8 +60,10 @@ def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
         if called is None:
             continue
         found.update(_from_elsewhere(called))
+        # Numba's cache only watches the function's own file, so functions from elsewhere go into the folder's name.
         if _folder(called) != _folder(function):
             named = {one: called.__globals__.get(one) for one in called.__code__.co_names}
+            # Constants are compiled in, so a new value needs a new kernel.
             constants = {one: value for one, value in named.items() if isinstance(value, int | float | str)}
             found.add(f"{inspect.getsource(called)}{constants}")
     return tuple(sorted(found))
@@ -78,6 +80,7 @@ def _cache(folder: Path, from_elsewhere: tuple[str, ...]) -> str:
     for source in sorted(folder.glob("*.py")):
         digest.update(source.read_bytes())
     name = digest.hexdigest()[:12]
+    # An installed package may lie in a folder that its user cannot write.
     if os.access(folder, os.W_OK):
         return str(folder / "__pycache__" / f"kernels-{name}")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -75,6 +75,7 @@ def extensions() -> Mapping[str, Extension]:
 
     An extension that cannot be loaded, or that lacks one it needs, is left out with a warning in the log.
     """
+    # The lab's own first, so that no other package can take their names.
     points = sorted(entry_points(group=GROUP), key=lambda point: not point.value.startswith(OURS))
     found: dict[str, Extension] = {}
     for point in points:
@@ -83,6 +84,7 @@ def extensions() -> Mapping[str, Extension]:
             log.warning("package %s: there is an extension %r already", _package(point), extension.name)
         elif extension is not None:
             found[extension.name] = extension
+    # Repeated, because an extension left out may be needed by another.
     while lacking := {name: gone for name, one in found.items() if (gone := sorted(set(one.needs) - set(found)))}:
         for name, missing in lacking.items():
             log.warning("extension %s is left out: it needs %s", name, ", ".join(missing))
@@ -125,6 +127,7 @@ def answered_instead(function: F) -> F:
 
     @wraps(function)
     def answer(*args: Any, **keywords: Any) -> Any:
+        # Without keywords nothing can be answered instead, and plug-ins need not be looked up.
         instead = offered("instead") if keywords else {}
         place = next((each for word in keywords if (each := instead.get(f"{function.__name__}.{word}"))), None)
         return function(*args, **keywords) if place is None else load(place)(*args, **keywords)

@@ -81,6 +81,7 @@ class Option:
             wanted = "true or false"
         elif self.type is int:
             least, most = int(self.least or 0), int(self.most or MOST_COUNT)
+            # True and False are whole numbers to Python, but no counts.
             if isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most:
                 plain = int(value)
             else:
@@ -218,6 +219,7 @@ def plain(noun: str, name: object) -> str:
 def field_docstrings(kind: type) -> dict[str, str]:
     """Return the string below each field of a class and its bases. Fields without one are left out."""
     found: dict[str, str] = {}
+    # From the bases up, so that a class's own text replaces theirs.
     for each in reversed(kind.__mro__):
         try:
             source = textwrap.dedent(inspect.getsource(each))

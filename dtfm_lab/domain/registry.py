@@ -139,6 +139,7 @@ class Registry(Mapping[str, T]):
 
     def _load(self, point: EntryPoint) -> None:
         package = point.dist.name if point.dist is not None else point.value
+        # The first one stays: a plug-in must not replace what the lab or another one offers.
         if point.name in self._entries:
             log.warning("package %s: there is a %s named %r already", package, self._noun, point.name)
             return

@@ -54,6 +54,7 @@ MINUTES_FROM_S = 119.95
 
 def format_s(seconds: float) -> str:
     """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``, ``1 h 28 min``; rounding noise as ``0 s``."""
+    # Differences of equal seconds end up here.
     if abs(seconds) < 1e-9:
         return "0 s"
     if MINUTES_FROM_S <= abs(seconds) < math.inf:
@@ -67,6 +68,7 @@ def format_s(seconds: float) -> str:
 
 def _format_long(seconds: float) -> str:
     """Two units, as people say it: ``12 min 5 s``, ``1 h 28 min``, ``2 d 3 h``."""
+    # Rounded first, or 59 min 59.7 s would read "59 min 60 s".
     n_s, n_min, n_h = (round(seconds / unit_s) for unit_s in (1, 60, 3600))
     if n_s < 3600:
         whole, each, large, small = n_s, 60, "min", "s"

@@ -44,6 +44,7 @@ class ObjectiveWords:
             times = best / bound
             most = f"at most {format_times(times)} times {self.better} with any plan of this job"
             return f"{most if times <= LOOSE_TIMES else 'the bound is loose'}; {self.bound_line(bound)}"
+        # Only the communication cost has a bound of one shape; times have one of every plan.
         if proven:
             return f"{self.noun} proven best in this shape"
         times = best / bound

@@ -135,6 +135,7 @@ def stage_color(stage: int, n_stages: int, *, dark: bool = False) -> str:
 
 def _from_oklch(lightness: float, chroma: float, hue: float) -> str:
     """Return the colour as hexadecimal sRGB. Channels outside the gamut are clipped."""
+    # From Oklab to linear sRGB, by the matrices of its author, Björn Ottosson.
     a, b = chroma * math.cos(hue), chroma * math.sin(hue)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3

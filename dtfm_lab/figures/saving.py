@@ -43,6 +43,7 @@ def save(
     sized = for_paper(figure, width, height_in)
     try:
         if file.suffix.lower() == PAGE:
+            # The page carries plotly, so that it opens without a network.
             sized.write_html(file, include_plotlyjs=True)
         else:
             _write_by_browser(sized, file)
@@ -57,6 +58,7 @@ def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = 
         raise LabError(f"width is {width!r}; wanted one of {', '.join(WIDTHS_IN)}")
     width_px = round(WIDTHS_IN[width] * PX_PER_IN)
     copy = theme(figure, dark=False)
+    # Headings above the panels need room, which the title has left.
     headings = [note.text for note in copy.layout.annotations if note.yref == "paper" and (note.y or 0) >= 1]
     n_lines = max((1 + text.count("<br>") for text in headings), default=0)
     copy.update_layout(

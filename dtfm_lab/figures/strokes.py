@@ -41,6 +41,7 @@ def spaced(line: FloatArray, length: FloatArray | float) -> FloatArray:
 
     ``length`` holds for both axes, or has one value per axis. An interrupted line is spaced piece by piece.
     """
+    # Each stroke by itself: the gap between two has no length.
     lifted = np.flatnonzero(np.isnan(line[:, 0]))
     if lifted.size:
         pieces = np.split(line, lifted)
@@ -59,6 +60,7 @@ def outline(ring: FloatArray, tolerance: float) -> FloatArray:
     Source: Douglas and Peucker 1973. The ring is treated as two lines that meet at the point furthest from the first.
     """
     keep = np.zeros(len(ring), dtype=bool)
+    # A closed ring has no two ends, so it is cut at the point farthest from its start.
     far = int(np.linalg.norm(ring - ring[0], axis=1).argmax())
     keep[[0, far, -1]] = True
     parts = [(0, far), (far, len(ring) - 1)]
@@ -67,6 +69,7 @@ def outline(ring: FloatArray, tolerance: float) -> FloatArray:
         if b - a < 2:
             continue
         way, off = ring[b] - ring[a], ring[a + 1 : b] - ring[a]
+        # A ring may come back to the same point, from which no direction leads.
         share = np.clip(off @ way / (way @ way), 0, 1) if way.any() else np.zeros(len(off))
         aside = np.linalg.norm(off - share[:, None] * way, axis=1)
         if aside.max() > tolerance:

@@ -102,9 +102,11 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", 
     layout
         Further properties of plotly's layout.
     """
+    # For readers who cannot see the figure.
     if alt:
         figure.update_layout(meta={"alt": alt})
     lines, title_lines = wrapped(subtitle, SUBTITLE_LETTERS), wrapped(title, TITLE_LETTERS)
+    # Titles of several lines need room above the panels.
     top = 64 + TITLE_LINE_PX * max(0, len(title_lines) - 1)
     top += 20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0
     has_axis = any(axis.title.text for axis in figure.select_xaxes())
@@ -144,6 +146,7 @@ def short(names: Iterable[str]) -> list[str]:
     links = [name.split(" -> ") for name in names]
     every = sorted({end for link in links for end in link})
     before = after = 0
+    # Shortened only if some name is too long, and by what all have in common.
     if len(every) > 1 and max(map(len, every)) > NAME_LETTERS:
         before = _in_common(every)
         after = _in_common([end[before:][::-1] for end in every])
@@ -264,7 +267,9 @@ def log_ticks(low: float, high: float) -> list[float]:
             break
         ticks = finer
         if len(ticks) > 3:
+            # Enough to read the axis by; finer ones only crowd it.
             break
+    # One tick gives no scale, so the ends do.
     return ticks if len(ticks) > 1 else sorted({low, high})
 
 

@@ -78,8 +78,10 @@ def override(job: Job, **values: Any) -> Job:
     Raises JobError if a job without a model is cut into other stages and the size of their gradient is not given.
     """
     refuse_unknown(values, [option.name for option in options_of(JobChanges)], "job field")
+    # Files have shorter names for these sizes.
     values = {BYTE_FIELDS.get(key, key): value for key, value in values.items()}
     model = _model(values.get("model", job.model), values.pop("seq_len", None), values.pop("adapters", None))
+    # Message sizes are by stage, so another number of stages needs others.
     if model is None and values.get("n_stages", job.n_stages) != job.n_stages and "given_gradient_bytes" not in values:
         raise JobError(
             f"job {job.name} has no model, only the message sizes of {counted(job.n_stages, 'stage')}; wanted "
@@ -95,6 +97,7 @@ def job_from_mapping(
 ) -> Job:
     """Return the job that a file's mapping describes. Paths in it are relative to ``folder``."""
     file = parse(JobFile, data, where, version="dtfm_job")
+    # An explicit null leaves a field to the planner; a missing one takes the base's.
     nulls = file.model_fields_set & set(LEFT_OPEN)
     written = {k: v for k, v in file.model_dump().items() if v is not None or k in nulls}
     given = {k: v for k, v in written.items() if k not in ("dtfm_job", "base", "model")}

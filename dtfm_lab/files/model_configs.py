@@ -190,6 +190,7 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
         where = f"{where}: {part[1]}"
     if model_type is None:
         raise _unknown_type(data, where)
+    # Old configurations have other names for the same sizes, and the usual name wins.
     data = {key: data[other] for key, other in OTHER_KEYS.items() if other in data} | data
     kind = CONFIGS[model_type]
     keys = {field_name: field.alias or field_name for field_name, field in kind.model_fields.items()}
@@ -198,6 +199,7 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
             raise FileError(f"{where}: no key {key!r}; wanted a whole number, as every {model_type} has")
     config = parse(kind, data, where)
     sizes = config.model_dump()
+    # Without a stated width per head, the heads divide the model's width.
     pairs = [("n_heads", "d_model")] if sizes.get("head_dim") is None else []
     pairs += [("n_kv_heads", "n_heads")] if sizes.get("n_kv_heads") is not None else []
     for divisor, dividend in pairs:
@@ -213,8 +215,10 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
 def _language_model(data: dict[str, Any]) -> tuple[tuple[str, str] | None, dict[str, Any]]:
     """Return the larger model's type and the key of its language model (or None), and the language model's config."""
     key = next((key for key in TEXT_PARTS if isinstance(data.get(key), dict)), None)
+    # a config with sizes of its own is a language model itself
     if key is None or (_type_of(data) is not None and "hidden_size" in data):
         return None, data
+    # these may be written outside of the part, whose own values win
     outside = {what: data[what] for what in ("tie_word_embeddings", "model_type") if what in data}
     return (shortened(data.get("model_type", "unnamed")).strip("'"), key), outside | data[key]
 
@@ -250,6 +254,7 @@ def dtype_from_config(data: dict[str, Any], *, where: str = "config.json") -> st
     Raises FileError for a dtype that no job supports.
     """
     _, inside = _language_model(data)
+    # Models that see and read state it inside or outside.
     stating = [one for one in (data, inside) if any(one.get(key) is not None for key in ("torch_dtype", "dtype"))]
     data = stating[0] if stating else data
     key = "torch_dtype" if data.get("torch_dtype") is not None else "dtype"

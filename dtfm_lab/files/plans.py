@@ -11,7 +11,7 @@ from pydantic import Field
 
 from dtfm_lab.domain.errors import FileError, LabError, PlanError
 from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, CollectiveSpeed, Device, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
@@ -35,6 +35,7 @@ class NetworkSection(Section):
     message_s: list[list[list[float] | None]] | None = None
     link_spread: float = LINK_SPREAD
     estimates: tuple[BandwidthEstimate, ...] = ()
+    collectives: tuple[CollectiveSpeed, ...] = ()
 
 
 class CostSection(Section):
@@ -82,6 +83,7 @@ hold."""
 def network_to_mapping(topology: Topology) -> dict[str, Any]:
     """Return the network in plain JSON types and SI units, with exact numbers."""
     bandwidth = topology.bandwidth_bytes_per_s.copy()
+    # JSON has no infinity, and a device's link to itself has no limit.
     np.fill_diagonal(bandwidth, 0.0)
     data = {
         "name": topology.name,
@@ -94,6 +96,7 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
         "bandwidth_bytes_per_s": bandwidth.tolist(),
     }
     if topology.message_bytes is not None and topology.message_s is not None:
+        # Pairs are measured at all sizes or at none.
         measured = ~np.isnan(topology.message_s[:, :, 0])
         data["message_bytes"] = topology.message_bytes.tolist()
         data["message_s"] = [
@@ -104,6 +107,8 @@ def network_to_mapping(topology: Topology) -> dict[str, Any]:
         data["link_spread"] = topology.link_spread
     if topology.estimates:
         data["estimates"] = [dump(one) for one in topology.estimates]
+    if topology.collectives:
+        data["collectives"] = [dump(one) for one in topology.collectives]
     return data
 
 
@@ -122,6 +127,7 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
         "cost": {name: getattr(plan.cost, name).tolist() for name in CostSection.model_fields},
         "priced_for": plan.topology.fingerprint,
         **{name: getattr(plan, name) for name in PROVENANCE},
+        # Functions of efficiency cannot be written.
         "efficiency": plan.efficiency if isinstance(plan.efficiency, float) else None,
         "summary": plan.summary(),
     }
@@ -132,6 +138,7 @@ def plan_from_mapping(data: dict[str, Any], *, where: str = "plan") -> Plan:
     file = parse(PlanFile, data, where, version="dtfm_plan")
     try:
         topology = _network(file.topology)
+        # With another network, the stored cost would be false.
         if topology.fingerprint != file.priced_for:
             raise PlanError(
                 f"the network is {topology.fingerprint}, but the plan was priced for {file.priced_for}; "
@@ -168,6 +175,7 @@ def _network(section: NetworkSection) -> Topology:
         description=section.description,
         link_spread=section.link_spread,
         estimates=section.estimates,
+        collectives=section.collectives,
         message_bytes=None if section.message_bytes is None else np.array(section.message_bytes),
         message_s=_message_s(section),
     )

@@ -140,6 +140,7 @@ class _Loader(FAST):  # type: ignore[misc]  # which of two it is depends on how 
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "a key is no single value", key.start_mark)
+            # YAML would silently take the last of them.
             if key.value in seen:
                 problem = f"key {shortened(key.value)} stands twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
@@ -218,6 +219,7 @@ def mapping_of(text: str, path: Path, *, is_json: bool = False, list_as: str = "
     except _NoMapping as found:
         raise FileError(f"{path}: holds {found}; wanted a mapping of keys to values") from None
     except RecursionError:
+        # Nested by the thousand, which no person writes.
         raise FileError(f"{path}: is nested too deeply; wanted a few levels") from None
     except (ValueError, OverflowError):
         raise FileError(f"{path}: holds a number or a character out of range; wanted ordinary ones") from None

@@ -47,6 +47,7 @@ def load_schedule(path: str | os.PathLike[str]) -> Schedule:
         where = f"{path.name}: {places[0]} {number}, {places[1]}"
         program = tuple(_pass(word, f"{where} {i}") for i, word in enumerate(words, start=1) if word.strip())
         programs += [program] if program else []
+    # The file does not say how many there are, so the highest number tells.
     n_microbatches = 1 + max((action.microbatch or 0 for program in programs for action in program), default=-1)
     try:
         return Schedule(name, n_microbatches, tuple(programs))

@@ -115,6 +115,7 @@ def load_topology(
     if os.path.exists(path) and name:
         raise FileError(f"{path}: {_why_no_format(path)}")
     error = unknown("topology", shortened(name) if len(name) > 60 else name, topology_names())
+    # A common slip: the name of a job.
     raise UnknownName(f"{error} ({name} is a job)") if name in JOBS else error
 
 

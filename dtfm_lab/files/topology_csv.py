@@ -48,6 +48,7 @@ def read(path: Path) -> Topology:
 def write(topology: Topology, path: Path) -> Path:
     """Write links and names. Matrices are written as both files. Return the given path."""
     for name in topology.names:
+        # The reader cuts blanks off.
         if name != name.strip():
             raise FileError(f"{path}: cannot hold the device name {name!r}; wanted no blanks around it")
     if named := _matrix_of(path):
@@ -56,6 +57,7 @@ def write(topology: Topology, path: Path) -> Path:
         for what, matrix in zip(MATRICES, topology.to_matrices(), strict=True):
             write_text(_beside(path, named, what), matrix.to_csv(lineterminator="\n"))
         return path
+    # A single device has no link to be listed.
     if len(topology) == 1:
         raise FileError(f"{path}: a list of links cannot hold a single device; wanted another format")
     return write_text(path, topology.to_frame().to_csv(index=False, lineterminator="\n"))

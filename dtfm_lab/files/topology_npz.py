@@ -8,6 +8,7 @@ An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to 
 - the texts ``name`` and ``description``, and the number ``link_spread``
 - ``estimates``, (E, 4): 0 for links inside hosts or 1 for those between hosts, then the estimated bandwidth, its
   minimum and its maximum in bytes per second
+- ``collectives``, (C, 3): hosts, fraction of the bandwidth and spread, NaN for ``link_spread``
 - for a measured network, ``message_bytes``, (K,), and ``message_ms``, (N, N, K), NaN for pairs that were not
   measured
 
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError
-from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, BandwidthEstimate, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, BandwidthEstimate, CollectiveSpeed, Topology
 from dtfm_lab.domain.network.conversions import SPEEDS, either
 from dtfm_lab.domain.network.estimate import WHERE
 from dtfm_lab.domain.registry import unknown
@@ -40,7 +41,7 @@ MEASURED = ("message_bytes", "message_ms", "message_s")
 LARGEST_BYTES = {
     **dict.fromkeys(SPEEDS, 16 * MOST_DEVICES**2 + 4096),
     **dict.fromkeys((*COLUMNS, *NUMBERS, *GROUPS, "position"), 2**25),
-    **dict.fromkeys((*SINGLE, "estimates"), 2**20),
+    **dict.fromkeys((*SINGLE, "estimates", "collectives"), 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
 """Maximum size of each array in bytes, unpacked, including its header."""
@@ -61,12 +62,14 @@ def read(path: Path) -> Topology:
 
 
 def _unpack(data: bytes) -> dict[str, Any]:
+    # Checked before unpacking: a small archive can unpack to more than memory holds.
     for info in zipfile.ZipFile(io.BytesIO(data)).infolist():
         what = info.filename.removesuffix(".npy")
         if what not in LARGEST_BYTES:
             raise unknown("array", what[:60], LARGEST_BYTES)
         if info.file_size > (most := LARGEST_BYTES[what]):
             raise FileError(f"array {what} unpacks to {info.file_size} bytes; wanted at most {most}")
+    # Pickles could run code.
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
         arrays = {what: archive[what] for what in archive.files}
     for what, array in arrays.items():
@@ -100,6 +103,7 @@ def _topology(arrays: dict[str, Any], title: str) -> Topology:
         description=str(single.get("description", "")),
         link_spread=float(single.get("link_spread", LINK_SPREAD)),
         estimates=_estimates(arrays.get("estimates", np.zeros((0, 4)))),
+        collectives=_collectives(arrays.get("collectives", np.zeros((0, 3)))),
         message_bytes=measured.get("message_bytes"),
         message_s=None if times is None else times.in_si(times.value.astype(float)),
     )
@@ -109,6 +113,15 @@ def _estimates(rows: Any) -> tuple[BandwidthEstimate, ...]:
     if rows.ndim != 2 or rows.shape[1] != 4 or not np.isin(rows[:, 0], range(len(WHERE))).all():
         raise FileError(f"estimates has shape {rows.shape}; wanted (E, 4), each 0 or 1 and three bandwidths")
     return tuple(BandwidthEstimate(WHERE[int(where)], *(float(rate) for rate in rates)) for where, *rates in rows)
+
+
+def _collectives(rows: Any) -> tuple[CollectiveSpeed, ...]:
+    if rows.ndim != 2 or rows.shape[1] != 3:
+        raise FileError(f"collectives has shape {rows.shape}; wanted (C, 3): hosts, fraction and spread")
+    return tuple(
+        CollectiveSpeed(hosts, fraction, None if np.isnan(spread) else spread)
+        for hosts, fraction, spread in rows.tolist()
+    )
 
 
 def write(topology: Topology, path: Path) -> Path:
@@ -128,6 +141,8 @@ def write(topology: Topology, path: Path) -> Path:
     if topology.estimates:
         rows = [(WHERE.index(one.where), *astuple(one)[1:]) for one in topology.estimates]
         columns["estimates"] = np.array(rows, dtype=float)
+    if topology.collectives:
+        columns["collectives"] = np.array([astuple(one) for one in topology.collectives], dtype=float)
     if topology.message_s is not None:
         columns |= {"message_bytes": topology.message_bytes, "message_ms": to_ms(topology.message_s)}
     archive = io.BytesIO()

@@ -6,13 +6,13 @@ People read these files, so the most common speeds are written as defaults and t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
-from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, Device, MeasuredGpu, Topology
+from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, CollectiveSpeed, Device, MeasuredGpu, Topology
 from dtfm_lab.domain.units import TERA, BoolArray, FloatArray, GiB, IntArray, by_key, to_gbps, to_ms
 
 Speed = tuple[float, float]
@@ -29,10 +29,12 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
     lines = _entries(topology, latency_ms, gbps, hosts=hosts)
+    # Many single links may follow from few NICs, which make a shorter file.
     if len(lines["links"]) > len(topology):
         up, down = _nics(gbps)
         cap_gbps = np.minimum(up[:, None], down[None, :])
         capped = _entries(topology, latency_ms, gbps, hosts=hosts, cap_gbps=cap_gbps)
+        # A NIC takes a line as well, so it has to save more lines than it needs.
         if len(capped["links"]) + len(topology) < len(lines["links"]):
             lines = capped
             for device, device_up, device_down in zip(devices, up, down, strict=True):
@@ -40,12 +42,17 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     data: dict[str, Any] = {"dtfm_topology": 1, "name": topology.name}
     data |= {"description": topology.description} if topology.description else {}
     data |= {} if topology.link_spread == LINK_SPREAD else {"link_spread": topology.link_spread}
+    data |= {"collectives": [_collective(one) for one in topology.collectives]} if topology.collectives else {}
     data |= {"estimates": [_estimate(one) for one in topology.estimates]} if topology.estimates else {}
     data |= {"default": lines["default"]} if lines["default"] else {}
     data |= {"regions": lines["regions"], "devices": devices}
     data |= {"hosts": lines["hosts"]} if lines["hosts"] else {}
     data |= {"between": lines["between"], "links": lines["links"]}
     return data | _measured(topology)
+
+
+def _collective(speed: CollectiveSpeed) -> dict[str, Any]:
+    return {name: value for name, value in asdict(speed).items() if value is not None}
 
 
 def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:
@@ -132,6 +139,7 @@ def _entries(
     for a, b in combinations(members, 2):
         there, back = lines.codes[np.ix_(members[a], members[b])], lines.codes[np.ix_(members[b], members[a])].T
         speeds = lines.most_common(there), lines.most_common(back)
+        # One way, if the two directions differ; else one line for both.
         if speeds[0] != speeds[1]:
             for source, target, s in ((a, b, speeds[0]), (b, a, speeds[1])):
                 if s != default:

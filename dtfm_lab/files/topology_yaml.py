@@ -34,6 +34,7 @@ from dtfm_lab.domain.network import (
     shortened,
     typical_price,
 )
+from dtfm_lab.domain.network.collectives import MOST_ROWS, CollectiveSpeed
 from dtfm_lab.domain.network.conversions import OTHER_UNIT
 from dtfm_lab.domain.network.device import spelling_of
 from dtfm_lab.domain.registry import unknown
@@ -256,6 +257,17 @@ class EstimateSection(Section):
     """The highest that it may be."""
 
 
+class CollectiveSection(Section):
+    """The speed of collectives, such as an all-reduce, in which a number of hosts take part."""
+
+    hosts: int = Field(ge=1)
+    """Number of hosts."""
+    fraction: float = Field(gt=0, le=1)
+    """Share of its link's bandwidth that each message of the collective gets."""
+    spread: float | None = Field(default=None, ge=0, le=MOST_SPREAD)
+    """Standard deviation of the logarithm of its seconds; `link_spread` by default."""
+
+
 class TopologyFile(Section):
     """A network as people write it."""
 
@@ -267,6 +279,8 @@ class TopologyFile(Section):
     """What the network is and where its numbers come from."""
     link_spread: float = Field(default=LINK_SPREAD, ge=0, le=MOST_SPREAD)
     """Uncertainty of the links: the standard deviation of the logarithm of their messages' seconds."""
+    collectives: list[CollectiveSection] = Field(default_factory=list, max_length=MOST_ROWS)
+    """How much slower collectives are when more hosts take part, the fewest hosts first."""
     estimates: list[EstimateSection] = Field(default_factory=list, max_length=100)
     """Bandwidths that nobody measured, each with the range that it may lie in."""
     typical_prices: bool = False
@@ -365,6 +379,7 @@ def _assemble(file: TopologyFile, name: str) -> Topology:
         name=file.name or name,
         description=file.description,
         link_spread=file.link_spread,
+        collectives=tuple(CollectiveSpeed(one.hosts, one.fraction, one.spread) for one in file.collectives),
         estimates=tuple(
             BandwidthEstimate(
                 one.links, *(from_gbps(gbps) for gbps in (one.bandwidth_gbps, one.least_gbps, one.most_gbps))
@@ -386,6 +401,7 @@ def _inside_hosts(file: TopologyFile, devices: list[Device], latency_ms: FloatAr
         if host.name not in members:
             raise unknown("host", host.name, members)
         speeds[host.name] = host
+    # A host's own line comes last and overrides its region's.
     for name, speed in speeds.items():
         grid = np.ix_(members[name], members[name])
         latency_ms[grid], gbps[grid] = speed.latency_ms, speed.bandwidth_gbps
@@ -469,6 +485,7 @@ def _region_speeds(
             latency_ms[grid] = region.latency_ms
         if region.bandwidth_gbps is not None:
             gbps[grid] = region.bandwidth_gbps
+    # Lines for one way override those for both.
     one_way_last = sorted(file.between, key=lambda pair: pair.regions is None)
     for pair in one_way_last:
         a, b = pair.ends(pair.regions, "region pair")

@@ -64,6 +64,7 @@ def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
             own["queueing"] = current_name("queueing", own["queueing"])
         if "links" in own:
             own["links"] = current_name("links of a trace", own["links"])
+        # The plan's fields stand beside the others in the file, as they did before they were one object.
         data = own | {"plan": {key: value for key, value in data.items() if key in PLANNED}}
     try:
         return read(data)
@@ -155,6 +156,7 @@ def losses(trace: Trace) -> pd.DataFrame:
     context = trace.context
     if not context.losses:
         raise TraceError("the trace holds no losses; wanted one of a real run")
+    # the losses end with the trace's last iteration; a resumed run does not count from 0
     first = max(0, int(trace.iteration.max()) + 1 - len(context.losses))
     training = dict(enumerate(context.losses, start=first))
     held_out = dict(context.held_out)
@@ -206,6 +208,7 @@ def chrome_events(trace: Trace) -> list[Event]:
     for number, (sent, received) in enumerate(zip(*(rows.tolist() for rows in trace.message_rows()), strict=True)):
         for phase, row in (("s", sent), ("f", received)):
             event = {"ph": phase, "name": MESSAGE, "cat": MESSAGE, "id": number, "ts": float(ts[row])}
+            # binds the arrow to the event in which it ends, not to the next one
             event |= {"pid": int(process[row]), "tid": int(thread[row])} | ({"bp": "e"} if phase == "f" else {})
             events.append(event)
     return events
@@ -219,6 +222,7 @@ def _nanoseconds(trace: Trace) -> tuple[IntArray, IntArray]:
     which = np.unique(trace.iteration, return_inverse=True)[1]
     began_s = np.concatenate([[0.0], np.cumsum(trace.iteration_ends_s)[:-1]])[which]
     first_s = min(float(trace.start_s.min()), 0.0)
+    # an overflow becomes infinite, which is refused below
     with np.errstate(over="ignore"):
         start, end = ((began_s + column - first_s) * 1e9 for column in (trace.start_s, trace.end_s))
     if (longest := float(end.max())) > LONGEST_NS:
@@ -268,6 +272,7 @@ def _threads(
 
 def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
     """Return the sublane of each interval: the first one that is free at its start. Intervals are sorted by start."""
+    # The common case, for which the heap below would be slow.
     if (start_ns[1:] >= end_ns[:-1]).all():
         return np.zeros(len(start_ns), dtype=np.int64)
     sublane: list[int] = []

@@ -73,6 +73,7 @@ class PackedColumn(Section):
         n_bytes = self.length * 8
         try:
             decompressor = zlib.decompressobj()
+            # one byte more than announced, so that a longer column is noticed
             raw = decompressor.decompress(base64.b64decode(self.zlib, validate=True), max(n_bytes, 1) + 1)
         except (ValueError, zlib.error):
             raise FileError("is damaged; wanted bytes that zlib packed, in base64") from None
@@ -130,6 +131,7 @@ def _validator(noun: type[T], name: str, read: Callable[[Any], T]) -> PlainValid
         try:
             return read(value)
         except (LabError, ValueError, TypeError, OverflowError) as error:
+            # pydantic names the place, so the message need not
             raise ValueError(str(error).removeprefix(f"{name}: ")) from None
 
     return PlainValidator(validate)
@@ -186,6 +188,7 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
     """Return the state in a file's mapping. Raises FileError, in one line, for another kind or version or damaged
     values."""
     require_version(data, "dtfm_workspace", where)
+    # Written once if it is the plan's own network, because large ones take most of the file.
     same = data.get("topology") == SAME
     for_people = ("dtfm_workspace", "left_out", *(["topology"] if same else []))
     state = parse(WorkspaceState, {key: value for key, value in data.items() if key not in for_people}, where)
@@ -235,20 +238,31 @@ MOST_CHARACTERS = 100_000
 """Maximum length of a link. A shell accepts no word above 128 KiB; 64 devices take about 10,000 characters."""
 MOST_BYTES = 4_000_000
 """Maximum number of bytes that a link may unpack to: a short link could expand to gigabytes."""
+PICTURE = "."
+"""What stands in a link before the picture."""
 LINKED = ("network", "plan")
 """Panels whose settings a link holds."""
 
 
-def link_of(state: WorkspaceState) -> str:
-    """Return the part of a link that holds the state, starting with ``#``. Raises FileError if it is too long."""
+def link_of(state: WorkspaceState, picture: bytes = b"") -> str:
+    """Return the part of a link that holds the state, starting with ``#``. Raises FileError if it is too long.
+
+    ``picture`` is for the page that shows a link to people without the lab. It is left out if the link would be too
+    long with it.
+    """
     settings = {name: state.settings[name] for name in LINKED if name in state.settings}
     kept = state.model_copy(update={"predicted": None, "measured": None, "settings": settings})
     text = json.dumps(workspace_to_mapping(kept), separators=(",", ":"))
-    packed = base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+    packed = _as_text(zlib.compress(text.encode(), 9))  # the best compression: a link has to be short
     if len(packed) > MOST_CHARACTERS or len(text) > MOST_BYTES:
         found = f"the link would have {len(packed):,} characters"
         raise FileError(f"{found}; wanted at most {MOST_CHARACTERS:,}: save the lab as a file")
-    return f"{MARK}{packed}"
+    shown = f"{PICTURE}{_as_text(picture)}" if picture else ""
+    return f"{MARK}{packed}{shown}" if len(packed) + len(shown) <= MOST_CHARACTERS else f"{MARK}{packed}"
+
+
+def _as_text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def state_from_link(link: str) -> WorkspaceState:
@@ -256,10 +270,11 @@ def state_from_link(link: str) -> WorkspaceState:
     _, mark, packed = link.strip().partition(MARK)
     if not mark:
         raise FileError(f"the link holds no lab; wanted an address with {MARK}… at its end")
+    # Unpacked text may be far longer than the link.
     if len(packed) > MOST_CHARACTERS:
         raise FileError(f"the link has {len(packed):,} characters; wanted at most {MOST_CHARACTERS:,}")
     try:
-        data = json.loads(_unpacked(packed))
+        data = json.loads(_unpacked(packed.partition(PICTURE)[0]))
     except (ValueError, RecursionError, zlib.error):
         raise FileError("the link is damaged or cut off; wanted it whole, as it was copied") from None
     if not isinstance(data, dict):
@@ -272,6 +287,7 @@ def _unpacked(packed: str) -> bytes:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", packed):
         raise ValueError
     decompressor = zlib.decompressobj()
+    # the padding that `link_of` left out follows from the length
     text = decompressor.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MOST_BYTES)
     if decompressor.unconsumed_tail:
         raise FileError(f"the link unpacks to more than {MOST_BYTES:,} bytes; wanted at most so many")

@@ -137,6 +137,7 @@ class FrontierBudget(SearchBudget):
         int,
         Option(
             help="Searches per batch: one for the fastest plan, one for the cheapest, the others under price limits.",
+            # The fastest and the cheapest plan each need a search.
             least=2,
         ),
     ] = FRONTIER_SEARCHES
@@ -172,6 +173,7 @@ def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
         return plan
     if not isinstance(plan, str | os.PathLike):
         raise PlanError(f"plan is {shortened(plan)}; wanted a Plan, or the path of a plan file")
+    # A common slip is a network's name where a plan is due, and "no such file" would not help.
     if not os.path.exists(plan) and os.fspath(plan) in files.topology_names():
         raise PlanError(f"plan is {shortened(plan)}, a network; wanted a Plan (lab.plan makes one), or a plan file")
     return files.load_plan(plan)
@@ -187,6 +189,7 @@ def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan 
     if not isinstance(given, str | os.PathLike):
         raise PlanError(f"network or plan is {shortened(given)}; wanted a Topology, a Plan, or the name or path of one")
     path = Path(given)
+    # A .json file may hold either, so its content decides; all other endings are networks'.
     if os.fspath(given) in files.topology_names() or path.suffix.lower() != ".json":
         return files.load_topology(given)
     is_network = os.path.isfile(path) and "dtfm_plan" not in files.read_mapping(path)
@@ -195,6 +198,7 @@ def as_plan_or_network(given: Plan | Topology | str | os.PathLike[str]) -> Plan 
 
 def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
     """Return the schedule in a file. Any other value is returned unchanged."""
+    # No schedule's name ends like a file.
     if isinstance(schedule, os.PathLike) or (isinstance(schedule, str) and schedule.lower().endswith(ENDINGS)):
         return load_schedule(schedule)
     return schedule

@@ -141,6 +141,9 @@ class SweepKeywords(TypedDict, total=False):
     """Keep only a stage's input, and repeat its forward pass before its backward pass. Default: False."""
     stages_per_device: int | Iterable[int]
     """Stages per device when the schedule interleaves. 1 or more. Default: 2."""
+    cut_by: str | Iterable[str]
+    """What a cut without blocks_per_stage spreads evenly over the stages. One of blocks, layers, flop. Default:
+    blocks."""
     transport: str | Iterable[str]
     """Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions between two
     devices run at once (batched) or alternately (blocking). One of overlapped, batched, blocking. Default:
@@ -184,6 +187,10 @@ class SweepKeywords(TypedDict, total=False):
     """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
     gradient_dtype: str | Iterable[str | None] | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
+    gradient_buffers: str | Iterable[str]
+    """What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or whole
+    gradients in the job's dtype beside those that it adds up in gradient_dtype. One of none, buckets, whole.
+    Default: none."""
     optimizer: str | Iterable[str]
     """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""
     frozen_weights: str | Iterable[str]
@@ -254,9 +261,9 @@ class RunKeywords(TypedDict, total=False):
     sample_bytes: int
     """Bytes of text that the trained model writes at the end. Default: 0."""
     workers: int | Sequence[int] | None
-    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of a plan of up to 32
-    workers, and 8 workers of a larger one. All stages and as many pipelines as fit run, or else the first stages
-    of two pipelines. Devices, links, layers and micro-batches stay the plan's."""
+    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 workers,
+    and 8 of a larger plan. All stages and as many pipelines as fit run, or the first stages of two pipelines.
+    Nothing else about the plan changes."""
 
 
 class JobKeywords(TypedDict, total=False):
@@ -288,6 +295,9 @@ class JobKeywords(TypedDict, total=False):
     """Stages per device when the schedule interleaves. 1 or more. Default: 2."""
     blocks_per_stage: tuple[int, ...] | None
     """Blocks of each stage, first stage first; an even cut if omitted."""
+    cut_by: str
+    """What a cut without blocks_per_stage spreads evenly over the stages. One of blocks, layers, flop. Default:
+    blocks."""
     microbatches_per_replica: tuple[int, ...] | None
     """Micro-batches of each replica; split as evenly as possible if omitted."""
     transport: str
@@ -340,6 +350,10 @@ class JobKeywords(TypedDict, total=False):
     """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
     gradient_dtype: str | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
+    gradient_buffers: str
+    """What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or whole
+    gradients in the job's dtype beside those that it adds up in gradient_dtype. One of none, buckets, whole.
+    Default: none."""
     optimizer: str
     """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""
     frozen_weights: str

@@ -96,12 +96,14 @@ def load_job(
 
     model = read_module(module, example, loss, timed=timed)
     if name_or_path is not None:
+        # Later entries win: the caller's fields over the usual dtype, and the module over any model.
         return files.load_job(name_or_path, **{"dtype": OWN_DTYPE} | overrides | {"model": model})
     job = Job(
         name=model.name,
         model=model,
         global_batch=OWN_BATCH,
         dtype=OWN_DTYPE,
+        # None leaves these fields to the planner.
         n_stages=None,
         n_replicas=None,
         microbatch=None,
@@ -136,7 +138,7 @@ def opening_job(topology: Topology) -> Job:
 
 
 def _is_toy(job: Job, topology: Topology) -> bool:
-    """Whether the fastest device computes an iteration of the job in a moment, so that every message is a loss."""
+    """True if the fastest device computes an iteration of the job so quickly that every message is a loss."""
     fastest = max(device.peak_flop_per_s for device in topology.devices)
     return len(topology) > 1 and FLOP_PER_PARAMETER * job.modelled().parameters * job.tokens < fastest * TOY_S
 
@@ -148,6 +150,7 @@ def _larger(topology: Topology) -> Job | None:
         job = load_job(name)
         needed = STATE_BYTES * job.modelled().parameters
         if max(memory) < needed < sum(memory):
+            # Open, so that the planner finds the shape of the model on these devices.
             open_fields = dict.fromkeys(("n_stages", "n_replicas", "microbatch", "schedule"))
             return job.with_fields(global_batch=OPENING_BATCH, **open_fields)
     return None
@@ -306,6 +309,7 @@ def with_job(plan: Plan | str, **overrides: Unpack[JobKeywords]) -> Plan:
     """
     plan = as_plan(plan)
     job = files.override(plan.job, **overrides)
+    # The placement names a device for each stage and replica, so another shape has no place for some.
     if (job.n_stages, job.n_replicas) != (plan.job.n_stages, plan.job.n_replicas):
         raise PlanError(
             f"job {job.name} has {counted(job.n_stages, 'stage')} x {counted(job.n_replicas, 'replica')}, the plan "

@@ -100,13 +100,16 @@ def sweep(
     """
     given = as_plan_or_network(what)
     read = {name: _read(name, values) for name, values in varied.items()}
+    # A plan brings its own job; a network needs one at every point.
     job_for = None if job is None and isinstance(given, Plan) else partial(_job_for, job)
+    # Closed in reverse order, and also after an error: the file of kept rows first, then the workers.
     with ExitStack() as closing:
         pool = closing.enter_context(opened(executor))
         kept = None if resume is None else closing.enter_context(files.SweepRows(resume))
         points = sweep_points(given, job_for, repeats=repeats, seconds=seconds, executor=pool, kept=kept, **read)
         table = table_of(points, sweep_table, progress)
     of = given.job if job is None and isinstance(given, Plan) else job
+    # Labs count tokens, but jobs of images or of an own module count samples; the figure's axis must say which.
     table.attrs["counted"] = of.counted if isinstance(of, Job) else "tokens"
     return sweep_summary(table, "iteration_s" if summary is True else summary) if summary else table
 
@@ -197,6 +200,7 @@ def compare(
         return drawn([as_plan(plan) for plan in plans], spread, n=draws, seed=seed)
     if more:
         raise LabError(f"{2 + len(more)} things to compare without a spread; wanted two")
+    # Extensions bring their own results, which know best how two of them differ.
     if isinstance(before, Comparable) and type(before) is type(after):
         return before.compared_with(after)
     if isinstance(before, Plan | str) or isinstance(after, Plan | str):

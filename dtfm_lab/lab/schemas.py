@@ -54,9 +54,11 @@ def schema(name: str) -> JsonSchemaValue:
     made = chosen.build()
     version = f"dtfm_{name}"
     if version in made.get("properties", {}):
+        # A file of a later version must be refused, not half understood.
         made["properties"][version] = {"const": 1, "description": "Version of the format."}
         made["required"] = sorted({version, *made.get("required", ())})
     made.pop("title", None)
+    # Keys keep their order in JSON, and editors expect these first.
     return {"$schema": DIALECT, "title": f"dtfm_lab {name}", "description": chosen.title} | {
         key: value for key, value in made.items() if key != "description"
     }
@@ -127,6 +129,7 @@ def _take_either_unit(section: JsonSchemaValue) -> None:
         keys[in_si]["description"] = f"{written} in SI; only one of the two may be given."
         if written in required:
             required.remove(written)
+            # JSON Schema has no "one of these two keys", so the section says it.
             either.append({"oneOf": [{"required": [written]}, {"required": [in_si]}]})
         else:
             either.append({"not": {"required": [written, in_si]}})
@@ -138,6 +141,7 @@ def _job() -> JsonSchemaValue:
     made = written_by_people(schema_of(JobFile))
     keys = made["properties"]
     for option in options_of(JobChanges):
+        # The model has no option's simple form; its kinds are listed below.
         if option.name in keys and option.name != "model":
             keys[option.name] = _of_option(option, keys[option.name])
     made["$defs"] = made.get("$defs", {})
@@ -164,6 +168,7 @@ def _models() -> dict[str, JsonSchemaValue]:
     for family in FAMILIES:
         made = written_by_people(schema_of(section_of(FAMILIES[family])))
         made["properties"]["family"] = {"const": family, "description": "Family of models; gpt where not given."}
+        # A file that names no family is gpt's, so only the others must say which they are.
         if family != "gpt":
             made["required"] = [*made.get("required", ()), "family"]
         sections[family] = made
@@ -180,6 +185,7 @@ def _of_option(option: Option, made: JsonSchemaValue) -> JsonSchemaValue:
     if option.type not in (int, float):
         return {key: value for key, value in made.items() if key != "default"} | described
     bounds = {"minimum": option.least, "exclusiveMinimum": option.above, "maximum": option.most}
+    # A whole number without bounds of its own counts something, which cannot be negative.
     if option.type is int and option.least is None:
         bounds["minimum"] = 0
     said = {key: value for key, value in bounds.items() if value is not None}

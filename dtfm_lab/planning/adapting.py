@@ -30,8 +30,8 @@ from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.search import network_of, require_fit, value_of
 
 NEARLY = 0.9
-"""A device fills a hole only if it has this share of the speed of the plan's slowest device, provided enough devices
-do."""
+"""A device fills a hole only if it has at least this share of the speed of the plan's slowest device. If too few
+devices do, any device may."""
 
 
 def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:

@@ -135,6 +135,7 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
     for device, rank in enumerate(rank_map):
         if rank is None:
             continue
+        # True is an int in Python, but not a rank
         if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
             raise PlanError(f"rank {rank!r} of device {device} is not a whole number; wanted one, or None if idle")
         if rank in device_of:
@@ -148,13 +149,14 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
         raise PlanError(f"rank map of {counted(n_ranks, 'rank')}; wanted a multiple of the job's {stages}")
     if missing := set(range(n_ranks)) - set(device_of):
         raise PlanError(f"rank map of {counted(n_ranks, 'rank')} lacks rank {min(missing)}; wanted 0 to {n_ranks - 1}")
+    # ranks count along pipelines, but the rows of a grid are stages
     pipelines = np.array([device_of[rank] for rank in range(n_ranks)]).reshape(-1, job.n_stages)
     return np.ascontiguousarray(pipelines.T), reshaped(job, job.n_stages, len(pipelines))
 
 
 SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 SETTLED = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""These fields stay as the plan has them: its network is one of device groups, and states stay split and averaged as
+"""Fields that stay as the plan has them. Its network is one of device groups, and states stay split and averaged as
 before."""
 
 

@@ -182,6 +182,7 @@ class Problem:
             return align(grid, as_is, self.pair.hop_s)
         weights = coarsened_weights(grid, self.pair.hop_s)
         order = shortest_path(weights)
+        # on a tie, the present order stays, so that rounding does not reorder stages
         shorter = path_cost(weights, order) < path_cost(weights, as_is) - 1e-12
         return align(grid, order if shorter else as_is, self.pair.hop_s)
 
@@ -244,9 +245,11 @@ def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> fl
     """
     n_others, n_pairs = len(groups) - 1, n_stages * n_replicas * (n_replicas - 1) // 2
     if not n_others or not n_pairs:
+        # groups of one device have no pairs that could differ
         return 0.0
     placed = np.flatnonzero(groups[best] < n_stages)
     there = np.delete(groups, best, axis=0)[:, placed]
+    # one bincount for all individuals: a planner calls this after every change of its population
     both = (np.arange(n_others)[:, None] * n_stages + groups[best, placed]) * (n_stages + 1) + there
     together = np.bincount(both.ravel(), minlength=n_others * n_stages * (n_stages + 1)).reshape(-1, n_stages + 1)
     pairs = together[:, :n_stages] * (together[:, :n_stages] - 1) // 2
@@ -258,6 +261,7 @@ def canonical_order(pair: PairCosts) -> IntArray:
 
     Classes with equal costs stay in the order of their first devices.
     """
+    # sorted, a device's costs do not depend on how the others are numbered
     costs_s = np.hstack([np.sort(pair.hop_s, axis=1), np.sort(pair.group_s, axis=1)])
     profiles = np.unique(costs_s, axis=0, return_inverse=True)[1].ravel()
     return np.lexsort((interchangeable(profiles[:, None], (pair.hop_s, pair.group_s)), profiles))
@@ -282,5 +286,6 @@ def wait_for_kernels(first: Generation, compile_kernels: CompileKernels) -> Iter
 
 
 def _small_problem() -> Problem:
+    # numba compiles for types, not for sizes, so the smallest problem is enough
     costs = 1.0 - np.eye(4)
     return Problem(pair=PairCosts(group_s=costs, hop_s=costs.copy()), n_stages=2, n_replicas=2, bound_s=0.0)

@@ -82,6 +82,7 @@ class Replan:
         later_s = self.move_s - self.stay_moves.move_s
         if later_s <= 0:
             return 0.0
+        # solves (t - move_s) / new = (t - stay_moves.move_s) / old for t: equally many iterations done
         return (self.move_s * old - self.stay_moves.move_s * new) / (old - new) if new < old else None
 
     @cached_property
@@ -179,6 +180,7 @@ def replan(
         nothing = moves(plan, plan)
         return Replan(before=plan, plan=plan, stay=plan, moves=nothing, stay_moves=nothing, horizon_s=horizon_s)
     begun = starting_plans(plan, network)
+    # the others have fewer pipelines or stages, so they are not the old plan
     same = [one.placement.devices for one in begun if one.job == plan.job]
     stay = placed(plan, same[0], plan.job, network, seconds_of=_seconds) if same else None
     stay_moves = None if stay is None else moves(plan, stay)
@@ -189,6 +191,7 @@ def replan(
     how = {"queueing": plan.queueing, "efficiency": plan.efficiency, "seed": seed, "improve_bound": False}
     how |= {"steps": STEPS} if seconds is None else {"seconds": seconds}
     for step in search(network, asked_of(plan, len(network)), objective=plan.objective, nearby=tuple(begun), **how):
+        # the fastest plan may move too much to pay, so every improvement is kept for the choice below
         if step.best_s < (improving[-1].best_s if improving else least):
             improving.append(step)
     chosen_step: tuple[PlanStep, Plan] | None = None
@@ -229,6 +232,7 @@ def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
     """Return the step's plan with its interchangeable devices as in ``near``, where most of them were."""
     replay = ReplayedPlan.of(near) if step.objective != "communication" else None
     if replay is None or not isclose(replay.iteration_s, step.iteration_s, rel_tol=1e-9):
+        # no replay, or the exchange changes the time: `nearest` simulates, and keeps the step's plan if needed
         return nearest(step.plan, before)
     return step.replayed_plan(near.placement.devices, replay.iteration_s)
 

@@ -77,6 +77,7 @@ class PlanStep(Generation):
     @property
     def gap(self) -> float:
         """(incumbent - bound) / incumbent. At 0, the incumbent is proven best for the objective."""
+        # a plan that sends nothing costs 0, and nothing can be cheaper
         return max(0.0, (self.best_s - self.bound_s) / self.best_s) if self.best_s > 0 else 0.0
 
     def with_population(self) -> "PlanStep":
@@ -270,6 +271,7 @@ def steps_within(
         generation += each.complete
         if step.gap < PROVEN or generation == request.steps:
             return
+        # later generations report 0, so the largest value is the whole wait
         compiling_s = max(compiling_s, each.compiling_s)
         if spent_s() - compiling_s - request.limit_s >= (0.0 if generation else INITIAL_POPULATION_S):
             return
@@ -350,10 +352,12 @@ def _communication_steps(request: SearchRequest, job: Job, start: IntArray | Non
     order = canonical_order(pair)
     square = np.ix_(order, order)
     problem = Problem(
+        # numba compiles once per memory layout; the kernels are compiled for C order
         pair=PairCosts(np.ascontiguousarray(pair.group_s[square]), np.ascontiguousarray(pair.hop_s[square])),
         n_stages=job.n_stages,
         n_replicas=job.n_replicas,
         bound_s=lower_bound_s(topology, job),
+        # the inverse of the order: from device numbers of the topology to those of the problem
         start=None if start is None else np.argsort(order)[start],
         background_tasks=request.background_tasks,
     )
@@ -419,6 +423,7 @@ def search(
     if job.schedule is not None:
         schedules[job.schedule]
     steps = objectives[objective].search(SearchRequest(topology=topology, job=job, planner=planner, **options))
+    # no `yield` in this function, so that the checks above run at the call
     return (replace(step, left_open=job.left_open) for step in steps)
 
 

@@ -143,6 +143,7 @@ def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
     if y not in known:
         raise unknown("result of a sweep", y, known)
     rows = []
+    # without dropna=False, pandas drops the runs in which a setting is None
     for key, runs in table.groupby(cells, dropna=False, sort=False) if cells else [((), table)]:
         named = dict(zip(cells, key if isinstance(key, tuple) else (key,), strict=True))
         values = runs[y].dropna().astype(float)
@@ -203,6 +204,7 @@ def sweep_points(
         raise PlanError(f"a sweep of nothing; wanted values for one or more of {', '.join(VARIED)}")
     if plans:
         seeds = _seeds(listed, repeats)
+        # the seed last, so that runs that differ in nothing else follow each other
         listed = {name: values for name, values in listed.items() if name != "seed"} | {"seed": seeds}
     grid = [dict(zip(listed, values, strict=True)) for values in product(*listed.values())]
     shown = [{name: _shown(value) for name, value in point.items()} for point in grid]
@@ -301,6 +303,7 @@ def _seeds(listed: Mapping[str, list[Any]], repeats: int | None) -> list[int]:
 def _values(name: str, given: Any) -> list[Any]:
     """Return the values of a setting as plain Python values, checked. Raises PlanError if it has no values."""
     given = given.tolist() if isinstance(given, np.ndarray) else given
+    # (8, 4) is one shape, not two values
     is_shape = name == "shape" and isinstance(given, tuple) and all(isinstance(n, int | np.integer) for n in given)
     one = is_shape or isinstance(given, str | bytes | Schedule | Topology) or not isinstance(given, Iterable)
     values = [given] if one else list(given)

@@ -112,6 +112,7 @@ class _Survival:
     def __init__(self, ground: Ground, generation: int, settling: int, priced: Callable[[FloatArray], object]) -> None:
         low, high = EXPONENTS
         self._ground, self._priced = ground, priced
+        # geometric: each generation sharpens the comparison by the same factor
         self.exponent = low * (high / low) ** (generation / settling) if generation < settling else np.inf
 
     def price(self, rows: IntArray) -> tuple[FloatArray, list[_Rank]]:
@@ -149,6 +150,7 @@ def _frames(
     for generation in range(most_generations + 1):
         survival = _Survival(ground, generation, settling, priced)
         if generation:
+            # the exponent has risen, so the old ranks no longer hold
             _, ranks = survival.price(rows)
             for _ in range(n_offspring):
                 child, row, rank, worse, tried = _offspring(ground, survival, rows, ranks, people, rng)
@@ -158,6 +160,7 @@ def _frames(
                 child = replace(child, number=born, generation=generation)
                 born += 1
                 rows[worse], ranks[worse], people[worse] = row, rank, child
+                # a gain within rounding must not postpone the end of the search
                 if child.cost_s < best.cost_s * (1 - 1e-9):
                     best, found_in = child, generation
         yield PopulationFrame(

@@ -49,6 +49,7 @@ def places_of(topology: Topology, pair: PairCosts) -> tuple[IntArray, tuple[str,
         return np.array([names.index(region) for region in regions]), names
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(pair.hop_s, checks=False), "average")
     clusters = scipy.cluster.hierarchy.fcluster(tree, max(2, round(n**0.5)), "maxclust")
+    # reversed, so that a cluster's first device names it
     firsts = {int(cluster): topology.names[at] for at, cluster in reversed(list(enumerate(clusters)))}
     numbers = sorted(firsts)
     return np.searchsorted(numbers, clusters), tuple(f"the place of {firsts[number]}" for number in numbers)
@@ -74,6 +75,7 @@ def crossover(
             child[position] = device
         else:
             unplaced.append(position)
+    # in random order, because `fill` takes the first free position
     again = rng.permutation(np.array(unplaced, dtype=np.int64))
     ground.fill(child, recipient[again], np.minimum(again // ground.n_replicas, ground.n_stages))
     return child, tuple(ground.places[place] for place in sorted(taken))
@@ -84,6 +86,7 @@ def swap(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None
     if len(row) < 2:
         return None
     one, other = (int(at) for at in rng.choice(len(row), 2, replace=False))
+    # both are idle, so nothing would change
     if min(one, other) >= ground.n_tasklets:
         return None
     words = f"{ground.names[row[one]]} and {ground.names[row[other]]} changed places"

@@ -113,6 +113,8 @@ class PlacedTasks:
     """Size of a message, at both ends; 0 for computations."""
     compute_s: FloatArray
     """Seconds of a computation; 0 for messages."""
+    groups: IntArray | None = None
+    """(stages, replicas) the devices that average together, by row; None if nothing averages."""
     extra_edges: tuple[IntArray, IntArray] | None = None
     """Sources and targets of edges in addition to the graph's own."""
 
@@ -142,8 +144,10 @@ class PlacedTasks:
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
+        # messages have the index -1 in place of a computation, which is this 0
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
-        return cls(graph, here, there, n_bytes, seconds[graph.computation] * graph.fraction * graph.rounds)
+        compute_s = seconds[graph.computation] * graph.fraction * graph.rounds
+        return cls(graph, here, there, n_bytes, compute_s, plan.placement.devices)
 
     def simulate(self, links: Links) -> TaskTimes:
         """Return the times of all tasks on these links.
@@ -155,6 +159,9 @@ class PlacedTasks:
         sender, receiver = np.where(receives, self.there, self.here), np.where(receives, self.here, self.there)
         latency_s = np.where(sends, links.latency_s[sender, receiver], 0.0)
         moving_s = np.where(graph.partner >= 0, links.moving_s(sender, receiver, self.n_bytes), 0.0)
+        if links.slowdowns is not None and self.groups is not None:
+            averages = np.array([one.kind in BETWEEN_REPLICAS for one in graph.actions])[graph.action]
+            moving_s = np.where(averages, links.slower(self.groups)[graph.position], 1.0) * moving_s
         return self.played(links, self._queues(links, sender, receiver), self.compute_s + moving_s, latency_s)
 
     def played(

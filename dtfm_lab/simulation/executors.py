@@ -135,6 +135,7 @@ class _Tasks(Generic[T]):
 
     def _submit(self) -> None:
         if self._alone:
+            # one at a time: if a worker is lost now, it is known which task ended it
             if not self._flying:
                 self._send(self._alone.popleft())
             return
@@ -149,6 +150,7 @@ class _Tasks(Generic[T]):
         except Exception as error:  # it broke permanently, was shut down, or has no workers left
             if not (isinstance(error, concurrent.BrokenExecutor) and self._tries):
                 raise RunError(f"the executor takes no tasks: {_line(error)}") from None
+            # it ran tasks before, so one of them broke it
             self._lose(number, error)
         else:
             self._flying[future] = number
@@ -202,6 +204,7 @@ class _Tasks(Generic[T]):
         if self._tries[number] < TRIES:
             self._alone.append(number)
         elif self._worked or isinstance(error, concurrent.BrokenExecutor) or type(error).__name__ in LOSSES:
+            # Dask's errors by name, because Dask may not be installed
             self._lose(number, error)
         else:
             raise RunError(f"the executor runs nothing; {self._named(number)}: {_line(error)}") from None
@@ -223,6 +226,7 @@ def _here(function: Callable[..., T], *task: Any) -> T | _Raised:
         return function(*task)
     except Exception as error:
         try:
+            # an exception that cannot be pickled would not reach the caller, but its text does
             pickle.loads(pickle.dumps(error))
         except Exception:
             error = RuntimeError(_line(error))
@@ -291,6 +295,7 @@ def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
         try:
             yield pool
         finally:
+            # tasks that still run belong to a caller who has stopped
             pool.shutdown(wait=False, kill_workers=True)
     elif kind == "threads" and (count := _count(given, rest, default=0)):
         with concurrent.ThreadPoolExecutor(count) as threads:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_MEMORY = "1f1b"
-"""Of the schedules that keep all devices busy on infinitely fast links, the one that holds least."""
+"""The schedule that holds least memory, of those that keep all devices busy on infinitely fast links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
@@ -218,6 +218,7 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
         schedule = _recorded(trace.context.schedule, trace.context.plan.orders)
     least = least_memory_schedule(job, schedule, plan)
     whole_rings = takes_rings_whole(job, least) if trace is None else trace.takes_rings_whole
+    # with devices absent, replicas differ, so the first ones cannot represent all
     period = None if trace is not None or plan.absent else period_of_counts(job)
     programs = programs_of(plan, least, whole_rings=whole_rings, period=period)
     if trace is not None and trace.context.stages_per_device != programs.schedule.stages_per_device:

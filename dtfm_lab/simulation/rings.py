@@ -105,11 +105,13 @@ def _play_together(
             given.duration_s[send],
             given.duration_s[send_back],
             given.latency_s[send],
+            # the duration of a node covers the sums of all rounds
             given.duration_s[sums] / n_rounds,
             np.where(step >= 0, given.duration_s[step], 0.0),
         ]
     )
     times = _times(given.kernel, parts, queues[of_ring].transpose(1, 2, 0), of_ring, n_rounds)
+    # what arrives at a replica was sent by the one before it
     before, latency_s = np.roll(times, 1, axis=1), np.roll(parts[3], 1, axis=0)
     summing_s = np.maximum(times[CAME], ready_s)
     for nodes, begin_s, finish_s in (
@@ -152,6 +154,7 @@ def _times(
     times = np.zeros((8, *once[0].shape))
     if (one_order and not (computes and len(of_ring) > 1)) or n_messages > MOST_SHARED:
         sharing = np.maximum(_sharing(leaving, own), _sharing(coming, own))[:period]
+        # an estimate: messages that share a queue take turns, so each takes that much longer
         once[1:3] *= sharing
         if n_messages > MOST_PLAYED:
             once, period = _like_the_slowest(once), 1
@@ -187,7 +190,7 @@ def _is_own(queue: IntArray) -> bool:
 
 
 def _sharing(queue: IntArray, own: bool) -> IntArray:
-    """Return (replicas, buckets) the number of links that share each queue; 1 if only the buckets of one row do."""
+    """Return (replicas, buckets) the number of links that share each queue. It is 1 for a queue of a single link."""
     if own:
         return np.ones_like(queue)
     row = np.arange(len(queue))[:, None]

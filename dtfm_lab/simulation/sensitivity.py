@@ -203,6 +203,7 @@ class Baseline:
         return sum(share * self._changed_s(times.tasks, links, speed) for share, times in self.parts)
 
     def _changed_s(self, tasks: PlacedTasks, links: Links, speed: FloatArray) -> float:
+        # passes gather parameters over the links, so their seconds change with the links
         if self._gathers:
             programs, efficiency = tasks.graph.programs, self.simulated.efficiency
             tasks = PlacedTasks.of(self.plan, programs, analytic(self.plan, programs, efficiency, links))
@@ -251,6 +252,7 @@ def _links(base: Baseline) -> list[ImprovedTarget]:
     used: set[tuple[int, int]] = set()
     for _, times in base.parts:
         here, there = times.tasks.here, times.tasks.there
+        # a link is both directions, so each pair counts once
         low, high = np.unique(np.sort([here[here != there], there[here != there]], axis=0), axis=1)
         used.update(zip(low.tolist(), high.tolist(), strict=True))
     region = [device.region or device.name for device in topology.devices]

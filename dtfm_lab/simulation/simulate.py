@@ -17,7 +17,7 @@ from dtfm_lab.costs.efficiency import GivenEfficiency, efficiency_of, peak_of, s
 from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.job import Job, buckets_of
-from dtfm_lab.domain.network import Device, Links, shortened
+from dtfm_lab.domain.network import Device, Links, hosts_among, shortened
 from dtfm_lab.domain.plan import Plan, check_same_plan, cut_subplan
 from dtfm_lab.domain.schedule import Action, Kind, Schedule
 from dtfm_lab.domain.trace import ComputeTime, RunContext, Trace, TracedPlan
@@ -295,7 +295,7 @@ def spreads_of(
     An efficiency or a profile that is given without a spread counts as exact: only the noise of every repeated
     measurement is left. So do emulated links of a run.
     """
-    link_spread = plan.topology.link_spread if ran is None else ran.link_spread
+    link_spread = _link_spread(plan) if ran is None else ran.link_spread
     if profiled and ran is not None and ran.compute_spread:
         return Spreads(compute_spread=ran.compute_spread, link_spread=link_spread)
     of_kind: dict[tuple[object, ...], float] = {}
@@ -312,6 +312,14 @@ def spreads_of(
     return Spreads(
         compute_spread=tuple(tuple(spread(devices[d]) for d in row) for row in rows), link_spread=link_spread
     )
+
+
+def _link_spread(plan: Plan) -> float:
+    """Return the spread of a plan's messages: that of its largest collective, if the network states it by hosts."""
+    grid, topology = plan.placement.devices, plan.topology
+    if not topology.collectives or grid.shape[1] == 1:
+        return topology.link_spread
+    return topology.spread_over(int(hosts_among(grid, topology.nic_of).max()))
 
 
 def swings_of(

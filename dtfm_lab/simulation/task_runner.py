@@ -173,6 +173,7 @@ def _add(digest: Any, value: Any) -> None:
     if isinstance(value, Topology):
         value = ("Topology", value.fingerprint)
     value = value.item() if isinstance(value, np.generic) else value
+    # the name of the type keeps 1, 1.0 and "1" apart
     digest.update(f"{type(value).__name__}(".encode())
     if isinstance(value, np.ndarray):
         digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
@@ -181,6 +182,7 @@ def _add(digest: Any, value: Any) -> None:
             _add(digest, each.name)
             _add(digest, getattr(value, each.name))
     elif isinstance(value, Mapping):
+        # equal mappings may be filled in another order
         for key in sorted(value, key=str):
             _add(digest, key)
             _add(digest, value[key])

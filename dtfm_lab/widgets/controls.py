@@ -77,7 +77,7 @@ NOT_TRIED = frozenset((
     "dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device", "microbatch", "bucket_bytes",
     "fragments", "fragment_delay", "checkpointing", "attention", "operators", "dropout", "sequence_parallel",
     "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every", "early_stop",
-    "prefetch", "block_launch_s",
+    "prefetch", "block_launch_s", "cut_by", "gradient_buffers",
 ))  # fmt: skip
 """Job options that vary between plans but are set only in the job's file."""
 CHOOSES = "the planner chooses"
@@ -191,6 +191,7 @@ def more_menu(children: Sequence[w.Widget], label: str, tooltip: str) -> w.HBox:
 def disable(control: w.DOMWidget, why: str) -> None:
     """Disable a control and give the reason in its tooltip. An empty ``why`` enables it and restores its own
     tooltip."""
+    # While a control is disabled, its tooltip is a reason already.
     if not control.disabled:
         control.own_tooltip = control.tooltip
     control.disabled = bool(why)
@@ -222,6 +223,7 @@ def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> Non
     for name, control in controls.items():
         if name in values and _is_possible(control, values[name]):
             try:
+                # Files of other versions may have values that are refused by now.
                 control.value = values[name]
             except (traitlets.TraitError, TypeError, ValueError):
                 continue
@@ -234,6 +236,7 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
     """
     if isinstance(control, w.Dropdown | w.ToggleButtons):
         possible = [one[1] if isinstance(one, tuple) else one for one in control.options]
+        # 1 equals True in Python, but a saved 1 is no checkbox.
         return any(type(value) is type(one) and value == one for one in possible)
     if not isinstance(value, str | int | float) or isinstance(value, bool) != isinstance(control.value, bool):
         return False
@@ -276,12 +279,14 @@ def control_for(
         layout = w.Layout(width=width or "auto")
         return w.Checkbox(bool(option.default), description=label, tooltip=option.help, indent=False, layout=layout)
     given["layout"] = w.Layout(width=width or f"calc({narrow} + {'130px' if option.choices else '85px'})")
+    # Only a planner chooses; other open fields have a usual value.
     unset = CHOOSES if option.name in LEFT_TO_PLANNERS else "as usual"
     if option.type is bool:
         return _dropdown([(unset, None), ("yes", True), ("no", False)], option.default, given)
     if option.choices is not None:
         offered = [*([(unset, None)] if option.may_be_none else []), *choices_of(option)]
         return _dropdown(offered, option.default, given)
+    # A bounded field cannot be empty, which is how an open number is written.
     if option.type is int and not option.may_be_none:
         least = int(option.least or 0)
         return w.BoundedIntText(option.default or least, min=least, max=int(option.most or MOST_COUNT), step=1, **given)
@@ -304,6 +309,7 @@ def _dropdown(options: list[tuple[str, Any]], default: Any, given: dict[str, Any
 
 
 def _label_px(label: str) -> int:
+    # A letter takes about 7 pixels.
     return max(38, 10 + 7 * len(label))
 
 

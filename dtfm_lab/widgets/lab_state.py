@@ -3,7 +3,7 @@
 It contains no widget.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -60,6 +60,8 @@ class LabState(traitlets.HasTraits):
     could."""
     live_search = traitlets.Instance(LiveSearch, allow_none=True)
     """Progress of the searches after the last edit. None if the user has started a search since."""
+    searches_on = traitlets.Bool(False)
+    """True while a longer search looks for a better plan than the one that is shown."""
     bound_s = traitlets.Float(0.0)
     """Lower bound on the iteration in seconds, raised since the plan was found. 0 if only the plan's own bounds are
     known."""
@@ -109,6 +111,8 @@ class LabState(traitlets.HasTraits):
     """Progress of a run: "profiling 3 of 8", "8 of 24 iterations done". Empty if none runs."""
     run_story = traitlets.Unicode("")
     """What failed in the run and which device took over. Empty if nothing failed, and once the run is over."""
+    binding = traitlets.Tuple()
+    """The device that limits the plan most, or the two at the ends of the link. Empty while it is unknown."""
     suspects = traitlets.Tuple()
     """(source, target) of each link and (name,) of each device that the last comparison suspects.
 
@@ -158,12 +162,14 @@ class LabState(traitlets.HasTraits):
         It must be better by the objective of the lab's plan, and be a plan of the current network and job.
         """
         own, topology, job = self.plan, self.topology, self.job
+        # Busy: whoever searches will set the plan itself, and an offer would be lost or would interrupt.
         if not self.takes_offers or own is None or topology is None or job is None or self.plan_is_stale or self.busy:
             return False
         is_alike = (own.objective, own.queueing) == (plan.objective, plan.queueing) and plan.iteration_s is not None
         if not is_alike or plan.topology.fingerprint != topology.fingerprint or not is_plan_of(plan.job, job):
             return False
         value = objectives[own.objective].value
+        # Also false for NaN, where < is false.
         if not value(plan) < value(own) * (1 - OFFERED):
             return False
         self.plan = plan
@@ -186,6 +192,15 @@ class LabState(traitlets.HasTraits):
     def shows(self, pane: str) -> bool:
         """True if a pane is on the screen. Hidden panes need not be computed."""
         return not self.shown_panes or pane in self.shown_panes
+
+    def select(self, devices: Sequence[str]) -> None:
+        """Select one device, or the link between two, in every view. Does nothing if they are not drawn."""
+        known = set() if self.topology is None else set(self.topology.names)
+        if not devices or not known.issuperset(devices):
+            return
+        self.selected_stage = -1
+        self.selected_link = tuple(devices) if len(devices) == 2 else ()
+        self.selected = tuple(devices) if len(devices) == 1 else ()
 
     def set_busy(self, step: str, working: bool) -> None:
         """Record that a step has started, or finished, something that takes a while."""
@@ -298,6 +313,7 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
         return {name: i for i, name in enumerate(topology.names)}
     if plan.job.group_gpus == 1:
         return None
+    # Groups are made anew, because the network may have changed since the plan.
     try:
         groups = groups_of(topology.name, topology.devices, plan.job.group_gpus)
     except LabError:

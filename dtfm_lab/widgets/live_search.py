@@ -63,6 +63,7 @@ class SearchFrames:
             words = f"the best of generation {step.generation}"
             one = Individual(number=0, grid=step.devices, cost_s=step.best_s, operator=step.operator, words=words)
             self._bests.appendleft(self._numbered(one, (search, "best", step.best_s)))
+        # Planners without a population show their best ones so far.
         if step.population is not None:
             self._has_population = True
             job = step.job
@@ -75,6 +76,7 @@ class SearchFrames:
         key = (*whose, one.number, one.cost_s)
         if key not in self._shown:
             parents = tuple(self._numbered(parent, whose) for parent in one.parents)
+            # Parents lose their own parents, or each individual would keep its whole ancestry in memory.
             self._shown[key] = replace(one, number=len(self._shown), parents=tuple(each.childless for each in parents))
         return self._shown[key]
 
@@ -123,6 +125,7 @@ class LiveSearch:
         """Return the step with the previous searches' counts added, or their best plan if it is better."""
         before, newest = self._before, self.newest
         if before is None or newest is None:
+            # Without what the search holds, or all its populations would stay in memory.
             return replace(step, held=None, population=None)
         best = step if step.best_s <= newest.best_s else newest
         counts = {

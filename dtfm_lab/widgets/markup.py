@@ -63,6 +63,7 @@ def markdown(text: str) -> str:
     Paragraphs, lists, code blocks, ``code``, **bold**, *emphasis* and links.
     """
     blocks = []
+    # Parts with an odd number are between two lines of backticks.
     for number, part in enumerate(re.split(r"^```.*$", text, flags=re.MULTILINE)):
         if number % 2:
             blocks.append(f"<pre><code>{escape(part.strip(chr(10)))}</code></pre>")
@@ -82,6 +83,7 @@ def _block(block: str) -> str:
 
 def inline_markdown(text: str) -> str:
     """Return one line of Markdown as HTML. Text between backticks is not interpreted."""
+    # The pattern has two groups, so every third part is outside of backticks.
     parts = re.split(r"(`+)(.+?)\1", text)
     html = ""
     for number in range(0, len(parts), 3):
@@ -93,6 +95,7 @@ def inline_markdown(text: str) -> str:
 
 def _words(text: str) -> str:
     text = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
+    # Not next to letters or digits, so that 2*3*4 stays as it is.
     text = re.sub(r"(?<!\w)\*([^*\s][^*]*?)\*(?!\w)", r"<i>\1</i>", text)
     return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", _link, text)
 
@@ -166,6 +169,7 @@ WORDS = {
     "throughput": "Training tokens per second.",
 }
 """{word: one-sentence explanation}, without obvious words. docs/glossary.md says more."""
+# An extension may add words, but not change those of the lab.
 WORDS |= {word: sentence for word, sentence in offered("words").items() if word not in WORDS}
 ALSO = {
     "stale": "staleness",

@@ -79,6 +79,7 @@ class DeferredWidget(Widget):
 
     @traitlets.default("layout")
     def _kept_layout(self) -> Any:
+        # ipywidgets would make one that is sent at once.
         return Layout()
 
     @traitlets.default("style")

@@ -65,6 +65,7 @@ def has_event_loop() -> bool:
 def shared_interpreter() -> Iterator[None]:
     """Let the kernel's loop get the interpreter quickly for as long as this thread computes."""
     with _sharing_lock:
+        # Several threads may share; the first one knows the usual interval, and the last one restores it.
         _sharing.append(_sharing[0] if _sharing else sys.getswitchinterval())
         sys.setswitchinterval(min(HANDOVER_S, _sharing[0]))
     try:
@@ -86,6 +87,7 @@ async def run_on_thread(
     """
     task, stop = asyncio.ensure_future(asyncio.to_thread(work)), asyncio.ensure_future(stopped.wait())
     try:
+        # Quick work shows no sign of waiting, which would only flicker.
         if not (await asyncio.wait({task, stop}, timeout=SLOW_S, return_when=asyncio.FIRST_COMPLETED))[0]:
             on_slow()
         await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -93,6 +95,7 @@ async def run_on_thread(
         stop.cancel()
     if task.done():
         return task.result()
+    # It goes on in its thread, and its result is dropped.
     drop(task)
     return None
 

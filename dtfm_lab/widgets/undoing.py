@@ -98,6 +98,7 @@ class UndoHistory(traitlets.HasTraits):
             return ""
         edit = self.edits.turn(Edit(source[-1].label, self.snapshot()), back=back)
         assert edit is not None
+        # Parts that change now must not record an edit of their own.
         self.is_turning = True
         try:
             for name, (_, write) in self._parts.items():
@@ -111,6 +112,7 @@ class UndoHistory(traitlets.HasTraits):
 
     def _tell(self) -> None:
         past, future = self.edits.past, self.edits.future
+        # Together, so that no button shows another edit's label.
         with self.hold_trait_notifications():
             self.can_undo, self.can_redo = bool(past), bool(future)
             self.undo_label = past[-1].label if past else ""

@@ -48,6 +48,7 @@ from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.autosave import Autosave, autosave_path
 from dtfm_lab.widgets.shell.bar import StatusBar
+from dtfm_lab.widgets.shell.first_minute import FirstMinute
 from dtfm_lab.widgets.shell.panes import LEARN, PLAN, RUN, SEARCH, WHAT_IF, LabStep, NetworkPane, Panes
 from dtfm_lab.widgets.shell.words_panel import WordsPanel
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
@@ -98,6 +99,7 @@ class Lab(w.VBox):
         """The network as opened, before groups of GPUs that are planned as one device are drawn as one."""
         if network is not None and job is not None:  # a group of GPUs that is planned as one device is drawn as one
             network, _ = network_of(network, job)  # what the job leaves open stays open
+        # Most widgets are hidden at first, so the page hears of each only when it shows it.
         with untold():
             self.lab_state = LabState()
             self.lab_state.takes_offers = True
@@ -108,8 +110,10 @@ class Lab(w.VBox):
                 self.lab_state, self.replanning, self._press, lambda: self.compare_panel.refitting.is_useful
             )
             self.bar.view.on_link = self._take_link
-            copy = self.bar.view.send
-            self.workspace = Workspace(self.lab_state, self.panels, lambda link: copy({"kind": "copy", "link": link}))
+            self.workspace = Workspace(self.lab_state, self.panels, self.bar.view.send)
+            self.first_minute = FirstMinute(
+                self.lab_state, self.bar.view, self.run_panel, self._press, self.workspace.link.click
+            )
             self.network_pane = NetworkPane(self.lab_state, self.network_panel, self.run_panel.playback.view)
             self.panes = Panes(self.lab_state, self.steps, self._plans_by_itself)
             self.legend, self.glossary = Legend(), Glossary()
@@ -144,6 +148,7 @@ class Lab(w.VBox):
         self.lab_state.plan = plan
         self._count_stages()
         self.replanning.begin()
+        # A restored lab has its own network, and the question would only be in the way.
         if network is None and not restores:
             self.door.offer()
         self.lab_state.observe(self._play_first, "predicted")
@@ -154,6 +159,7 @@ class Lab(w.VBox):
         self.plan_panel = PlanPanel(lab_state, job)
         drawing = self.network_panel.drawing
         history = EditHistory(lab_state, in_gesture=lambda: drawing.is_in_gesture)
+        # A drag counts as one edit, and ends when the pointer does.
         drawing.observe(lambda _: history.end_gesture(), "is_in_gesture")  # once its last edit has been accepted
         self.replanning = LiveReplanning(lab_state, self.plan_panel.objective_controls.options, history, live=live)
         self.rising_bound = BackgroundBound(lab_state, self.plan_panel.objective_controls.options)
@@ -202,6 +208,7 @@ class Lab(w.VBox):
             ),
             LabStep("words", WordsPanel(), "Words", tab=LEARN),
         ]
+        # Steps of ten, so that an extension can put its pane between two.
         steps = [replace(step, position=10 * number) for number, step in enumerate(own[:-1])]
         steps += [own[-1], *self._steps_of_extensions()]  # words come after the course
         steps.sort(key=lambda step: step.order)
@@ -236,7 +243,7 @@ class Lab(w.VBox):
         """Play the first predicted iteration on the network, once."""
         if change["new"] is not None:
             self.lab_state.unobserve(self._play_first, "predicted")
-            self.run_panel.playback.view.playing = True
+            self.run_panel.playback.play_first(change["new"])
 
     def open_network(self, name: str) -> None:
         """Open a bundled network with the job that fits it. An empty name opens a blank canvas."""
@@ -277,6 +284,8 @@ class Lab(w.VBox):
     def _press(self, name: str) -> None:
         """Do what was pressed in the bar."""
         match name:
+            case "handle":
+                self.lab_state.select(self.lab_state.binding)
             case "undo":
                 self.network_panel.drawing.undo()
             case "open":
@@ -302,6 +311,9 @@ class Lab(w.VBox):
                 self.compare_panel.refitting.apply()
             case "copied" | "not-copied":
                 self.workspace.show_copied(name == "copied")
+                self.first_minute.shared(name == "copied")
+            case _:
+                self.first_minute.take(name)
 
     def _take_link(self, link: str, again: bool) -> None:
         """Open the lab that a link in the page's address holds. After a reload, the autosaved lab is newer and wins."""
@@ -395,6 +407,7 @@ def _opened(
 ) -> tuple[Topology | None, Job | None, Plan | None]:
     """Return the network and the job to open, and the plan if one is given. Raises LabError."""
     opened = None if given is None else as_plan_or_network(given)
+    # A plan brings its own network and job.
     if isinstance(opened, Plan):
         if job is not None:
             raise PlanError(f"job is {shortened(job)} beside a plan, which has its own; wanted one of the two")

@@ -187,3 +187,38 @@ def test_a_researcher_compares_plans_of_128_devices(page, open_notebook, ask_ker
     with page.expect_download() as download:
         more.get_by_role("button", name=re.compile("Trace")).click()
     assert download.value.suggested_filename.endswith(".json")
+
+
+def test_the_first_minute_leads_from_a_link_to_a_killed_device(page, open_notebook, ask_kernel, eventually):
+    lab = opened(page, open_notebook, "'lecture-hall', 'tiny', ", "minute", (1440, 900))
+    steps = lab.root.get_by_role("group", name="First minute")
+    words = lab.root.locator(".dtfm-player .dtfm-played-words")
+    expect(words).to_contain_text("part of the model")
+    words.get_by_role("button", name="Skip").click()
+    expect(words).to_be_hidden()
+    handle = lab.headline.locator(".dtfm-handle")
+    eventually(page, f"{PLANNED} and not the_lab.lab_state.searches_on and bool(the_lab.lab_state.binding)", True)
+    handle.click()
+    eventually(page, "bool(the_lab.lab_state.selected or the_lab.lab_state.selected_link)", True)
+    expect(lab.inspector).to_have_attribute("data-kind", re.compile("link|device"))
+    lab.look("handle")
+    lab.drag_link("pairs without a line", 60)
+    steps.get_by_role("button", name=re.compile("^Train it here")).click()
+    steps.get_by_role("button", name="2 to 10 %").click()
+    expect(steps).to_contain_text("You guess 2 to 10 %")
+    eventually(page, "the_lab.comparison is not None", True)
+    expect(steps).to_contain_text("The prediction was off by")
+    lab.look("measured")
+    steps.get_by_role("button", name="Kill one").click()
+    eventually(page, "len(the_lab.run_panel.run.faults)", 1)
+    share = steps.get_by_role("button", name="Share this")
+    share.wait_for()
+    lab.look("killed")
+    share.click()
+    lab.root.locator(".dtfm-next[data-step=done], .dtfm-menu.dtfm-open").first.wait_for()
+    page.keyboard.press("Escape")
+    steps.get_by_role("button", name="Close").click()
+    expect(steps).to_be_hidden()
+    ask_kernel(page, "the_lab.run_panel.stop.click()")
+    assert page.evaluate("localStorage.getItem('dtfm-lab-first-minute')") == "yes"
+    assert page.evaluate("localStorage.getItem('dtfm-lab-first-iteration')") == "yes"

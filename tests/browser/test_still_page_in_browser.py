@@ -9,8 +9,10 @@ from playwright.sync_api import expect
 from serving import PATIENCE_S, watched_page
 
 import dtfm_lab as lab
+from dtfm_lab.files.workspaces import WorkspaceState, link_of
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
+from dtfm_lab.widgets.shell.still_page.linked import opening_page, picture_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -22,8 +24,8 @@ def opened(browser):
     with closing(context), watched_page(context) as page:
         page.on("dialog", lambda dialog: pytest.fail(f"a name became markup: {dialog.message}"))
 
-        def go_to(path):
-            page.goto(path.as_uri())
+        def go_to(path, link=""):
+            page.goto(f"{path.as_uri()}{link}")
             page.wait_for_selector(".dtfm-still[data-shown]")
             return page
 
@@ -75,6 +77,28 @@ def test_a_link_is_dragged_without_a_kernel(opened, tmp_path):
     expect(label).to_contain_text("0.1 Gbit/s")
     page.get_by_role("button", name="As it was").click()
     expect(headline).to_have_text(before)
+
+
+def test_a_link_is_shown_by_a_page_without_a_server_and_a_damaged_one_is_a_line(opened, tmp_path):
+    network = lab.load_topology("lecture-hall")
+    devices = tuple(replace(device, name=f"{device.name}{HOSTILE}") for device in network.devices)
+    plan = lab.plan(replace(network, devices=devices, name=HOSTILE), lab.load_job("tiny"), steps=3)
+    link = link_of(WorkspaceState(topology=plan.topology, job=plan.job, plan=plan), picture_of(plan, None))
+    path = tmp_path / "open.html"
+    path.write_text(opening_page(), encoding="utf-8")
+    page = opened(path, link)
+    until(page, "document.querySelector('.dtfm-map').whatIs?.().badges.length === 8")
+    expect(page.locator(".dtfm-gantt")).not_to_have_attribute("data-predicted", "0")
+    expect(page.locator(".dtfm-pick").first).to_contain_text(HOSTILE)
+    page.evaluate("document.addEventListener('dtfm-time', ({ detail }) => { (window.told ??= []).push(detail.time); })")
+    page.get_by_role("button", name="Play").click()
+    until(page, "window.told?.some((time) => time.t_s > 0)")
+
+    page.evaluate("(link) => { location.hash = link; }", link[:-20])
+    expect(page.get_by_role("alert")).to_have_text("The link is damaged or cut off: copy it again, whole.")
+    page.get_by_role("textbox", name="Link").fill(f"http://127.0.0.1:8866/{link}")
+    page.get_by_role("button", name="Open").click()
+    expect(page.locator(".dtfm-pick").first).to_contain_text(HOSTILE)
 
 
 def until(page, expression):

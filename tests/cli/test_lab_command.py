@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
+from pathlib import Path
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -13,7 +16,7 @@ LOADED = "('dtfm_lab.widgets' in __import__('sys').modules, 'dtfm_lab' in global
 
 
 def test_a_kernel_of_the_lab_has_loaded_it_before_the_first_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUPYTER_PATH", str(machine.KERNELS))
+    monkeypatch.setenv("JUPYTER_PATH", str(machine.JUPYTER))
     manager, client = start_new_kernel(kernel_name="python3")
     try:
         answer = client.execute_interactive("", user_expressions={"loaded": LOADED}, timeout=60, store_history=False)
@@ -21,6 +24,17 @@ def test_a_kernel_of_the_lab_has_loaded_it_before_the_first_cell(monkeypatch: py
         client.stop_channels()
         manager.shutdown_kernel(now=True)
     assert answer["content"]["user_expressions"]["loaded"]["data"]["text/plain"] == "(True, False)"
+
+
+def test_jupyterlab_does_not_cover_the_lab_with_its_news(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = pytest.importorskip("jupyterlab_server.settings_utils", reason="reads settings as JupyterLab does")
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "")
+    monkeypatch.setenv("JUPYTER_PATH", "")
+    monkeypatch.setattr(os, "execv", lambda *_: None)
+    machine.open_lab.callback(())
+    schemas = Path(sys.prefix, "share", "jupyter", "lab", "schemas")
+    found, _ = settings.get_settings("none", str(schemas), str(tmp_path), "@jupyterlab/apputils-extension:notification")
+    assert found["schema"]["properties"]["fetchNews"]["default"] == "false", "it is not asked for"
 
 
 # ``dtfm-lab lab --app``: mistakes are said before anything is served. What it serves is looked at in tests/browser

@@ -39,6 +39,22 @@ def test_many_devices_are_a_row_a_stage_by_host(shell, cluster, tmp_path):
     assert "node-17" not in out
 
 
+def test_what_many_devices_wait_for_is_a_row_a_stage_too(shell, cluster, tmp_path):
+    shape = ("--stages", "2", "--replicas", "16", "--batch", "32", "--microbatch", "1")
+    plan_file = str(tmp_path / "plan.json")
+    for objective in ("iteration", "communication"):
+        made = ("plan", cluster, "--job", "tiny", *shape, "--steps", "1", "--objective", objective, "-o", plan_file)
+        assert shell(*made)[0] == 0
+        out = shell("explain", plan_file)[1]
+        rows = [line for line in out.splitlines() if line.startswith((" 0 ", " 1 ", " node-"))]
+        if objective == "iteration":
+            assert [line.split()[0:3] for line in rows] == [["0", "16", "on"], ["1", "16", "on"]]
+            assert "8 idle: " in out
+        else:
+            assert len(rows) == 24
+            assert "the 24 of 40 devices whose best exchange" in out
+
+
 def test_few_devices_are_named(shell, cluster, tmp_path):
     out = evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]])
     assert "node-0 node-1" in out

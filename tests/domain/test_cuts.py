@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
-from dtfm_lab.domain.errors import JobError
-from dtfm_lab.domain.job import Job, LayerKind, gpt
+from dtfm_lab.domain.errors import JobError, UnknownName
+from dtfm_lab.domain.job import Job, LayerKind, even_shares, gpt
+from dtfm_lab.domain.job.model.spec import balanced
+from dtfm_lab.domain.job.options import CUTS_BY
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.files import load_job, override
@@ -105,3 +110,62 @@ def placed(of: Job):
     n = of.n_tasklets
     topology = Topology.from_matrices(np.full((n, n), 1.0), np.full((n, n), 1.0))
     return lab.evaluate(topology, of, stages=np.arange(n).reshape(of.n_stages, of.n_replicas).tolist())
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=9), st.integers(1, 9))
+@settings(max_examples=60)
+def test_balanced_parts_are_the_best_of_all(costs: list[float], n_parts: int):
+    n_parts = min(n_parts, len(costs))
+    counts = balanced(costs, n_parts)
+    assert (len(counts), sum(counts), min(counts) > 0) == (n_parts, len(costs), True)
+    ways = combinations(range(1, len(costs)), n_parts - 1)
+    best = min(dearest(costs, np.diff([0, *ends, len(costs)])) for ends in ways)
+    assert dearest(costs, counts) <= best * (1 + 1e-9)
+
+
+def dearest(costs: Iterable[float], counts: Iterable[int]) -> float:
+    ends = np.cumsum([0, *counts])
+    return max(float(sum(list(costs)[a:b])) for a, b in pairwise(ends))
+
+
+@given(st.integers(1, 30), st.integers(1, 30))
+def test_equal_costs_are_shared_as_blocks_are(n: int, n_parts: int):
+    n_parts = min(n, n_parts)
+    assert balanced([1.0] * n, n_parts) == even_shares(n, n_parts)
+
+
+def heavy(**fields: object) -> Job:
+    """Twelve blocks whose head has the FLOP of about four."""
+    model = gpt(n_layers=12, d_model=64, n_heads=2, seq_len=4, vocab_size=12 * 64 * 4)
+    return Job(model=model, n_replicas=1, global_batch=8, microbatch=1, **{"n_stages": 4} | fields)
+
+
+def test_a_cut_by_flop_counts_the_head_and_one_by_layers_counts_both_ends_as_a_block():
+    assert [blocks_of(heavy(cut_by=by)) for by in ("blocks", "layers", "flop")] == [
+        (3, 3, 3, 3),
+        (3, 4, 3, 2),
+        (4, 4, 4, 0),
+    ]
+    model = heavy().modelled()
+    assert all(model.even_cut(1, by) == (12,) for by in CUTS_BY)
+    assert sum(model.even_cut(12, "flop")) == 12
+
+
+def test_a_given_cut_comes_before_what_is_cut_by():
+    assert blocks_of(heavy(cut_by="flop", blocks_per_stage=(6, 2, 2, 2))) == (6, 2, 2, 2)
+
+
+def test_schedules_that_interleave_are_cut_by_the_same():
+    spelled = heavy(cut_by="flop", n_stages=2)
+    assert spelled.cut(4) == heavy(cut_by="flop").cut(4)
+    with pytest.raises(JobError, match="cuts the model into 2 stages, a schedule that interleaves into 4; wanted"):
+        heavy(cut_by="flop", n_stages=2, blocks_per_stage=(6, 6)).cut(4)
+
+
+def test_an_unknown_thing_to_cut_by_is_refused():
+    with pytest.raises(UnknownName, match=r"no cut_by named .parameters."):
+        heavy(cut_by="parameters")
+
+
+def blocks_of(of: Job) -> tuple[int, ...]:
+    return tuple(sum(layer.kind is LayerKind.BLOCK for layer in layers) for layers in of.stage_layers)

@@ -172,6 +172,11 @@ def test_an_unequal_cut_trains_what_one_process_trains():
     assert_equals_one_process(train(plan_of(2, 2, tied=True, blocks_per_stage=(3, 1)), "1f1b", STEPS), tied=True)
 
 
+@pytest.mark.parametrize("blocks", [(0, 4), (4, 0)])
+def test_a_stage_may_hold_the_embedding_or_the_head_alone(blocks):
+    assert_equals_one_process(train(plan_of(2, 2, tied=True, blocks_per_stage=blocks), "1f1b", STEPS), tied=True)
+
+
 @pytest.mark.parametrize("every", [1, 3])
 def test_flushes_train_what_one_process_trains(every):
     assert_equals_one_process(train(plan_of(3, 2, flush_every=every), "gpipe", STEPS))

@@ -15,6 +15,7 @@ from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import Links, OutgoingLinks, Passage
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, SENDS, Action, Kind, Programs, Step
+from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 
 Node = tuple[int, int, int]
 """position, replica, and place in that device's program"""
@@ -53,6 +54,7 @@ class _Interpreter:
         devices = [(p, r) for p in range(programs.n_positions) for r in range(programs.n_replicas)]
         self.steps: dict[Node, Step] = {(p, r, i): s for p, r in devices for i, s in enumerate(programs.of(p, r))}
         self.node = {(r, step.action): (p, r, i) for (p, r, i), step in self.steps.items()}
+        self.slower = links.slower(plan.placement.devices)
         self.outgoing = {device: OutgoingLinks(links, self.index(*device)) for device in devices}
         self.under_way: set[frozenset[int]] = set()
         self.waiting_turns: dict[frozenset[int], deque[Node]] = defaultdict(deque)
@@ -138,6 +140,7 @@ class _Interpreter:
             now_s,
             message_bytes(self.plan.job, self.programs.schedule, step),
             in_turn=step.in_turn,
+            slower=self.slower[position] if step.action.kind in BETWEEN_REPLICAS else 1.0,
         )
         self.note(node, passage.start_s, passage.end_s)
         heapq.heappush(self.events, (passage.first_byte_s, 1, receive, passage))

@@ -16,6 +16,7 @@ from dtfm_lab.domain.schedule import Kind, Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
+from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.simulation.memory import memory, over_bytes_when_played, remedies
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
@@ -360,3 +361,44 @@ def test_what_a_plan_lacks_when_played_is_what_its_trace_says(size, name, averag
         assert (over == memory(plan, trace=simulate(plan)).over_bytes).all()
     else:
         assert (over == memory(plan).over_bytes).all()
+
+
+HALF = 2
+"""Bytes of a number in half precision."""
+
+
+def gradients_of(n_replicas: int = 2, **fields: object) -> np.ndarray:
+    plan = plan_of(2, 2, n_replicas, dtype="bf16", **{"sharding": "none", "synchronisation": "ring"} | fields)
+    return memory(plan, "1f1b").static.gradients / np.array(plan.job.stage_parameters)
+
+
+def test_buckets_are_as_large_as_all_gradients_whatever_one_holds():
+    assert gradients_of() == pytest.approx([HALF, HALF])
+    for bucket_bytes in (1.0, 1e9):
+        assert gradients_of(gradient_buffers="buckets", bucket_bytes=bucket_bytes) == pytest.approx([2 * HALF] * 2)
+    assert gradients_of(gradient_buffers="buckets", gradient_dtype="fp32") == pytest.approx(
+        gradients_of(gradient_dtype="fp32") + 4
+    )
+
+
+def test_a_single_replica_has_no_buckets_and_split_gradients_have_no_copy():
+    assert gradients_of(1, gradient_buffers="buckets") == pytest.approx([HALF, HALF])
+    for kind in ("buckets", "whole"):
+        plain, more = (gradients_of(sharding="zero-2", gradient_buffers=one) for one in ("none", kind))
+        assert more == pytest.approx(plain)
+
+
+def test_whole_gradients_stand_beside_those_that_are_added_up_in_fp32():
+    assert gradients_of(gradient_dtype="fp32", gradient_buffers="whole") == pytest.approx([4 + HALF] * 2)
+    assert gradients_of(gradient_buffers="whole") == pytest.approx([HALF, HALF]), "the same ones"
+    assert (gradients_of(gradient_dtype="fp32") > 4).all(), "else a block's gradients wait to be added"
+
+
+@pytest.mark.parametrize("kind", ["none", "buckets", "whole"])
+@pytest.mark.parametrize("n_replicas", [1, 2])
+def test_the_search_counts_gradients_as_the_memory_report_does(kind: str, n_replicas: int):
+    plan = plan_of(2, 2, n_replicas, dtype="bf16", gradient_dtype="fp32", gradient_buffers=kind, sharding="none")
+    problem = IterationProblem.of(plan.topology, plan.job)
+    found = problem.held_bytes(n_replicas, np.array(plan.job.stage_parameters, dtype=float), np.zeros(2))
+    beside = [problem.gathered_bytes(n_replicas)] * 2
+    assert memory(plan, "1f1b").static.total == pytest.approx(found + beside)

@@ -12,7 +12,7 @@ from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.files.workspaces import load_workspace, save_workspace
+from dtfm_lab.files.workspaces import PICTURE, load_workspace, save_workspace, state_from_link
 from dtfm_lab.widgets.controls import Panel
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.shell.workspace import Workspace, restore_state, state_of
@@ -99,13 +99,19 @@ async def test_the_plan_is_written_as_a_page_beside_the_file(tmp_path: Path) -> 
 async def test_a_link_opens_the_same_plan_and_tab_and_may_be_pasted_as_a_file() -> None:
     lab_state, copied = filled_state(), []
     lab_state.pane = "groups"
-    row = Workspace(lab_state, {"groups": SettingsPanel(), "run": SettingsPanel(folder="/home/ada")}, copied.append)
+    panels = {"groups": SettingsPanel(), "run": SettingsPanel(folder="/home/ada")}
+    row = Workspace(lab_state, panels, lambda told: copied.extend([told["link"], told["address"]]), site="")
     row.link.click()
     await until(lambda: bool(copied) and not row.link.disabled)
+    assert copied[1] == ""
+    assert PICTURE not in copied[0]
     row.show_copied(False)
     assert copied[0] in row.status.value
     row.show_copied(True)
     assert f"copied a link of {len(copied[0]):,} characters" in row.status.value
+    assert (
+        "Whoever has dtfm_lab can open it: dtfm-lab open LINK. In a browser it asks for the login" in row.status.value
+    )
 
     other, panel = LabState(), SettingsPanel(folder="/home/bob")
     row = Workspace(other, {"groups": SettingsPanel(), "run": panel})
@@ -116,6 +122,21 @@ async def test_a_link_opens_the_same_plan_and_tab_and_may_be_pasted_as_a_file() 
     assert other.plan.rank_map == lab_state.plan.rank_map
     assert (other.job, other.pane, other.schedule) == (lab_state.job, "groups", "1f1b")
     assert panel.saved == {"folder": "/home/bob"}, "a link names no files of whoever made it"
+
+
+async def test_with_a_site_a_link_opens_there_for_anyone_and_shows_the_iteration() -> None:
+    lab_state, copied = filled_state(), []
+    site = "https://ada.example/dtfm_lab/"
+    row = Workspace(lab_state, {}, lambda told: copied.extend([told["link"], told["address"]]), site=site)
+    row.link.click()
+    await until(lambda: bool(copied) and not row.link.disabled)
+    assert copied[1] == "https://ada.example/dtfm_lab/lab/open.html"
+    assert PICTURE in copied[0]
+    assert state_from_link("".join(reversed(copied))).plan.rank_map == lab_state.plan.rank_map
+    row.show_copied(True)
+    assert "Anyone can open it in a browser, without login: it shows the plan and its predicted" in row.status.value
+    row.show_copied(False)
+    assert copied[1] + copied[0] in row.status.value
 
 
 async def test_what_cannot_be_read_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-// Bundles every view, <views>/<name>/view.js and view.css, into the folder `static` beside its folder of views: of
-// dtfm_lab/widgets, and of every extension that has views (FOLDERS of tools/view_traits.py are the same).
+// Bundles every view, <views>/<name>/view.js and view.css, or a script.js that is no view, into the folder `static` beside
+// its folder of views: of dtfm_lab/widgets, and of every extension that has views (FOLDERS of tools/view_traits.py are the
+// same).
 // The result is committed, so a clone or a wheel needs no Node. The same sources and lock file always give the same bytes.
 import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { basename, resolve } from "node:path";
@@ -14,17 +15,18 @@ const extensions = `${ROOT}/dtfm_lab/extensions`;
 const owners = ["dtfm_lab/widgets", ...(existsSync(extensions) ? readdirSync(extensions).map((name) => `dtfm_lab/extensions/${name}`) : [])];
 const named = process.argv.slice(2).filter((word) => !word.startsWith("--")); // npm run build -- gantt: this one only
 
+const SOURCES = ["view.js", "view.css", "script.js"];
+
 const all = owners
   .filter((owner) => existsSync(`${ROOT}/${owner}/views`))
   .flatMap((owner) => readdirSync(`${ROOT}/${owner}/views`).map((name) => ({ owner, name })))
-  .filter(({ owner, name }) => existsSync(`${ROOT}/${owner}/views/${name}/view.js`))
+  .filter(({ owner, name }) => SOURCES.some((file) => existsSync(`${ROOT}/${owner}/views/${name}/${file}`)))
   .sort((a, b) => (a.name < b.name ? -1 : 1));
 
 const entries = all
   .filter(({ name }) => !named.length || named.includes(name))
   .flatMap(({ owner, name }) =>
-    ["js", "css"]
-      .map((kind) => `${ROOT}/${owner}/views/${name}/view.${kind}`)
+    SOURCES.map((file) => `${ROOT}/${owner}/views/${name}/${file}`)
       .filter((path) => existsSync(path))
       .map((path) => ({ in: path, out: `${owner}/static/${name}` })),
   );

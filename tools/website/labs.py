@@ -7,6 +7,8 @@ from pathlib import Path
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
 from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
+from dtfm_lab.widgets.shell.still_page.linked import opening_page
+from dtfm_lab.widgets.shell.workspace import VIEWER
 from dtfm_lab.widgets.views.door import TITLES as GALLERY
 
 TITLES = {
@@ -51,10 +53,12 @@ def write_labs(folder: Path, *, plain: bool = False) -> str:
         )
         others = {TITLES[other]: "" if other == name else f"{other}.html" for other in names}
         (folder / f"{name}.html").write_text(answering_page(found, others, note), encoding="utf-8")
+    (folder / Path(VIEWER).name).write_text(opening_page(), encoding="utf-8")
     first = f"lab/{names[0]}.html"
     return (
         f'<iframe src="{first}" title="The lab without a kernel: drag a link" '
         'style="width: 100%; height: 720px; border: 0; border-radius: 6px"></iframe>\n\n'
         f'<p><a href="{first}" target="_blank">The lab in a tab of its own</a>, to drag a link with nothing installed: '
-        "what it answers was found beforehand.</p>\n"
+        "what it answers was found beforehand. "
+        f'<a href="{VIEWER}" target="_blank">Open a link</a> that somebody copied in the lab.</p>\n'
     )

@@ -41,7 +41,7 @@ _SIZES = ("given_gradient_bytes", "given_hop_bytes")
 _SIZED_BY = {"model", "n_stages", "n_replicas", "global_batch"}
 """Fields that change the size of a stage's gradient or of a replica's mini-batch, and so the message sizes."""
 _AHEAD_BY = {
-    *("n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage"),
+    *("n_stages", "microbatch", "global_batch", "schedule", "model", "blocks_per_stage", "cut_by"),
     *("recompute", "checkpointing", "attention", "sequence_parallel", "gradient_dtype", "tensor_parallel", "sharding"),
     *("context_parallel", "expert_parallel"),
     *MEMORY_ONLY,
@@ -99,6 +99,7 @@ class Job(JobOptions):
             if self.blocks_per_stage is not None:
                 raise JobError(f"job {self.name} has no model to cut; wanted one, or no blocks_per_stage")
             return
+        # A model from an older file may lack numbers that its family determines.
         if not self.model.gives_all:
             object.__setattr__(self, "model", completed(self.model))
         for missing in missing_numbers(self.model, self):
@@ -121,6 +122,7 @@ class Job(JobOptions):
             model=None,
             n_stages=n_stages,
             n_replicas=n_replicas,
+            # the smallest batch of this shape, because the given sizes do not depend on it
             global_batch=n_replicas,
             microbatch=1,
             given_gradient_bytes=gradient_bytes,
@@ -287,13 +289,13 @@ class Job(JobOptions):
         """
         blocks, model = self.blocks_per_stage, self.modelled()
         if blocks is not None and n_stages != self.n_stages:
-            if model.cut(self.n_stages, blocks) != model.cut(self.n_stages):
+            if model.cut(self.n_stages, blocks) != model.cut(self.n_stages, by=self.cut_by):
                 raise JobError(
                     f"job {self.name}: blocks_per_stage cuts the model into {counted(self.n_stages, 'stage')}, a "
                     f"schedule that interleaves into {n_stages}; wanted another schedule, or no blocks_per_stage"
                 )
             blocks = None  # the even cut, spelled out
-        return model.cut(n_stages, blocks)
+        return model.cut(n_stages, blocks, self.cut_by)
 
     def parameters_of(self, n_stages: int) -> tuple[int, ...]:
         """Return the parameters of each of ``n_stages`` stages. A tied head on another device holds a copy of the
@@ -351,7 +353,7 @@ class Job(JobOptions):
         if self.model is None:
             raise JobError(f"job {self.name} holds message sizes only; simulating or running it needs a model")
         if self.n_stages is not None:
-            self.model.cut(self.n_stages, self.blocks_per_stage)
+            self.model.cut(self.n_stages, self.blocks_per_stage, self.cut_by)
         if self.microbatch is not None:
             check_batch(self, self.global_batch)
         return self.model
@@ -366,6 +368,7 @@ class Job(JobOptions):
         Message sizes that were given for another model, shape or batch are dropped too, and then follow from the model.
         A job without a model keeps them.
         """
+        # Counts by stage or replica are new even if they are equal, because what they fit may have changed.
         changed = {what for what, value in fields.items() if what in _COUNTS or value != getattr(self, what)}
         blocks, model = self.blocks_per_stage, fields.get("model", self.model)
         dropped: dict[str, Any] = {}
@@ -407,6 +410,7 @@ class Job(JobOptions):
         """
         own = self.n_stages, self.n_replicas
         shapes: list[tuple[int, int]] = []
+        # As many devices as possible; an idle one trains nothing.
         for n in range(n_devices, 0, -1):
             shapes = [shape for shape in self.shapes(n) if all(a in (None, b) for a, b in zip(own, shape, strict=True))]
             if shapes:

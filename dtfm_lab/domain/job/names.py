@@ -41,13 +41,16 @@ def model_named(given: str, known: Collection[str]) -> str:
     if given in known:
         return given
     name = given.strip().casefold()
+    # A path, not a name.
     if name.count("/") > 1 or name.startswith((".", "/", "~")) or re.search(r"\.(json|ya?ml)$|\\", name):
         return given
     names = {_key(nickname): model for nickname, model in NICKNAMES.items() if model in known}
     names |= {_key(each): each for each in known}
     words = [word for word in re.split(r"[-_ :]+", name.rpartition("/")[2]) if word]
+    # Hugging Face names Llamas both with and without their maker.
     words = words[1:] if words[:1] == ["meta"] else words
     undated = [word for word in words if not RELEASES.fullmatch(word)]
+    # As given first, then without dates and words of fine-tuning, whose shape is the same.
     for kept in (words, undated, *([w for w in some if w not in FINE_TUNED] for some in (words, undated))):
         if kept and (found := names.get(_key("-".join(kept)))) is not None:
             return found

@@ -32,14 +32,18 @@ TRANSPORTS = ("overlapped", "batched", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
 OPERATORS = ("usual", "eager", "fused")
-MEMORY_ONLY = ("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights")
+MEMORY_ONLY = (
+    *("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights", "gradient_buffers"),
+)
 """Choices that change memory only. They change seconds only if ``memory_traffic`` is set."""
+GRADIENT_BUFFERS = ("none", "buckets", "whole")
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
 """Bytes per frozen weight of a block; None stands for those of the job's dtype."""
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
 BLOCKWISE = ("selective", "block")
 """Kinds of checkpointing in which blocks recompute one at a time what they did not keep."""
+CUTS_BY = ("blocks", "layers", "flop")
 MiB = 2**20
 LEFT_TO_PLANNERS = (
     *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
@@ -226,6 +230,18 @@ class SystemOptions:
     ] = None
     """The dtype in which gradients are kept and exchanged. Megatron-LM uses fp32: with half-precision parameters this
     makes 18 bytes per parameter, 2 + 4 + 12 (its table of the distributed optimizer)."""
+    gradient_buffers: Annotated[
+        str,
+        Option(
+            help="What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or "
+            "whole gradients in the job's dtype beside those that it adds up in gradient_dtype.",
+            choices=GRADIENT_BUFFERS,
+        ),
+    ] = "none"
+    """``none``: gradients lie where they are sent and added up, as in Megatron-LM's buffers, FSDP, or torch's DDP with
+    ``gradient_as_bucket_view=True``. ``buckets``: torch's DDP by default copies every gradient into a bucket, so all
+    buckets together are as large as all gradients, whatever ``bucket_bytes`` is. ``whole``: nanotron's
+    ``FP32GradientAccumulator`` keeps the bf16 gradients of all parameters beside its fp32 buffer."""
     optimizer: Annotated[
         str, Option(help="Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit).", choices=OPTIMIZERS)
     ] = "adam"
@@ -336,8 +352,16 @@ class PipelineOptions:
         tuple[int, ...] | None,
         Option(help="Blocks of each stage, first stage first; an even cut if omitted.", varies=False),
     ] = None
-    """Interleaved schedules cut the model into more stages, always evenly. They are refused if this field gives an
-    uneven cut."""
+    """Interleaved schedules cut the model into more stages, always as ``cut_by`` says. They are refused if this field
+    gives another cut."""
+    cut_by: Annotated[
+        str,
+        Option(help="What a cut without blocks_per_stage spreads evenly over the stages.", choices=CUTS_BY),
+    ] = "blocks"
+    """``blocks``: their number. ``layers``: the same, with the embedding and the head counted as a block each, as with
+    Megatron-LM's account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split, or DeepSpeed's
+    type:transformer|embedding. ``flop``: FLOP with the head, as in nanotron. A search for seconds or dollars chooses
+    the cut itself."""
     microbatches_per_replica: Annotated[
         tuple[int, ...] | None,
         Option(help="Micro-batches of each replica; split as evenly as possible if omitted.", varies=False),
@@ -419,7 +443,7 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def splits_states(self) -> bool:
-        """Whether replicas split the optimizer states. A sharding that is left to the planner counts as none."""
+        """True if replicas split the optimizer states. A sharding that is left to the planner counts as none."""
         return self.sharding not in (None, "none")
 
     @property
@@ -460,11 +484,11 @@ class Coding(NamedTuple):
     """Bytes that numbers take in a message."""
 
     plain: float
-    """A number as it is."""
+    """Bytes of an uncompressed number."""
     coded: float
-    """A number when compressed."""
+    """Bytes of a compressed number."""
     scales: float
-    """Every ``INT8_BLOCK`` numbers in addition to that."""
+    """Bytes in addition for every ``INT8_BLOCK`` numbers."""
 
 
 def coding_of(dtype: str, compression: str) -> Coding:
@@ -516,6 +540,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
         yield f"fragmentation is {job.fragmentation:g}; wanted a share of the memory below 1"
     fragments, delay = job.fragments, job.fragment_delay
     pieces = fragments * max(delay, 1)
+    # Fragments are averaged in turn, so all of them must fit between two rounds.
     if (fragments, delay) != (1, 0) and (job.synchronise_every == 1 or job.synchronise_every % pieces):
         yield (
             f"synchronise_every is {job.synchronise_every} with fragments {fragments} and fragment_delay {delay}; "
@@ -543,6 +568,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
 def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     """Yield one sentence for each thing that context or expert parallelism cannot divide or combine with."""
     context, experts = job.context_parallel, job.expert_parallel
+    # Nothing is divided, so there is nothing to contradict.
     if context * experts == 1:
         return
     if model is None or model.source:

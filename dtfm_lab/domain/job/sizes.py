@@ -286,6 +286,7 @@ def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list
     if recomputes and job.checkpoints in BLOCKWISE:
         flops = [backward * layer.forward_flop + repeated_flop(job, layer) for layer in layers]
     flop = sum(flops)
+    # Without FLOP, as in a job of message sizes, layers count alike.
     shares = [one / flop if flop else 1 / len(layers) for one in flops]
     if recomputes and job.checkpoints == "stage":
         again = 1 / (1 + backward)

@@ -3,6 +3,7 @@
 A Topology holds devices and, for every ordered pair, latency and bandwidth; links say when a message arrives.
 """
 
+from dtfm_lab.domain.network.collectives import CollectiveSpeed
 from dtfm_lab.domain.network.device import (
     HARDWARE,
     LONGEST_NAME,
@@ -43,6 +44,7 @@ from dtfm_lab.domain.network.topology import (
     Links,
     Topology,
     check_sizes,
+    hosts_among,
     is_shared,
     queues_of,
     segment_of,

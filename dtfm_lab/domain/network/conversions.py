@@ -126,6 +126,7 @@ def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) 
     if stray := set(fields) - {*Device.__dataclass_fields__, "peak_tflops", "memory_gib"}:
         raise unknown("device field", min(stray), set(Device.__dataclass_fields__) - {"name", "region"})
     fields = fields_in_si(fields, Device.__dataclass_fields__)
+    # A list gives one value to each device, anything else one value to all.
     columns = columns | {what: value for what, value in fields.items() if what != "position" and is_column(value)}
     for what, column in columns.items():
         if isinstance(column, str) or not isinstance(column, Iterable):

@@ -262,6 +262,7 @@ class MeasuredGpu:
                     f"d_model {block.d_model} of a measured block is no multiple of its {block.n_heads} heads; "
                     "wanted one that is"
                 )
+        # Between two widths seconds are interpolated, which needs an order.
         widths = [block.d_model for block in self.blocks]
         if any(a >= b for a, b in itertools.pairwise(widths)):
             raise TopologyError(f"measured blocks have d_model {widths}; wanted each wider than the last")
@@ -354,6 +355,7 @@ class Device:
                 f"device {self.name}: no GPU named {shortened(self.gpu)}; {hint} a GPU that is not in the table needs "
                 f"peak_flop_per_s and memory_bytes (or peak_tflops and memory_gib)"
             )
+        # One spelling, so that equal GPUs are seen to be equal.
         object.__setattr__(self, "gpu", name)
         for what, number in hardware_fields(name).items():
             if what in missing:
@@ -468,6 +470,7 @@ def groups_of(name: str, devices: Sequence[Device], gpus: object) -> list[list[i
     if isinstance(gpus, bool) or not isinstance(gpus, int | np.integer) or gpus < 1:
         raise TopologyError(f"groups of {shortened(gpus)} GPUs; wanted a whole number, 1 or more")
     sizes = {device.gpus for device in devices}
+    # Grouped so already.
     if sizes == {int(gpus)}:
         return [[i] for i in range(len(devices))]
     if sizes != {1}:
@@ -501,6 +504,7 @@ def group_device(devices: Sequence[Device], members: list[int], latency_s: Float
     if n == 1:
         return first
     inside, between = ~np.eye(n, dtype=bool), np.ix_(members, members)
+    # A group is as fast as all together, but its links are only as good as the slowest.
     return replace(
         first,
         name=f"{first.name}+{n - 1}",

@@ -38,6 +38,7 @@ def at_their_ends(topology: Topology, *, most: bool) -> Topology:
     for estimate in topology.estimates:
         end = estimate.most_bytes_per_s if most else estimate.least_bytes_per_s
         bandwidth[_links(topology, estimate)] = end
+        # Links inside a group of GPUs are not in the matrices.
         if estimate.where == INSIDE:
             rate = estimate.bandwidth_bytes_per_s
             devices = tuple(

@@ -41,16 +41,17 @@ class OutgoingLinks:
         self._free_s: dict[int, float] = defaultdict(float)
         self._turn_s = 0.0
 
-    def carry(self, to: int, ready_s: float, n_bytes: float, *, in_turn: bool) -> Passage:
+    def carry(self, to: int, ready_s: float, n_bytes: float, *, in_turn: bool, slower: float = 1.0) -> Passage:
         """Send ``n_bytes`` to device ``to``, not before ``ready_s``.
 
         Call it in the order in which messages become ready. A message sent ``in_turn`` also waits until the previous
         message sent that way has arrived. The wait for the receiver's NIC is not modelled here. With NICs, ``ready_s``
-        must not be before the last byte of that previous message came in.
+        must not be before the last byte of that previous message came in. A message of a collective takes ``slower``
+        times as long (``Links.slower``).
         """
         queue = 0 if self._one_nic else to
         start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)
-        moving_s = float(self._links.moving_s(self._device, to, n_bytes))
+        moving_s = slower * float(self._links.moving_s(self._device, to, n_bytes))
         passage = Passage(start_s, start_s + moving_s, self._latency_s[to])
         self._free_s[queue] = passage.end_s
         if in_turn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dtfm_lab.domain.errors import TopologyError
+from dtfm_lab.domain.network.collectives import CollectiveSpeed, checked_collectives, slowdowns, spread_over
 from dtfm_lab.domain.network.conversions import (
     LINKS,
     changes_in_si,
@@ -99,6 +100,12 @@ class Topology:
     """Bandwidths that nobody measured, each with the range that it may lie in."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
     """Standard deviation of the logarithm of every message's seconds. Only the interval around an iteration uses it."""
+    collectives: tuple[CollectiveSpeed, ...] = field(default=(), kw_only=True)
+    """How much slower collectives are when more hosts take part, by number of hosts; empty if they are not.
+
+    Averaging, and the gathers of sharded parameters, count it. Messages between stages and the communication cost do
+    not. In Python a row may be a tuple: hosts, fraction of the bandwidth and, optionally, spread.
+    """
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
     """(K,) increasing message sizes that were timed; None if none were."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
@@ -108,6 +115,7 @@ class Topology:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
         object.__setattr__(self, "description", str(self.description))
+        # Measurements of one GPU hold for all of its kind.
         if any(device.measured is not None for device in self.devices):
             object.__setattr__(self, "devices", with_measured(self.devices))
         check_text("topology", self.name)
@@ -132,6 +140,9 @@ class Topology:
                 f"topology {self.name}: link_spread is {shortened(self.link_spread)}; wanted 0 to {MOST_SPREAD:g}"
             )
         object.__setattr__(self, "link_spread", spread)
+        if self.collectives != ():
+            rows = checked_collectives(self.collectives, MOST_SPREAD)
+            object.__setattr__(self, "collectives", rows)
         message_bytes, message_s = checked_times(names, self.message_bytes, self.message_s)
         object.__setattr__(self, "message_bytes", message_bytes)
         object.__setattr__(self, "message_s", message_s)
@@ -221,6 +232,16 @@ class Topology:
         """(N,) index of the first device of each device's host (itself without a host); None if no host has several
         devices."""
         return nics_of([device.host for device in self.devices])
+
+    @cached_property
+    def slowdowns(self) -> FloatArray | None:
+        """(N + 1,) factor on a collective's seconds by the number of hosts that take part; None without a table. A
+        device without a host counts as a host."""
+        return slowdowns(self.collectives, len(self)) if self.collectives else None
+
+    def spread_over(self, n_hosts: int) -> float:
+        """Return the spread of the seconds of a collective in which this many hosts take part."""
+        return spread_over(self.collectives, n_hosts, self.link_spread) if self.collectives else self.link_spread
 
     def grouped(self, gpus: int) -> Topology:
         """Return the network with every ``gpus`` identical devices of a host merged into one, for tensor parallelism.
@@ -371,10 +392,12 @@ class Topology:
         changed = changes_in_si(given, f"link {self.names[i]} -> {self.names[j]}")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
         message_s = None if self.message_s is None else self.message_s.copy()
+        # Both directions, as people speak of one link.
         for a, b in [(i, j)] if one_way else [(i, j), (j, i)]:
             for what, matrix in (("latency_s", latency), ("bandwidth_bytes_per_s", bandwidth)):
                 if changed[what] is not None:
                     matrix[a, b] = changed[what]
+            # Measured for the old link.
             if message_s is not None:
                 message_s[a, b] = np.nan
         return replace(self, latency_s=latency, bandwidth_bytes_per_s=bandwidth, message_s=message_s)
@@ -397,6 +420,8 @@ class Topology:
         if self.message_bytes is not None and self.message_s is not None:
             digest.update(self.message_bytes.tobytes())
             digest.update(self.message_s.tobytes())
+        if self.collectives:
+            digest.update(repr(self.collectives).encode())
         return digest.hexdigest()[:12]
 
     def to_frame(self) -> pd.DataFrame:
@@ -420,6 +445,7 @@ class Topology:
         links = {"latency_s": self.latency_s, "bandwidth_bytes_per_s": self.bandwidth_bytes_per_s}
         attributes: dict[str, Any] = {"name": self.name, "description": self.description}
         attributes |= {} if self.link_spread == LINK_SPREAD else {"link_spread": self.link_spread}
+        attributes |= {"collectives": [astuple(one) for one in self.collectives]} if self.collectives else {}
         return graph_of_links(self.devices, links, attributes)
 
     @classmethod
@@ -433,7 +459,7 @@ class Topology:
         devices, latency_s, bandwidth = links_of_graph(graph)
         attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}
         name = name or attributes["name"] or "graph"
-        spread = {"link_spread": graph.graph["link_spread"]} if "link_spread" in graph.graph else {}
+        spread = {what: graph.graph[what] for what in ("link_spread", "collectives") if what in graph.graph}
         return cls(devices, latency_s, bandwidth, name=name, description=attributes["description"], **spread)
 
 
@@ -492,6 +518,7 @@ def checked_times(
     times[np.arange(n), np.arange(n)] = np.nan
     unknown = np.isnan(times)
     some, every = unknown.any(axis=2), unknown.all(axis=2)
+    # A larger message cannot be quicker.
     falls = (times[:, :, 1:] < times[:, :, :-1]).any(axis=2)
     outside = ((times < 0) | (times > LARGEST)).any(axis=2)
     if (bad := np.argwhere(falls | outside | (some & ~every))).size:
@@ -537,6 +564,9 @@ class Links:
     Storing bytes lets a change of bandwidth scale the measured times."""
     nic_of: IntArray | None = None
     """(N,) as ``Topology.nic_of``: the first device of each device's host; None if no host has several devices."""
+    slowdowns: FloatArray | None = None
+    """(N + 1,) as ``Topology.slowdowns``: the factor on a collective's seconds, by the number of hosts that take
+    part."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queueing", current_name("queueing", self.queueing))
@@ -547,10 +577,11 @@ class Links:
     def of(cls, topology: Topology, queueing: str = "pairs") -> Self:
         latency_s, bandwidth = topology.latency_s, topology.bandwidth_bytes_per_s
         if topology.message_s is None:
-            return cls(latency_s, bandwidth, queueing, nic_of=topology.nic_of)
+            return cls(latency_s, bandwidth, queueing, nic_of=topology.nic_of, slowdowns=topology.slowdowns)
         moving_s = np.maximum(topology.message_s - latency_s[:, :, None], 0.0)
         charged_bytes = moving_s * bandwidth[:, :, None]
-        return cls(latency_s, bandwidth, queueing, topology.message_bytes, charged_bytes, topology.nic_of)
+        more = topology.message_bytes, charged_bytes, topology.nic_of, topology.slowdowns
+        return cls(latency_s, bandwidth, queueing, *more)
 
     @classmethod
     def free(cls, n_devices: int) -> Self:
@@ -578,6 +609,21 @@ class Links:
         charged = low + share * (high - low)
         return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
 
+    def slower(self, groups: IntArray) -> FloatArray:
+        """Return (...,) the factor by which each message of a collective among ``groups`` (..., R) devices takes
+        longer, because of the number of hosts that take part."""
+        if self.slowdowns is None:
+            return np.ones(groups.shape[:-1])
+        return self.slowdowns[hosts_among(groups, self.nic_of)]
+
+    def least_slower(self, n_members: int) -> float:
+        """Return the factor for a group of this many devices on as few hosts as can hold it."""
+        if self.slowdowns is None:
+            return 1.0
+        hosts = np.arange(len(self.latency_s)) if self.nic_of is None else self.nic_of
+        sizes = np.sort(np.bincount(hosts))[::-1]
+        return float(self.slowdowns[min(1 + int(np.searchsorted(np.cumsum(sizes), n_members)), len(hosts))])
+
     @property
     def has_nics(self) -> bool:
         """True if messages of different pairs wait for each other anywhere."""
@@ -603,6 +649,12 @@ def queues_of(
     has_nic = is_shared(nic_of) | (queueing == "nics")
     leaving = np.where(apart & has_nic[sender], nic_of[sender], pair)
     return leaving, np.where(apart & has_nic[receiver], n + nic_of[receiver], -1)
+
+
+def hosts_among(groups: IntArray, nic_of: IntArray | None) -> IntArray:
+    """Return (...,) the number of hosts of groups (..., R) of devices. ``nic_of`` is that of the network."""
+    hosts = np.sort(groups if nic_of is None else nic_of[groups], axis=-1)
+    return np.asarray(1 + (np.diff(hosts, axis=-1) != 0).sum(axis=-1))
 
 
 def is_shared(nic_of: IntArray) -> npt.NDArray[np.bool_]:

@@ -25,6 +25,7 @@ def values_of(
         return None
     in_effect: dict[str, Any] = {"schedule": job.schedule_name, "checkpointing": job.checkpoints}
     if job.model is not None:
+        # Without a model there is nothing to cut, and no batch to share.
         in_effect |= {"blocks_per_stage": blocks, "microbatches_per_replica": job.microbatch_counts}
     fields = (*FIRST, *(what for what in LEFT_TO_PLANNERS if what not in FIRST))
     wanted = [what for what in fields if what in LEFT_TO_PLANNERS and (what in left_open) == chosen]
@@ -46,8 +47,10 @@ def _phrases(job: Job, values: dict[str, Any]) -> Iterator[str]:
     if {"n_stages", "n_replicas"} <= fields.keys():
         fields["n_stages"] = (fields["n_stages"], fields.pop("n_replicas"))
     for what, value in fields.items():
+        # The phrase of the averaging says it already.
         if what == "overlap" and "synchronisation" in fields:
             continue
+        # Equal parts are what everyone expects.
         if what in IMPLIED and (value is None or len(set(value)) == 1):
             continue
         yield _phrase(job, what, value)

@@ -50,9 +50,11 @@ def device_table(topology: Topology, job: Job, grid: IntArray, blocks: Sequence[
     idle = [device for index, device in enumerate(topology.devices) if index not in serving]
     rows += [_hardware(device) | {"microbatches": 0, "flop": 0.0} for device in idle]
     columns = COLUMNS if any(device.host for device in topology.devices) else _without(COLUMNS, "host")
+    # A job of message sizes has no work, and 0 would be taken for a number.
     table = pd.DataFrame(rows, columns=[*columns])
     if job.model is None:
         table["flop"] = np.nan
+    # Of all work, so that unequal shares can be seen.
     table["work_share"] = table["flop"] / table["flop"].sum()
     return table.astype(columns)
 

@@ -39,6 +39,7 @@ class Placement:
         flat = np.sort(devices, axis=None)
         if (twice := flat[1:][flat[1:] == flat[:-1]]).size:
             raise PlanError(f"device {twice[0]} is placed twice; wanted each device at most once")
+        # Read-only, since costs and hashes are computed from it once.
         devices.setflags(write=False)
         object.__setattr__(self, "devices", devices)
 
@@ -146,6 +147,7 @@ class Plan:
         iteration_s, bound_s = self.iteration_s, self.iteration_lower_bound_s
         if iteration_s is not None and not 0 <= iteration_s < np.inf:
             raise PlanError(f"iteration of {iteration_s} s; wanted 0 or more")
+        # A little above the iteration is rounding, not a wrong bound.
         if bound_s is not None and not 0 <= bound_s <= (np.inf if iteration_s is None else iteration_s * (1 + 1e-9)):
             raise PlanError(
                 f"lower bound of the iteration is {bound_s} s; wanted 0 to the iteration of {iteration_s} s"
@@ -160,6 +162,7 @@ class Plan:
             if name not in placed:
                 raise unknown("placed device", name, placed)
         for stage, group in enumerate(self.stages if self.absent else ()):
+            # With no copy left, nobody could go on with this stage.
             if set(group) <= set(self.absent):
                 lost = set_words(self.topology.devices, self.placement.devices[stage].tolist())
                 raise PlanError(f"stage {stage} has lost {lost}, all that hold it; wanted one of them")
@@ -193,6 +196,7 @@ class Plan:
         job, left = self.job, self.left_open
         counts = {"n_stages": counted(job.n_stages, "stage"), "n_replicas": counted(job.n_replicas, "replica")}
         words = [text for what, text in counts.items() if what not in left]
+        # Both counts fixed are a shape, which has its own words.
         if len(words) == len(counts):
             words = [f"{job.n_stages} x {job.n_replicas}"]
         others = {

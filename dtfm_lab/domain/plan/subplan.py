@@ -97,6 +97,7 @@ def check_same_plan(plan: Plan, ran: TracedPlan, *fields: str) -> None:
     """Raise TraceError if a trace ran on other devices, another network, or with other values of these job fields."""
     if ran.devices != (devices := plan.device_names):
         raise TraceError(f"the trace ran on stages {ran.devices}, this plan has {devices}; wanted the same")
+    # Traces of before the fingerprint was recorded have none.
     if ran.topology_fingerprint not in ("", plan.topology.fingerprint):
         raise TraceError(
             f"the trace ran on network {ran.topology_fingerprint} ({ran.topology}), this plan is for "
@@ -115,6 +116,7 @@ def _part_of_job(job: Job, n_stages: int, n_pipelines: int) -> Job:
     if n_stages == job.n_stages:
         return replace(job, **batch)
     n_layers = sum(job.cut(job.n_stages)[:n_stages])
+    # The last stage kept ends the model now, so it takes the head.
     head = tuple(layer for layer in model.layers[-1:] if layer.kind is LayerKind.HEAD)
     blocks = None if job.blocks_per_stage is None else job.blocks_per_stage[:n_stages]
     return replace(

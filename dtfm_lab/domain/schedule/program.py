@@ -166,6 +166,7 @@ def lower(
         )
     synchronise = synchronise and sharding != "zero-3"
     blocking = transport != "overlapped"
+    # there is nothing to average, or it travels during all passes anyway
     buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     counts = counts[:period]
@@ -202,6 +203,7 @@ def lower(
     for position in range(schedule.n_devices):
         in_group = groups_of[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
+        # as if each replica were alone, which averages nothing
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(len(counts))]
         made: dict[tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]] = {}
         """Replicas of a ring all do the same."""
@@ -230,6 +232,7 @@ def _check_size(
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
     for in_group, of_device in zip(groups, buckets, strict=True):
+        # the first replica may be a root with more parts; the last one stands for all others
         for replica, times in ((0, 1), (n_replicas - 1, len(counts) - 1)):
             parts = () if averaging is None else averaging(replica, in_group)
             n_steps += times * max(len(of_device), 1) * sum(1 for _ in parts)
@@ -275,6 +278,7 @@ def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: 
         needs: tuple[int, ...] = () if forward else (at[stage, Kind.FORWARD, m],)
         source, target = (stage - 1, stage + 1) if forward else (stage + 1, stage - 1)
         if 0 <= source <= last:
+            # One worker holds both stages, so nothing is sent between them.
             if alone:
                 needs += (_on_the_same_device(schedule, at, action, source),)
             else:
@@ -302,6 +306,7 @@ def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule
 
 def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Step, ...]:
     """Return the steps with each stage's last backward cut into the parts that its buckets need."""
+    # With one bucket, nothing is averaged before the backward ends.
     if len(buckets) < 2:
         return steps
     last = {step.action.stage: step.action for step in steps if step.action.kind in LAST}
@@ -320,11 +325,11 @@ def _in_parts(steps: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> tuple[Ste
 
 
 def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps with ``arrivals`` added: after a pipeline's message, the device's next computation and send
-    wait.
+    """Return the steps with ``arrivals`` filled in, for devices that block until their messages have arrived.
 
-    Everything after those waits too. Receives never wait, because they are posted early. Synchronisation of
-    buckets during the passes does not wait either.
+    After sending along the pipeline, a device's next computation and next send wait for the arrival, and so does
+    everything after them. Receives never wait, because they are posted early. Synchronisation of buckets during the
+    passes does not wait either.
     """
     sent: tuple[int, ...] = ()
     waiting: list[Step] = []

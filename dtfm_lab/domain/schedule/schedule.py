@@ -150,7 +150,7 @@ class Action(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the action that ``str`` writes as this text. Raises ScheduleError for any other text."""
+        """Return the action of a text that ``str`` wrote. Raises ScheduleError for any other text."""
         found = WRITTEN.fullmatch(text.strip())
         if found is None or found["kind"] not in WRITTEN_KINDS:
             raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")
@@ -252,6 +252,7 @@ class Schedule:
                 held = ", ".join(map(str, self.stages_of(position)))
                 raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")
             before = passed.get((stage, m), ())
+            # What may follow is all that decides, because a backward may be whole or in two parts.
             if kind not in FOLLOWING.get(before, ()):
                 needed = next((needs[-1] for needs, kinds in FOLLOWING.items() if needs and kind in kinds), kind)
                 if needed is not kind and needed not in before:

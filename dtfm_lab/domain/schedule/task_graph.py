@@ -236,6 +236,7 @@ class _Builder:
     def _tails(self) -> list[_Stretch]:
         stretches = []
         for position, tails in enumerate(self.programs.tails):
+            # `lower` gives replicas that do the same one tail, so its identity tells which are alike
             alike = by_key(((self.programs.number[r], id(tail)), r) for r, tail in enumerate(tails) if tail)
             for (number, _), replicas in alike.items():
                 start = len(self.programs.pipelines[number][position])
@@ -256,6 +257,7 @@ class _Builder:
         self.rounds[nodes] = [step.rounds for step in steps]
         self.for_bucket[nodes] = beside = np.array([step.bucket is not None for step in steps])
         self._connect(*stretch.edges([step.needs for step in steps]))
+        # computations for buckets run beside the passes, so they are not in the chain
         in_turn = nodes[:, np.flatnonzero((roles == COMPUTATION) & ~beside)]
         chain = np.hstack([self.last[stretch.position, stretch.replicas][:, None], in_turn])
         follows = chain[:, :-1] >= 0
@@ -276,6 +278,7 @@ class _Builder:
             """By position of the other end and by how far its replica is from the sender's."""
             for i in np.flatnonzero(stretch.roles == SEND).tolist():
                 received = (sent := stretch.steps[i].action).counterpart()
+                # SEND_E counts its peer in stages, not in replicas
                 away = 0 if sent.kind is Kind.SEND_E else sent.peer or 0
                 of_pair = messages.setdefault((received.stage % len(self.first), away), ([], []))
                 of_pair[0].append(i)
@@ -283,6 +286,7 @@ class _Builder:
             for (position, away), (sends, actions) in messages.items():
                 others = (stretch.replicas + away) % self.programs.n_replicas
                 there = [at[position, other] for other in others.tolist()]
+                # replicas of one stretch receive in the same steps, so offsets are looked up once
                 offsets = {one: [one.received[action] for action in actions] for one in dict.fromkeys(there)}
                 receives = self.first[position, others][:, None] + np.array([offsets[one] for one in there])
                 self.partner[stretch.nodes[:, sends]], self.partner[receives] = receives, stretch.nodes[:, sends]

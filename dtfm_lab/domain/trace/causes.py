@@ -152,6 +152,7 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
     if not len(rows):
         known = f"{trace.iteration.min()} to {trace.iteration.max()}"
         raise TraceError(f"iteration is {iteration}; wanted one that was traced, {known}")
+    # From the end backwards: what ends last has waited for what its row names, and so on.
     path = [int(rows[trace.end_s[rows].argmax()])]
     while (before := int(chains.after[path[-1]])) >= 0:
         path.append(before)
@@ -164,6 +165,7 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
     frame = _described(trace, back)
     frame["what"] = [COMPUTE if CAUSES[c] is Cause.DEPENDENCY else CAUSES[c].value for c in causes]
     frame["start_s"], frame["end_s"] = chains.begin_s[back], trace.end_s[back]
+    # Actions that take no time would be lines without a length.
     frame = frame[frame["end_s"] > frame["start_s"]]
     return frame.iloc[::-1].reset_index(drop=True)[PATH]
 

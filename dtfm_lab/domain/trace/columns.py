@@ -70,6 +70,7 @@ class TraceColumns:
         ):
             raise TraceError(f"trace column after names no row; wanted -1 to {len(self.start_s) - 1} in every row")
         keys = (self.iteration * n_replicas + self.replica) * len(self.actions) + self.action
+        # Counting is quicker than sorting, but a few huge numbers would need a huge table.
         dense = keys.min() >= 0 and keys.max() < DENSE * len(keys)
         if (np.bincount(keys).max() > 1) if dense else (len(np.unique(keys)) < len(keys)):
             raise TraceError("trace holds an action of one iteration and replica twice; wanted one row each")
@@ -104,6 +105,7 @@ class TraceColumns:
         n_stages, n_replicas = len(devices) * self.context.stages_per_device, len(devices[0])
         for a in self.actions:
             at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
+            # without a peer, a message between replicas has no other end
             impossible = a.kind in BETWEEN_REPLICAS and a.peer is None
             impossible |= a.microbatch is not None and not 0 <= a.microbatch <= MOST_COUNT
             if a.kind in (Kind.SEND_E, Kind.RECV_E):
@@ -164,6 +166,7 @@ class TraceColumns:
         """
         every = self.context.synchronise_every
         synchronises = (np.unique(self.iteration) + 1) % every == 0
+        # only one kind of iteration was traced, so there is nothing to weigh
         if every == 1 or synchronises.all() or not synchronises.any():
             return float(np.median(self.iteration_ends_s))
         alone_s, together_s = (np.median(self.iteration_ends_s[which]) for which in (~synchronises, synchronises))
@@ -219,6 +222,7 @@ class TraceColumns:
         is_sent = received_as[self.replica, self.action] >= 0
         sent = np.flatnonzero(is_sent if iteration is None else is_sent & (self.iteration == iteration))
         wanted = self.iteration[sent] * per_iteration + received_as[self.replica[sent], self.action[sent]]
+        # the search may end behind the last row
         found = by_own[np.minimum(np.searchsorted(own[by_own], wanted), len(own) - 1)]
         there = own[found] == wanted
         return sent[there], found[there]

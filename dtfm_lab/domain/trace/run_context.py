@@ -35,7 +35,7 @@ class Basis(NamedTuple):
 
 MEASURED = Basis("measured")
 UNSAID = Basis("")
-"""Of a trace that does not say what it rests on, as files of earlier versions."""
+"""Basis of a trace that does not state one, such as files of earlier versions."""
 
 
 class ComputeTime(NamedTuple):
@@ -77,7 +77,7 @@ class Subplan(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The same in as few words as a button has room for: "one pipeline of 8", "4 of 8 stages, 2 of 8 pipelines"."""
+        """Which part ran, in few words for a button: "one pipeline of 8", "4 of 8 stages, 2 of 8 pipelines"."""
         n, of = len(self.pipelines), self.of_pipelines
         if len(self.stages) == self.of_stages:
             return f"one pipeline of {of}" if n == 1 else f"{n} pipelines of {of}"
@@ -209,7 +209,7 @@ class RunContext:
     compute_spread: tuple[tuple[float, ...], ...] = ()
     """(stages, replicas) standard deviation of the logarithm of a device's computation seconds; empty if not stated."""
     link_spread: float = 0.0
-    """The same for the seconds of messages."""
+    """Standard deviation of the logarithm of the seconds of messages."""
     swings: tuple[tuple[float, float], ...] = cast(Swings, _Swings())
     """Simulated seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations
     shorter and longer. Empty if unknown. A prediction simulates them when they are first read."""
@@ -250,9 +250,11 @@ class RunContext:
 
     def __post_init__(self) -> None:
         if self.source == "measured":
+            # the dataclass is frozen
             object.__setattr__(self, "basis", MEASURED)
 
     def __getstate__(self) -> dict[str, Any]:
+        # reads the swings, so that a pickle holds values and no function
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
@@ -337,6 +339,7 @@ class RunContext:
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)
         price = None if price_per_hour is None else price_per_hour * iteration_s / 3600
+        # A stand-in's tokens and FLOP are not the job's.
         known = not self.stand_in or self.clock in AS_SPECIFIED
         flop, tokens = (self.plan.flop or None, self.plan.tokens or None) if known else (None, None)
         return {

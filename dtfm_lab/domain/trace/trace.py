@@ -117,6 +117,7 @@ def travel(trace: TraceColumns) -> Travel:
     sent, received = trace.message_rows()
     rows = np.flatnonzero(np.array([action.lane is Lane.COMPUTE for action in trace.actions])[trace.action])
     messages = [
+        # A message is under way for both its ends.
         np.concatenate([owner[sent], owner[received]]),
         np.tile(trace.start_s[sent], 2),
         np.tile(trace.end_s[received], 2),
@@ -125,6 +126,7 @@ def travel(trace: TraceColumns) -> Travel:
     either = [np.concatenate(pair) for pair in zip(messages, passes, strict=True)]
     weight = np.repeat(trace.iteration_weights, n_devices) / n_devices
     under_way_s, busy_s, either_s = (float(weight @ _covered_s(of, len(weight))) for of in (messages, passes, either))
+    # Counted in both, less in either: what overlaps.
     return Travel(under_way_s, max(0.0, under_way_s + busy_s - either_s))
 
 

@@ -147,6 +147,7 @@ class Advice:
 
     def _key(self, way: FleetOption) -> tuple[Any, ...]:
         if way.plan is None:
+            # After every option with a plan, whose keys begin with False or True.
             return (2,)
         order = (way.seconds, way.dollars) if self._for_speed else (way.dollars, way.seconds)
         return not self.allows(way), *order
@@ -162,6 +163,7 @@ class Advice:
             return False
         most_s = math.inf if days is None else days * DAY_S
         if days is None and dollars is None:
+            # Without this, the cheapest could be one old machine that trains for years.
             most_s = SLOWER * min(one.seconds for one in self.options if one.plan)
         return way.seconds <= most_s and way.dollars <= (dollars or math.inf)
 
@@ -181,8 +183,10 @@ class Advice:
         if self.best is None or not any(estimated(way.topology) for way in self.options):
             return ""
         said = []
+        # The plans stay the same, so this tells only whether the choice depends on the estimates.
         for most, how in ENDS.items():
             ways = tuple(way.at_end(most=most) for way in self.options)
+            # A copy sorts its options anew, by the same rule.
             best = replace(self, options=ways).best
             if best is not None and best.name != self.best.name:
                 said.append(f"{best.name} ({_in_short(best)}) if they are {how}")
@@ -211,7 +215,7 @@ class Advice:
     @property
     def verdict(self) -> str:
         """The chosen option, its time, its price and the rule. Without one, the reason."""
-        n_tokens, best = f"{_count(self.tokens)} {self.job.counted}", self.best
+        n_tokens, best = f"{count_of(self.tokens)} {self.job.counted}", self.best
         planned = [way for way in self.options if way.plan is not None]
         if not planned:
             n_options = counted(len(self.options), "option")
@@ -222,6 +226,7 @@ class Advice:
             none = f"Not at all: there is no option {self.rule.partition('option ')[2]}"
             also = "" if cheapest is fastest else f", the cheapest, {cheapest.name}, {_in_short(cheapest)}"
             return f"{none}; for {n_tokens} the fastest, {fastest.name}, takes {_in_short(fastest)}{also}"
+        # A mixed option may leave one half idle, and then the other is the advice.
         idle = {"At home": ", nothing rented", "In the cloud": ", yours idle"}.get(best.where, "")
         name = best.name + idle * (best.kind == MIXED)
         text = f"{best.where}: {name}, for {n_tokens} {_time(best)} and {_dollars(best)}, the {self.rule}"
@@ -229,6 +234,7 @@ class Advice:
         home = next((way for way in self.options if way.kind == OWN and not way.is_single), None)
         if home is not None and best.where != "At home":
             text += f". On {home.name} alone: {_in_short(home)}" if home.plan else f". The job does not fit {home.name}"
+        # The median may meet a deadline that one in twenty runs misses.
         if self.asked.deadline_days and best.range_of(best.seconds)[1] > self.asked.deadline_days * DAY_S:
             text += ". Its 90 % interval extends past the deadline"
         if best.unmetered:
@@ -306,7 +312,7 @@ def report_of(advice: Advice) -> Iterator[Part]:
     if advice.note and not advice.stopped:
         yield f"{advice.note}."
     if planned:
-        unit, n_tokens = advice.job.counted, _count(advice.tokens)
+        unit, n_tokens = advice.job.counted, count_of(advice.tokens)
         head = ("option", "iteration", "", f"{unit}/s", f"{n_tokens} {unit}", "dollars", "kWh", "speed-up left")
         yield Table(head, [_line(way, "" if advice.allows(way) else OUTSIDE) for way in planned])
     if not all(advice.allows(way) for way in planned):
@@ -367,7 +373,7 @@ def _plan_of(way: FleetOption) -> str:
     return f"{text}; **{plan.idle_words}**" if plan.idle_devices else text
 
 
-def _count(tokens: float) -> str:
+def count_of(tokens: float) -> str:
     sizes = ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e3, " k"))
     size, unit = next((one for one in sizes if tokens >= one[0]), (1.0, ""))
     return f"{tokens / size:.4g}{unit}"
@@ -378,6 +384,7 @@ def _time(way: FleetOption) -> str:
 
 
 def _dollars(way: FleetOption) -> str:
+    # One dollar sign before the range is enough.
     low, high = (money(end).replace("$", "") for end in way.range_of(way.dollars))
     return f"{money(way.dollars)} ({low}–{high})" if way.dollars >= CENT else money(way.dollars)
 

@@ -77,6 +77,7 @@ def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterato
     model."""
     job.modelled()
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
+    # Without a limit each option would be searched for ever.
     if asked.seconds is None and asked.steps is None:
         asked = replace(asked, seconds=DEFAULT_SECONDS)
     tokens, offers = _tokens(asked.tokens), None if asked.catalogue is None else _read(Path(asked.catalogue))
@@ -86,12 +87,14 @@ def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterato
     limits = [{"seed": asked.seed, "steps": asked.steps, "seconds": part_s and part_s * n} for n in (*parts, OF_HOME)]
     found = Advice(topology=network, job=job, tokens=tokens, asked=asked, options=(), wanted=len(ways) + 1)
     for trained, words, _ in _jobs(job):
+        # No option has room for this version, so searching all of them would be in vain.
         if words and not any(room_of(way.topology, trained).fits for way in ways):
             continue
         done: tuple[FleetOption, ...] = ()
         for way, limit in zip(ways, limits, strict=False):
             done = (*done, way.planned(trained, start=_start(way, done), **limit))
             yield (found := replace(found, options=done, changed=words))
+        # The first version that fits somewhere: later ones change more.
         if any(way.plan for way in done):
             break
     else:
@@ -138,6 +141,7 @@ def _jobs(job: Job) -> Iterator[tuple[Job, str, int]]:
     """
     seen: list[Job] = []
     adapted = {"adapters"} if job.modelled().frozen_elements else set()
+    # Fewest changes first, so that the first version that fits is the mildest.
     for chosen in chain.from_iterable(combinations(CHANGES, n) for n in range(len(CHANGES) + 1)):
         fields = {name: value for one in chosen for name, value in one.items() if name not in adapted}
         with suppress(LabError):  # such as a micro-batch that contradicts the job's shares of the batch
@@ -155,6 +159,7 @@ def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
     for other, words, n_changes in _jobs(job):
         rooms = {way.name: room_of(way.topology, other) for way in ways}
         now = {name for name, room in rooms.items() if room.fits}
+        # Combinations are only worth a row if they make one more network fit.
         if rooms and (n_changes < 2 or now - fitted):
             needs = next(iter(rooms.values())).needs_bytes
             yield MemoryFit(words or "as it is", needs, {name: room.fits for name, room in rooms.items()})
@@ -189,6 +194,7 @@ def _spot(way: FleetOption, seed: int) -> Spot:
     own = [device.name for device in network.devices if not device.price_per_hour]
     end_s = min(max(way.seconds, LEAST_S), MOST_S)
     sampled_hours = Availability.sampled(paid, end_s, mean_life_s=LIFE_S, mean_absence_s=ABSENCE_S, seed=seed)
+    # Own machines are there all the time, and only rented ones come and go.
     here = replace(
         sampled_hours,
         devices=(*paid, *own),

@@ -3,6 +3,7 @@ all?"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -13,6 +14,8 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.extensions.advice.advice import Advice, AdviceOptions
 from dtfm_lab.extensions.advice.advising import growing_advice
+from dtfm_lab.extensions.advice.card import card_svg, sentence_of
+from dtfm_lab.extensions.advice.views.card import CardView
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import (
@@ -48,9 +51,13 @@ LIMITS = {
 USUAL_TOKENS = "100M"
 OTHER = "the network or the job has changed"
 NOTHING_YET = (
-    "Should you train on your own machines, rent some, or both? Press the button to compare the days, dollars and kWh "
-    "of each option. Devices without a price are your own."
+    "Should you train on your own machines, rent some, or both? Compare shows the time and the dollars of each option. "
+    "Devices without a price are your own."
 )
+FIRST_S = 2.0
+"""Time limit of the searches of the first comparison, which nobody asked for: it fills the pane when it is opened."""
+QUICK = f"Compared in {FIRST_S:g} s when you opened this page. <b>Compare</b> searches longer, and tries upgrades."
+DETAILS = "<details><summary>All options with intervals, plans, and the source of each number</summary>{}</details>"
 
 
 class AdvicePanel(Panel):
@@ -73,16 +80,21 @@ class AdvicePanel(Panel):
             for name, label in LIMITS.items()
         }
         self._controls = {"tokens": self.tokens, **limits}
-        self.start = button("Where to train?", "", "Plan every option for this many tokens", "auto", style="primary")
+        self._is_quick = False
+        """True if the advice, or the running search, is the first comparison."""
+        self.card = CardView(name="rent-or-own")
+        self.start = button("Compare", "", "Plan every option for this many tokens", "auto", style="primary")
         self.stop = button("Stop", "", "Stop after the current option and keep those done so far", "auto")
         self.summary = classed(w.HTML(), "dtfm-advice")
         words = "Deadline, budget, price of electricity, and search time"
         menu = more_menu(list(limits.values()), "My limits", words)
         row = toolbar(self.tokens, spacer(), self.start, self.stop, menu)
-        self.view = pane([row, self.summary], "dtfm-advice-pane")
+        result = classed(w.VBox([self.card, self.summary]), "dtfm-advice-result")
+        self.view = pane([row, result], "dtfm-advice-pane")
         self.start.on_click(lambda _: self.redo())
         self.stop.on_click(lambda _: self._stop())
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "busy"])
+        lab_state.observe(lambda _: self._look(), ["shown_panes", "plan"])
         self._follow()
 
     def result(self, _: LabState) -> str:
@@ -95,18 +107,29 @@ class AdvicePanel(Panel):
         now = None if topology is None or job is None else (topology.fingerprint, job)
         return "" if self._asked_of in (None, now) else OTHER
 
+    def _look(self) -> None:
+        """Compare by itself, for a short time, when the pane comes to the screen with a plan and without an answer."""
+        state = self._lab_state
+        if STEP in state.shown_panes and self.advice is None and state.plan is not None and not state.busy:
+            self._ask(quick=True)
+
     def redo(self) -> None:
         """Ask about the current network and job."""
+        self._ask()
+
+    def _ask(self, *, quick: bool = False) -> None:
         topology, job = self._lab_state.topology, self._lab_state.job
         if self.asking is not None or why_not_asked(self._lab_state) or topology is None or job is None:
             return
         self._lab_state.message = ""
         try:
             given = {name: value_of(option, self._controls[name]) for name, option in self._options.items()}
-            asked = AdviceOptions(**given)
+            asked = AdviceOptions(**(given | {"seconds": FIRST_S} if quick else given))
         except LabError as error:
             return self._report_error(str(error))
-        self.asking = Stream(growing_advice(topology, job, asked))
+        self._is_quick = quick
+        growing = growing_advice(topology, job, asked)
+        self.asking = Stream(options_only(growing) if quick else growing)
         self._lab_state.set_busy(STEP, True)
         begin(self._watch(self.asking, (topology.fingerprint, job)), self._report_error)
         self._follow()
@@ -122,6 +145,7 @@ class AdvicePanel(Panel):
             self.asking = None
             self._lab_state.set_busy(STEP, False)
             self._follow()
+        # Its plans may beat the lab's own, found by a longer search.
         for way in () if self.advice is None else self.advice.options:
             if way.plan is not None:
                 self._lab_state.offer(way.plan, "Advice")
@@ -140,16 +164,26 @@ class AdvicePanel(Panel):
         show(self.start, asking is None)
         show(self.stop, asking is not None)
         self.stop.disabled = asking is not None and asking.stopped.is_set()
+        if advice is not None:
+            self.card.svg, self.card.words = card_svg(advice), sentence_of(advice)
         if asking is not None:
             so_far = asking.newest
             words = "" if so_far is None else f": {len(so_far.options)} of at most {so_far.wanted - 1} options done"
             self.summary.value = markup.line(f"Planning{words}")
         elif advice is not None:
             stale = self.staleness(self._lab_state)
-            said = f"<b>Out of date:</b> {stale}. Ask again." if stale else ""
-            self.summary.value = markup.line(said, "stale") + advice._repr_html_()
+            said = f"<b>Out of date:</b> {stale}. Press Compare." if stale else QUICK if self._is_quick else ""
+            self.summary.value = markup.line(said, "stale" if stale else "note") + DETAILS.format(advice._repr_html_())
         else:
             self.summary.value = markup.line(escape(why_not or NOTHING_YET))
+
+
+def options_only(growing: Iterator[Advice]) -> Iterator[Advice]:
+    """Yield the advice until every option is planned, without upgrades and interruptions."""
+    for n, advice in enumerate(growing, 1):
+        yield advice
+        if n % (advice.wanted - 1) == 0 and any(way.plan is not None for way in advice.options):
+            return
 
 
 def advice_step(the_lab: Lab) -> LabStep:

@@ -164,8 +164,10 @@ def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterato
     if own and paid:
         yield FleetOption(name=f"{yours} + {_named(devices, paid)}", kind=MIXED, topology=topology, **shared)
     elif own:
+        # Without a rented device in the network, a usual one shows what renting would add.
         one = next((each for each in offered if each.name == f"1 x {BESIDE}"), offered[0]).devices[0]
         yield FleetOption(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_one_more(topology, one), **shared)
+    # Reversed, so that of equal devices the first stays.
     kinds = {(devices[i].gpu, devices[i].peak_flop_per_s, devices[i].memory_bytes): i for i in reversed(own)}
     for i in sorted(kinds.values(), key=lambda i: -devices[i].peak_flop_per_s)[: MOST_SINGLES * (len(own) > 1)]:
         alone = topology.subset([i])
@@ -194,6 +196,7 @@ def _offered(offers: Offers) -> Iterator[Topology]:
         found[gpu, int(count)] = min(found.get((gpu, int(count)), (math.inf, "")), (dollars, where))
     if not found:
         raise LabError("the catalogue has no price for 1, 2, 4 or 8 GPUs that are in the table of hardware")
+    # By dollars per peak speed, so that the offers worth planning come first.
     by_worth = sorted(found, key=lambda kind: found[kind][0] / (kind[1] * HARDWARE[kind[0]].peak_flop_per_s))
     for gpu, n in by_worth[:MOST_OFFERS]:
         dollars, where = found[gpu, n]
@@ -222,13 +225,15 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
     whole = [np.full((n + 1, n + 1), assumed) for assumed in (LINE_S, LINE_BYTES_PER_S)]
     for new, old in zip(whole, links, strict=True):
         new[:n, :n] = old
+        # A copy of a device has its links; between the two, its own best link stands in.
         if like is not None and n > 1:
             nearest = int(np.where(np.arange(n) == like, 0.0, links[1][like]).argmax())
             new[n, :n], new[:n, n] = old[like], old[:, like]
             new[n, like] = new[like, n] = old[like, nearest]
     devices = (*topology.devices, replace(device, position=None, host=""))
     spread = topology.link_spread if like is not None else ESTIMATED_SPREAD
-    return Topology(devices, *whole, name=topology.name, link_spread=spread, estimates=topology.estimates)
+    stated: dict[str, Any] = {"estimates": topology.estimates, "collectives": topology.collectives}
+    return Topology(devices, *whole, name=topology.name, link_spread=spread, **stated)
 
 
 def room_of(topology: Topology, job: Job) -> Room:

@@ -1,7 +1,7 @@
 """Answers to the questions of the lessons, by name, so that no cell of a lesson contains one.
 
-``lab.guess(name, ...)`` looks an answer up here and computes it after the guess, from what the lesson passes as ``of``.
-An answer to a choice is one of its choices, in the words that the lesson shows.
+``lab.guess(name, ...)`` looks an answer up here. It computes the answer after the guess, from what the lesson passes as
+``of``. The answer to a multiple-choice question is one of its choices, in the words that the lesson shows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GIB = 2**30
 
 
 def answers(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what is decorated as the answer to the question of this name."""
+    """Register the decorated function as the answer to the question of this name."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         if name in ANSWERS:
@@ -32,14 +32,14 @@ def answers(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def answer_to(name: str) -> Callable[..., Any]:
-    """The function that computes an answer. Raises LabError for a question that no lesson asks."""
+    """Return the function that computes an answer. Raises LabError for a question that no lesson asks."""
     if name not in ANSWERS:
         raise LabError(f"guess {name!r} has no answer; wanted the name of a lesson's question, or an answer of yours")
     return ANSWERS[name]
 
 
 def percent_off(prediction: float, measurement: float) -> float:
-    """Distance of a measurement from its prediction, in per cent of the prediction."""
+    """Return the distance of a measurement from its prediction, in per cent of the prediction."""
     return 100 * abs(measurement / prediction - 1)
 
 
@@ -114,7 +114,7 @@ def _cost_model_damaged_link(cost_on: Any, damaged: Any) -> float:
 
 @answers("cost-model-which-pair")
 def _cost_model_which_pair(cost_on: Any, damaged: Any, names: Any) -> str:
-    """The pair of two rooms whose link, twice as fast, makes the damaged network cheapest."""
+    """Return the two rooms whose link, if it were twice as fast, would make the damaged network cheapest."""
 
     def with_twice(one: int, other: int) -> float:
         better = damaged.copy()
@@ -163,7 +163,7 @@ def _searching_swaps(swap_changes_the_cost: Any) -> float:
 
 @answers("searching-gap")
 def _searching_gap() -> str:
-    """The planner ``exact`` proves that this plan is the best."""
+    """Exactly as much, because the planner ``exact`` proves that this plan is the best."""
     return "exactly as much"
 
 
@@ -220,7 +220,7 @@ def _memory_of_zero_bubble(memory: Any, plan: Any) -> float:
 
 @answers("memory-of-zero-1")
 def _memory_of_zero_1(replicas: int) -> float:
-    """Parameters and gradients in fp16 stay whole; the 12 bytes of Adam are shared."""
+    """Return the bytes per parameter: parameters and gradients in fp16 stay whole, Adam's 12 bytes are split."""
     return 2 + 2 + 12 / replicas
 
 
@@ -231,7 +231,7 @@ def _run_real_clock(error: float) -> float:
 
 @answers("run-which-suspect")
 def _run_which_suspect(comparison: Any) -> str:
-    """What has the largest relative error: links are emulated as drawn, so computations differ."""
+    """Return what has the largest relative error. Links are emulated as specified, so computations differ."""
     links = comparison.links["relative_error"].abs().max()
     devices = comparison.devices["relative_error"].abs().max()
     return "computations" if devices > links else "messages"

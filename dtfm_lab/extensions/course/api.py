@@ -1,4 +1,4 @@
-"""The course: its lessons, missions whose winning condition is evaluated on the reader's own answer, and progress."""
+"""The course: its lessons, its missions, which check the reader's own answers, and the reader's progress."""
 
 from dtfm_lab.extensions.course import tasks
 from dtfm_lab.extensions.course.mission import LESSONS, Given, Lesson, Mission, NotYet, Verdict, in_order, missions

@@ -1,7 +1,7 @@
-"""What missions are made of: three forms of them, and what checks ask of an answer.
+"""The parts that missions are made of: three forms of mission, and functions that check an answer.
 
-Numbers are computed again, never taken from the answer's own fields. Of a real run checks ask that it ran the plan, and
-of its prediction that it was made before.
+Numbers are always computed again and never taken from fields of the answer. For a real run, checks require that it ran
+the plan, and that its prediction was made before the run.
 """
 
 from __future__ import annotations
@@ -30,52 +30,55 @@ TRAINED = (
     *("model", "dtype", "compression", "gradient_compression", "gradient_dtype"),
     *("synchronise_every", "fragments", "fragment_delay", "memory_traffic", "flush_every"),
 )
-"""Fields of a job that say what is trained and in which numbers, for ``same_job``; the batch and how all of it is
-divided are left to the answer."""
+"""Fields of a job that say what is trained, and in which precision. The answer may choose the batch and how the work is
+divided."""
 
 cases_seed: int | None = None
-"""Seed of the cases on which readers' functions are tried. None draws others at every check, which nobody knows."""
+"""Seed of the cases on which readers' functions are tried. None draws new cases at every check, so nobody knows them
+beforehand."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """The number that wins, for one reader."""
+    """The number that one reader has to find."""
 
     wanted: float
     slips: Mapping[str, float]
-    """What well-known mistakes lead to, by the names of the sentences that help; never the answer itself."""
+    """The numbers that well-known mistakes lead to, by the name of the sentence that helps. Never contains the answer
+    itself."""
     text_values: Mapping[str, Any] = field(default_factory=dict)
-    """What the texts name in braces, beside ``wanted`` and what the reader is given."""
+    """Values for names in braces in the texts, in addition to ``wanted`` and what the reader is given."""
     within: float = 0.01
-    """Largest share by which an answer may differ from what is wanted."""
+    """Maximum relative difference between an answer and the wanted number."""
     said: str = ""
-    """What is said to an answer that wins; filled in from the texts, as are the ``sentences`` of the slips."""
+    """The sentence for an answer that wins. It is filled in from the texts, like the ``sentences`` of the slips."""
     sentences: Mapping[float, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One case on which a function of the reader's own is tried."""
+    """One case on which a reader's function is tried."""
 
     arguments: Sequence[Any]
     wanted: float
     slips: Mapping[str, float] = field(default_factory=dict)
-    """As those of Number."""
+    """As in ``Number``."""
     within: float = 1e-6
     about: str = "on a fresh case"
-    """Where the function is wrong, the beginning of the sentence that says so."""
+    """Beginning of the sentence that says that the function is wrong."""
 
 
 TextValues = Mapping[str, Any]
-"""What a text of a mission names in braces, beside what the reader is given."""
+"""Values for names in braces in a mission's text, in addition to what the reader is given."""
 Checked = Callable[[Any, Given], TextValues]
 Reason = Callable[[Given, Any], Number]
-"""The number that ends an answer's list, from what the reader is given and from the rest of the answer."""
+"""Returns the number that has to end an answer's list, from what the reader is given and the rest of the answer."""
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
 class MissionsOf:
-    """Registers the missions of one lesson; what a reader sees of them is in ``texts/LESSON.yaml``, by their names."""
+    """Registers the missions of one lesson. The texts that a reader sees are in ``texts/LESSON.yaml``, by mission
+    name."""
 
     def __init__(self, lesson: str) -> None:
         if lesson not in LESSONS:
@@ -86,10 +89,10 @@ class MissionsOf:
     def mission(
         self, name: str, *, takes: type | tuple[type, ...], reason: Reason | None = None, **about: Any
     ) -> Callable[[Checked], Checked]:
-        """Register a check; ``about`` is what a Mission has beside its texts.
+        """Register a check. ``about`` has the fields of a Mission that are not texts.
 
-        These have ``said``, to an answer that wins; the check returns what is in braces there. With a ``reason`` the
-        answer is a list that ends in a number, and the texts have its ``slips``.
+        The texts have ``said``, the sentence for an answer that wins. The check returns the values for its braces. With
+        a ``reason``, the answer is a list that ends in a number, and the texts have its ``slips``.
         """
         said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
         wanted = self._texts[name]["wanted"]
@@ -116,9 +119,11 @@ class MissionsOf:
         return register
 
     def number(self, name: str, give: Give) -> Callable[[Callable[[Given], Number]], Callable[[Given], Number]]:
-        """Register a mission whose answer is a number; what is decorated computes it from what the reader is given.
+        """Register a mission whose answer is a number. The decorated function computes it from what the reader is
+        given.
 
-        Its texts have ``said``, to an answer that wins, and ``slips``, a sentence for each by its name.
+        Its texts have ``said``, the sentence for an answer that wins, and ``slips``, one sentence for each by its
+        name.
         """
         said, slips = (self._texts[name].pop(key) for key in ("said", "slips"))
 
@@ -140,9 +145,9 @@ class MissionsOf:
         return register
 
     def function(self, name: str) -> Callable[[Cases], Cases]:
-        """Register a mission whose answer is a function; what is decorated draws the cases on which it is tried.
+        """Register a mission whose answer is a function. The decorated function draws the cases on which it is tried.
 
-        Its texts have ``said``, the sentence to a function that wins, and perhaps ``slips``.
+        Its texts have ``said``, the sentence for a function that wins, and perhaps ``slips``.
         """
         said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
 
@@ -169,7 +174,7 @@ class MissionsOf:
 
 
 def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: str) -> Any:
-    """An answer without the number that ends it: one thing, or a list. Raises NotYet where there is no number."""
+    """Return an answer without the number that ends it: one thing, or a list. Raises NotYet if there is no number."""
     is_list = isinstance(takes, tuple) and list in takes
     require(len(answer) >= 2, f"the list has {len(answer)} things; wanted {wanted}")
     last = answer[-1]
@@ -185,12 +190,12 @@ def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: s
 
 
 def fresh_cases() -> np.random.Generator:
-    """What random cases for a reader's function are drawn from."""
+    """Return the generator that draws random cases for a reader's function."""
     return np.random.default_rng(cases_seed)
 
 
 def require(holds: bool, otherwise: str) -> None:
-    """Raise NotYet with the sentence unless it holds."""
+    """Raise NotYet with the sentence ``otherwise`` unless ``holds`` is true."""
     if not holds:
         raise NotYet(otherwise)
 
@@ -198,10 +203,11 @@ def require(holds: bool, otherwise: str) -> None:
 def near(
     found: float, wanted: float, within: float = 0.01, slips: Mapping[float, str] | None = None, *, side: bool = False
 ) -> None:
-    """Raise NotYet unless a number is within a share of the wanted one; a known slip has its own sentence.
+    """Raise NotYet unless a number is within a relative difference of the wanted one. A known slip has its own
+    sentence.
 
-    ``side`` says whether it is above or below: only where another number is wanted at the next check, as in a fresh
-    case. Of a number that stays, a loop would find it by halves.
+    ``side`` tells the reader whether the number is too high or too low. Use it only if the next check wants
+    another number, as in a fresh case. Otherwise a loop could find the number by bisection.
     """
     if abs(found - wanted) <= within * abs(wanted):
         return
@@ -212,7 +218,8 @@ def near(
 
 
 def same_network(found: Topology, wanted: Topology | str) -> None:
-    """Raise NotYet unless devices and links are those of the wanted network, or of the bundled one of that name."""
+    """Raise NotYet unless devices and links equal those of the wanted network, or of the bundled network of that
+    name."""
     network = load_topology(wanted) if isinstance(wanted, str) else wanted
     require(
         found.fingerprint == network.fingerprint,
@@ -221,7 +228,7 @@ def same_network(found: Topology, wanted: Topology | str) -> None:
 
 
 def same_job(found: Job, wanted: Job, *fields: str) -> None:
-    """Raise NotYet unless the job has the wanted values, of all fields where none is named."""
+    """Raise NotYet unless the job has the wanted values in these fields, or in all fields if none is named."""
     for name in fields or Job.__dataclass_fields__:
         have, want = getattr(found, name), getattr(wanted, name)
         said = (have.name, want.name) if isinstance(have, ModelSpec) and isinstance(want, ModelSpec) else (have, want)
@@ -229,33 +236,34 @@ def same_job(found: Job, wanted: Job, *fields: str) -> None:
 
 
 def plan_of(plan: Plan, network: Topology | str, job: Job, *fields: str) -> None:
-    """Raise NotYet unless a plan is of this network and of a job that is the same in these fields."""
+    """Raise NotYet unless a plan is for this network and for a job that is the same in these fields."""
     same_network(plan.topology, network)
     same_job(plan.job, job, *fields)
 
 
 def fits(plan: Plan, trace: Trace | None = None) -> None:
-    """Raise NotYet unless every device has the memory, over the whole of a trace where one is given."""
+    """Raise NotYet unless every device has enough memory, over the whole trace if one is given."""
     report = memory(plan, trace=trace)
     require(report.fits, f"it does not fit its devices: {report.sentence}")
 
 
 def priced_again(plan: Plan) -> Plan:
-    """The plan with its communication cost computed from its placement alone."""
+    """Return the plan with its communication cost computed from its placement alone."""
     return evaluate(plan.topology, plan.job, stages=plan.placement.devices.tolist())
 
 
 def iteration_again_s(plan: Plan) -> float:
-    """Seconds of the plan's iteration, simulated now."""
+    """Return the seconds of the plan's iteration, simulated again."""
     return simulate(plan).iteration_s
 
 
 class Raised(Exception):
-    """A reader's function, in a process of its own, raised what this says: the error's type and its words."""
+    """A reader's function raised an error in its separate process. The message has the error's type and text."""
 
 
 def value_of(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the reader's own function returns of copies, which it may change. Raises NotYet where it raises."""
+    """Return what the reader's function returns for copies of the arguments, which it may change. Raises NotYet if it
+    raises."""
     try:
         return function(*deepcopy(arguments))
     except Raised as error:
@@ -265,7 +273,7 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def number_from(function: Callable[..., Any], *arguments: Any) -> float:
-    """The real number that the reader's own function returns. Raises NotYet for anything else."""
+    """Return the real number that the reader's function returns. Raises NotYet for anything else."""
     found = value_of(function, *arguments)
     wrong = f"your function returned {type(found).__name__} {found!r:.60}; wanted a number"
     require(not isinstance(found, (bool, str, bytes, complex)), wrong)
@@ -278,7 +286,7 @@ def number_from(function: Callable[..., Any], *arguments: Any) -> float:
 
 
 def parts_of(answer: Sequence[object], wanted: str, *types: type) -> Any:
-    """The parts of a list, of these types in this order. Raises NotYet where they are others, or not so many."""
+    """Return the parts of a list, of these types in this order. Raises NotYet if types or number differ."""
     require(len(answer) == len(types), f"the list has {len(answer)} things; wanted {wanted}")
     for one, kind in zip(answer, types, strict=True):
         require(isinstance(one, kind), f"found {type(one).__name__} {one!r:.40} in it; wanted {wanted}")
@@ -286,15 +294,15 @@ def parts_of(answer: Sequence[object], wanted: str, *types: type) -> Any:
 
 
 def really_measured(trace: Trace) -> None:
-    """Raise NotYet unless a trace is a run's, with losses and a profile of its own."""
+    """Raise NotYet unless a trace comes from a run, with losses and its own profile."""
     require(trace.context.source == "measured", "this trace was simulated; wanted one that lab.run measured")
     require(bool(trace.context.losses), "this trace has no losses; wanted one that lab.run measured")
 
 
 def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
-    """Raise NotYet unless a real run of this plan measured the trace, for at least so many iterations.
+    """Raise NotYet unless the trace was measured in a real run of this plan, over at least ``iterations`` iterations.
 
-    Raises TraceError, whose sentence says so, where it ran on other devices or another network.
+    Raises TraceError, with a sentence that says so, if it ran on other devices or another network.
     """
     really_measured(trace)
     check_same_plan(plan, trace.context.plan, "n_microbatches", "microbatch_counts")
@@ -303,9 +311,9 @@ def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
 
 
 def predicted_before(predicted: Trace, measured: Trace, plan: Plan) -> None:
-    """Raise NotYet unless a prediction is what the plan and the profile from before the run lead to.
+    """Raise NotYet unless a prediction follows from the plan and the profile from before the run.
 
-    The prediction is made again; one from peaks, or from the run's own spans, is told as what it is.
+    The prediction is computed again. If it comes from peaks, or from the run's own spans, the sentence says so.
     """
     require(
         predicted.context.source == "simulated",

@@ -26,7 +26,7 @@ from dtfm_lab.files.reading import explained, shipped, write_text
 from dtfm_lab.simulation.task_runner import usable_cores
 
 LINKS = {"](../docs/": "](docs/", "](../notebooks/": "](../"}
-"""Beginnings of links between lessons and pages, as they are in the repository and in a folder of lessons."""
+"""Beginnings of links between lessons and pages, in the repository and in a folder of lessons."""
 
 
 @click.command()
@@ -51,7 +51,7 @@ def copy_notebooks(folder: Path, force: bool, as_json: bool) -> None:
 
 
 def relinked(text: str) -> str:
-    """The text of a lesson or a page, its links leading where the other one is copied."""
+    """Return the text of a lesson or page with its links leading to where the other one is copied."""
     for before, after in LINKS.items():
         text = text.replace(before, after)
     return text
@@ -109,8 +109,8 @@ def assignment_command(
 ) -> None:
     """Write LESSON's missions as graded work: a notebook for students, and source/ with answers for nbgrader.
 
-    With --key, which is made where there is none, and --students each student gets a notebook of their own, whose
-    numbers nobody computes from names.
+    With --key and --students, each student gets a notebook with different numbers, which nobody can compute from names.
+    The key is made if it is missing.
     """
     own = _variants(lesson, key_path, students_path)
     source = {f"source/{lesson}/{lesson}.ipynb": assignment(lesson, solved=True, hints=hints)}
@@ -129,7 +129,7 @@ def assignment_command(
 
 
 def _variants(purpose: str, key_path: Path | None, students_path: Path | None) -> list[Own]:
-    """Each student with the variant that the key makes; none where neither is given."""
+    """Return each student with the variant that the key makes. Empty if neither is given."""
     if key_path is None and students_path is None:
         return []
     if key_path is None or students_path is None:
@@ -145,9 +145,9 @@ def _variants(purpose: str, key_path: Path | None, students_path: Path | None) -
 @KEY
 @STUDENTS
 def exam_command(folder: Path, key_path: Path | None, students_path: Path | None) -> None:
-    """Write the exam to print, a sheet with numbers of their own for each student, and a page with the answers.
+    """Write the exam to print: a sheet with different numbers for each student, and a page with the answers.
 
-    Numbers follow from --key, which is made where there is none, and the names in --students.
+    The numbers follow from the names in --students and from --key, which is made if it is missing.
     """
     own = _variants("exam", key_path, students_path)
     if not own:
@@ -307,7 +307,7 @@ def slides_command(lesson: str, output: Path | None, execute: bool) -> None:
 
 
 def _executed(path: Path) -> dict[str, Any]:
-    """A notebook after all its cells were run, with every answer shown."""
+    """Return a notebook after all its cells were run, with every answer shown."""
     if importlib.util.find_spec("nbclient") is None:
         raise MissingExtra("--execute needs nbclient, which comes with jupyterlab: pip install 'dtfm_lab[lab]'")
     import nbclient  # both take a while to load

@@ -1,4 +1,4 @@
-"""Eight questions on concepts, asked before and after a course, and what a class gained between the two."""
+"""Eight questions on concepts, asked before and after a course, and what a class gained in between."""
 
 from __future__ import annotations
 
@@ -39,32 +39,35 @@ CONCEPTS = tuple(
 
 
 def concept_questions(when: str) -> list[GuessQuestion]:
-    """The questions of the test before or after a course. Raises LabError for another moment.
+    """Return the questions of the test before or after a course. Raises LabError for another moment.
 
-    The answers of the first stay unknown. The choices stand in an order that is the same for all readers.
+    The first test does not reveal its answers. The order of the choices is the same for all readers.
     """
     if when not in WHEN:
         raise LabError(f"found {when!r}; wanted {BEFORE!r} or {AFTER!r}")
+    # The same order for everyone, so that readers can compare.
     rng = np.random.default_rng(7)
     made = []
     for concept in CONCEPTS:
         listed = tuple(str(concept.choices[place]) for place in rng.permutation(len(concept.choices)))
         name = f"{when}-{concept.name}"
+        # Before the course the answers stay hidden, as the test after it asks them again.
         sealed = when == BEFORE
         made.append(GuessQuestion(name, concept.question, concept.choices[0], choices=listed, sealed=sealed))
     return made
 
 
 def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
-    """A row for each concept: the shares that were right before and after, and the normalised gain.
+    """Return one row per concept: the shares that were right before and after, and the normalised gain.
 
-    Only readers who answered both times count. The gain is the share of what could be gained (Hake 1998), NaN where all
-    were right before. Raises LabError where nobody answered both times.
+    Only readers who answered both times count. The gain is the share of what could be gained (Hake 1998), NaN if all
+    were right before. Raises LabError if nobody answered both times.
     """
     rows = []
     for concept in CONCEPTS:
         pairs = [pair for progress in handed_in if (pair := _right(progress, concept.name)) is not None]
         before, after = (float(np.mean(each)) for each in zip(*pairs, strict=True)) if pairs else (np.nan, np.nan)
+        # Nobody can gain where all knew it before.
         gain = (after - before) / (1 - before) if pairs and before < 1 else np.nan
         rows.append((concept.name, concept.lesson, concept.question, len(pairs), before, after, gain))
     table = pd.DataFrame(rows, columns=["concept", "lesson", "question", "readers", BEFORE, AFTER, "gain"])

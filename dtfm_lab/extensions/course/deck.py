@@ -1,4 +1,4 @@
-"""Slides of a lesson for a projector: one file that loads nothing from a network, few words on each slide.
+"""Slides of a lesson for a projector: one file that loads nothing from a network, with few words on each slide.
 
 A slide is a heading with its first sentences, a figure, a question, what the question reveals, or the takeaway. Code
 and whole paragraphs stay in the notebook. Arrow keys, a click or a presenter's remote turn the slides.
@@ -17,9 +17,9 @@ from dtfm_lab.files.reading import read_mapping
 
 Cell = Mapping[str, Any]
 MOST_WORDS = 60
-"""On a slide, its heading included: more is read, and nobody listens meanwhile."""
+"""Maximum number of words on a slide, including its heading. An audience that reads more than this stops listening."""
 MOST_LINES = 12
-"""Of what a cell printed."""
+"""Maximum number of lines of a cell's printed output."""
 PAGE = read_mapping(TEXTS / "deck.yaml")
 SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z*`\[])")
 HEADING = re.compile(r"^(#{1,3}) (.+)$", re.MULTILINE)
@@ -30,7 +30,7 @@ QUESTION = re.compile(r"\*\*Guess first\.\*\* (.+)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Slide:
-    """What is on the screen at once."""
+    """One screen of the slides."""
 
     heading: str
     text: str = ""
@@ -40,12 +40,12 @@ class Slide:
 
     @property
     def n_words(self) -> int:
-        """Words that an audience reads; what a cell printed is a table, not text."""
+        """Number of words that an audience reads. Printed output of a cell is a table and does not count."""
         return len(f"{self.heading} {self.text}".split())
 
 
 def deck_of(notebook: Mapping[str, Any], title: str = "") -> str:
-    """The slides of a notebook as one HTML page."""
+    """Return the slides of a notebook as one HTML page."""
     slides = list(slides_of(notebook))
     sections = "\n".join(_section(slide) for slide in slides)
     name = escape(title or (slides[0].heading if slides else "Slides"))
@@ -61,6 +61,7 @@ def slides_of(notebook: Mapping[str, Any]) -> Iterator[Slide]:
         source = _joined(cell.get("source", ""))
         if cell.get("cell_type") == "markdown":
             for part_heading, body in _parts(source):
+                # Missions are for readers to do, not to be shown.
                 if part_heading == "Missions":
                     return
                 heading = part_heading or heading
@@ -74,10 +75,11 @@ def slides_of(notebook: Mapping[str, Any]) -> Iterator[Slide]:
 
 
 def fitted(slide: Slide) -> Slide:
-    """A slide with as many of its sentences as ``MOST_WORDS`` leave room for."""
+    """Return a slide with as many of its sentences as ``MOST_WORDS`` leaves room for."""
     left = MOST_WORDS - len(slide.heading.split())
     kept: list[str] = []
     for sentence in SENTENCE.split(slide.text):
+        # Whole sentences only; a cut one would mean something else.
         if sum(len(each.split()) for each in [*kept, sentence]) > left:
             break
         kept.append(sentence)
@@ -109,7 +111,9 @@ def _printed(output: Mapping[str, Any]) -> str:
 
 
 def _parts(source: str) -> Iterator[tuple[str, str]]:
-    """Headings with what follows each; an empty one for what comes before the first. Fenced blocks are left out."""
+    """Yield headings with the text that follows each. The heading is empty for text before the first. Fenced blocks are
+    left out."""
+    # A line of code that begins with # would count as a heading.
     text = re.sub(r"^(```|~~~).*?^\1", "", source, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"</?(details|summary)>(After your guess</summary>)?", "", text)
     found = list(HEADING.finditer(text))
@@ -121,7 +125,7 @@ def _parts(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _first_words(body: str) -> str:
-    """The first paragraph that is prose, in plain words: no links' targets, no formulas on lines of their own."""
+    """Return the first paragraph of prose in plain words, without link targets and displayed formulas."""
     for paragraph in re.split(r"\n\s*\n", re.sub(r"\$\$.*?\$\$", "", body, flags=re.DOTALL)):
         words = " ".join(paragraph.split())
         if words and not words.startswith(("|", "- ", ">", "<", "1. ", "![")):

@@ -1,7 +1,7 @@
-"""The questions of docs/teach.md with numbers that are drawn, and their answers, each a closed form.
+"""The questions of docs/teach.md with random numbers, and their answers, each a closed form.
 
-A question is a template; ``drawn`` makes the numbers of one student's exam, ``worked`` adds what follows from them.
-``printed`` is the page of a class: one sheet a student.
+A question is a template. ``sampled`` draws the numbers of one student's exam, and ``worked`` adds what follows from
+them. ``printed`` is the page for a class, with one sheet per student.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PRINTED: Numbers = _EXAM["numbers"]
 
 
 def sampled(rng: np.random.Generator) -> Numbers:
-    """Other numbers, of which every answer is as easy to compute."""
+    """Return other numbers for which every answer is as easy to compute."""
     network = load_topology("worldwide")
     cities = sorted({str(device.region) for device in network.devices})
     here, there = (str(name) for name in rng.choice(cities, 2, replace=False))
@@ -48,6 +48,7 @@ def sampled(rng: np.random.Generator) -> Numbers:
         "stages": int(rng.integers(3, 7)), "microbatches": int(rng.integers(7, 17)),
         "group": int(rng.integers(3, 7)), "group_mb": 60 * int(rng.integers(3, 10)),
         "hop_ms": 5 * int(rng.integers(1, 9)), "hop_mb": 10 * int(rng.integers(2, 10)),
+        # Numbers that split into whole groups only.
         "few": (few := int(rng.choice([6, 8, 9, 10, 12]))), "few_groups": few // (3 if few == 9 else 2),
         "cost_s": bound_s + int(rng.integers(3, 15)), "bound_s": bound_s,
         "billions": int(rng.integers(3, 30)) / 10,
@@ -57,13 +58,14 @@ def sampled(rng: np.random.Generator) -> Numbers:
 
 
 def numbers_of(variant: str) -> Numbers:
-    """The numbers of one student's exam, from the variant that the class's key made."""
+    """Return the numbers of one student's exam, from the variant that the class's key made."""
     seed = hashlib.sha256(f"exam: {variant}".encode()).digest()[:8]
     return sampled(np.random.default_rng(int.from_bytes(seed)))
 
 
 def worked(numbers: Numbers) -> Numbers:
-    """The numbers with those of the answers: what a message, a ring, a pipeline, a group or a parameter takes."""
+    """Return the numbers together with those of the answers: costs of a message, a ring, a pipeline, a group and a
+    parameter."""
     n = dict(numbers)
     stages, microbatches, members, few = n["stages"], n["microbatches"], n["group"], n["few"]
     rounds, shard_mb = 2 * (n["ring"] - 1), n["group_mb"] / members
@@ -104,7 +106,8 @@ def questions(numbers: Numbers) -> Iterator[ExamQuestion]:
 
 
 def printed(numbers: Mapping[str, Numbers], *, answers: bool) -> str:
-    """An HTML page to print, with a sheet for each student, by name; the key to it where ``answers``."""
+    """Return an HTML page to print, with a sheet for each student by name, or with the answers to each if
+    ``answers``."""
     title = "Exam: decentralised training" + (", with answers" if answers else "")
     sheets = []
     for student, own in numbers.items():

@@ -1,4 +1,4 @@
-"""The guesses of a class: how many said too little, about the answer, or too much; and what a class gained."""
+"""Figures of a class: how many guesses were too low, about right or too high, and what the class gained."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STEP = math.log10(2) / 1.5
-"""Decades of a bar: the three in the middle are the guesses within a factor of two."""
+"""Width of a bar in decades. The three bars in the middle are the guesses within a factor of two."""
 N_SIDE = 10
-"""Bars on each side of the middle; the last one has all that is further away."""
+"""Number of bars on each side of the middle. The last one holds everything further away."""
 N_COLUMNS = 2
 QUESTION_LETTERS, CHOICE_LETTERS = 62, 40
 MOST_LINES, LINE_PX = 3, 18
@@ -31,9 +31,9 @@ TICKS = {-2: "100 ×<br>too low", -1: "10 ×", 0: "right", 1: "10 ×", 2: "100 �
 
 
 def guesses(table: pd.DataFrame) -> go.Figure:
-    """A histogram for each question of ``lab.missions.guesses(folder)``, of guess over answer.
+    """Return a histogram of guess over answer for each question of ``lab.missions.guesses(folder)``.
 
-    Answers may differ by reader, so what is counted is how many times too low or too high each guess was. Raises
+    Answers may differ by reader, so the histogram shows by which factor each guess was too low or too high. Raises
     LabError for a table without guesses.
     """
     if not len(table):
@@ -55,6 +55,7 @@ def guesses(table: pd.DataFrame) -> go.Figure:
                 **place,
             )
             continue
+        # On a logarithmic scale: twice too much is as wrong as half.
         steps = Counter(map(_steps, some["guess"], some["answer"]))
         positions = range(-N_SIDE, N_SIDE + 1)
         counts = [steps[where] for where in positions]
@@ -84,7 +85,7 @@ def guesses(table: pd.DataFrame) -> go.Figure:
 
 
 def _choices(some: pd.DataFrame) -> tuple[str, ...]:
-    """The choices of a question, shortened to a line each; none where a number was asked for."""
+    """Return the choices of a question, each shortened to one line. Empty if the question asks for a number."""
     listed = some["choices"].iloc[0] if "choices" in some else ()
     return tuple(textwrap.shorten(str(each), CHOICE_LETTERS, placeholder=" …") for each in listed)
 
@@ -98,7 +99,7 @@ def _chosen(some: pd.DataFrame, choices: tuple[str, ...]) -> list[int]:
 
 
 def gain(table: pd.DataFrame) -> go.Figure:
-    """What a class knew before and after a course, a row for each concept of ``lab.missions.gain(folder)``.
+    """Show what a class knew before and after a course, with one row per concept of ``lab.missions.gain(folder)``.
 
     Raises LabError for an empty table.
     """
@@ -129,7 +130,8 @@ def _counted(n: int) -> str:
 
 
 def _steps(guess: float, answer: float) -> int:
-    """Bars between a guess and its answer; the last one for what has another sign, or is further away."""
+    """Return the number of bars between a guess and its answer. The last bar takes guesses of another sign or further
+    away."""
     if guess == answer:
         return 0
     if answer == 0 or guess / answer <= 0:
@@ -138,7 +140,7 @@ def _steps(guess: float, answer: float) -> int:
 
 
 def _range(position: int) -> str:
-    """What a bar holds, in words."""
+    """Return in words which guesses a bar holds."""
     nearer, further = (10 ** ((abs(position) + half) * STEP) for half in (-0.5, 0.5))
     side = "too high" if position > 0 else "too low"
     if position == 0:

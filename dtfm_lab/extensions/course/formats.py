@@ -1,4 +1,4 @@
-"""The file of a reader's progress, as a format that has a JSON Schema."""
+"""The file of a reader's progress, as a format with a JSON Schema."""
 
 from dtfm_lab.extensions.course.progress import Progress
 from dtfm_lab.lab.schemas import JSON, Format, schema_of

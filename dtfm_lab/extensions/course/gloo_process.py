@@ -1,6 +1,6 @@
 """One of the processes of ``in_processes``: it joins the gloo group, runs the reader's function and writes the result.
 
-``python -m dtfm_lab.extensions.course.gloo_process JSON``. Only here and in workers is torch loaded.
+Started as ``python -m dtfm_lab.extensions.course.gloo_process JSON``. Only this module and the workers load torch.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
 from dtfm_lab.runtime.worker.training_state import learning_rate_at
 
 RATE = 2e-3
-"""Learning rate of a run of the lab, by default."""
+"""The lab's default learning rate of a run."""
 
 NOT_YOURS = ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter", "all_to_all")
-"""What a reader is to write: these functions of torch.distributed refuse to do it."""
+"""Functions of torch.distributed that the reader has to write. Here they refuse to work."""
 
 
 class Pieces(NamedTuple):
-    """What a stage of ``tiny`` is made of: the same as in a run of the lab with this seed."""
+    """The parts of a stage of ``tiny``, equal to those in a run of the lab with this seed."""
 
     module: torch.nn.Module
     step: Callable[[int], None]
-    """Takes the optimiser's step that ends an iteration, counted from 0, and sets all gradients to zero."""
+    """Takes the optimizer step that ends an iteration, counted from 0, and sets all gradients to zero."""
     microbatches: Callable[[int], list[tuple[torch.Tensor, torch.Tensor]]]
     """(inputs, targets) of each micro-batch of an iteration, each (sequences, tokens)."""
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     """Mean cross-entropy of logits and targets."""
     shape: tuple[int, int, int]
-    """Of the activations of a micro-batch: sequences, tokens, width."""
+    """Shape of a micro-batch's activations: sequences, tokens, width."""
 
 
 def pieces(stage: int, n_stages: int, seed: int = 0, batch: int = 8, microbatch: int = 2) -> Pieces:
-    """Return a stage of ``tiny`` with its optimiser, and the batches of a run with this seed."""
+    """Return a stage of ``tiny`` with its optimizer, and the batches of a run with this seed."""
     job: Job = load_job("tiny", n_stages=n_stages, n_replicas=1, global_batch=batch, microbatch=microbatch)
+    # As a run of the lab with this seed makes them, so that the results can be compared.
     module = build_stages(job, n_stages, [stage], seed)[stage]
     model = job.modelled()
     text = TextBatches(None, model.seq_len, batch, seed)
@@ -64,6 +65,7 @@ def pieces(stage: int, n_stages: int, seed: int = 0, batch: int = 8, microbatch:
 
 def main(asked: dict[str, Any]) -> None:
     """Run the reader's function as one rank of the group."""
+    # Many processes share the machine's cores.
     torch.set_num_threads(1)
     folder = Path(asked["folder"])
     rendezvous = f"file://{folder / 'group'}"
@@ -76,6 +78,7 @@ def main(asked: dict[str, Any]) -> None:
         raise SystemExit(f"{Path(asked['file']).name} has no function {asked['function']}")
     value = functions[asked["function"]](asked["rank"], asked["n"], **asked["given"])
     value = value.tolist() if isinstance(value, torch.Tensor) else value
+    # None may leave while another still sends to it.
     dist.barrier()
     found = json.dumps({"value": value, "messages": messages})
     (folder / f"{asked['rank']}.json").write_text(found, encoding="utf-8")
@@ -83,7 +86,7 @@ def main(asked: dict[str, Any]) -> None:
 
 
 def _recorded() -> list[tuple[str, int]]:
-    """What this process sends and receives from now on, in order: "send" or "recv", and its bytes."""
+    """Return the list that records what this process sends and receives from now on: "send" or "recv", and bytes."""
     messages: list[tuple[str, int]] = []
     for name in ("send", "isend", "recv", "irecv"):
         original = getattr(dist, name)

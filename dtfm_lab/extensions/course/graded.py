@@ -1,4 +1,4 @@
-"""Graded work: what an assignment leaves of answers and hints, and numbers that follow from a teacher's key alone."""
+"""Graded work: which answers and hints an assignment allows, and numbers that follow from a teacher's key alone."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dtfm_lab.extensions.course.mission import Mission
 from dtfm_lab.extensions.course.progress import Assignment, load_progress
 
 GRADED = "DTFM_LAB_GRADED"
-"""Environment variable with the lessons, commas between them, or ``all``, whose answers and hints are off here."""
+"""Environment variable with the lessons whose answers and hints are off, separated by commas, or ``all``."""
 EVERY_LESSON = "all"
 KEY_BYTES = 32
 LEAST_KEY_BYTES = 16
 
 
 def assignment_of(mission: Mission, reader: str) -> Assignment:
-    """What this reader may be shown of a mission, and the variant of its numbers. Raises FileError.
+    """Return what this reader may be shown of a mission, and the variant of its numbers. Raises FileError.
 
-    What the environment turns off, nothing turns on again.
+    What the environment variable turns off stays off, whatever the reader's file says.
     """
     kept = load_progress(reader).assignments.get(mission.lesson) or Assignment(answers=True)
     lessons = {each.strip() for each in os.environ.get(GRADED, "").split(",")}
@@ -33,28 +33,30 @@ def assignment_of(mission: Mission, reader: str) -> Assignment:
 
 
 def sample_for(mission: Mission, reader: str) -> str:
-    """What a reader's numbers are drawn from: the variant that was handed out, or else the name. Raises FileError."""
+    """Return the text that seeds a reader's numbers: the assigned variant, or the name if there is none. Raises
+    FileError."""
     return assignment_of(mission, reader).variant or reader
 
 
 def require_shown(mission: Mission, reader: str, what: str) -> None:
-    """Raise LabError where the ``what`` of a mission, answers or hints, are off by its assignment."""
+    """Raise LabError if a mission's ``what``, answers or hints, are turned off by its assignment."""
     if not getattr(assignment_of(mission, reader), what):
         raise LabError(f"{mission.name}: {mission.lesson} is graded, and its {what} are off; ask who gave it to you")
 
 
 def variant_of(key: bytes, purpose: str, reader: str) -> str:
-    """What a reader's numbers are drawn from, made with a key: who has only names and this code cannot compute it.
+    """Return the text that seeds a reader's numbers, made with a key. Names and this code alone cannot compute it.
 
-    ``purpose`` is a lesson or the exam: who knows the variant of one does not know that of another.
+    ``purpose`` is a lesson or the exam. The variant of one does not reveal that of another.
     """
     return hmac.new(key, f"{purpose}\n{reader}".encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def read_key(path: Path, *, make: bool = False) -> bytes:
-    """The class's key from its file, which is made where ``make`` is true and there is none. Raises FileError."""
+    """Return the class's key from its file. With ``make``, the file is created if missing. Raises FileError."""
     try:
         if make and not path.exists():
+            # Readable by nobody else from the start, and never in place of a key that is there.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(secrets.token_hex(KEY_BYTES) + "\n")
@@ -67,13 +69,15 @@ def read_key(path: Path, *, make: bool = False) -> bytes:
 
 
 def read_students(path: Path) -> list[str]:
-    """Names of a class from a text file, one a line. Raises FileError for none, for two alike, and for odd names."""
+    """Return the names of a class from a text file, one per line. Raises FileError if it is empty or has duplicate or
+    invalid names."""
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path}: the names of the class cannot be read: {error}") from None
     names = [line for line in lines if line and not line.startswith("#")]
     for name in names or [""]:
+        # Names become file names, and none may lead out of the folder.
         if not name or Path(name).name != name or name.startswith("."):
             raise FileError(f"{path}: found the name {name!r:.60}; wanted names that files can have, one a line")
     if twice := [name for name, times in Counter(names).items() if times > 1]:

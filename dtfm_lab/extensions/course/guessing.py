@@ -1,4 +1,4 @@
-"""Questions whose answer a reader guesses before they see it, how far off a guess was, and the score."""
+"""Questions whose answer a reader guesses before seeing it, how far off a guess was, and the score."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from dtfm_lab.extensions.course.answers import answer_to
 from dtfm_lab.extensions.course.progress import Guess, current_reader, load_progress, now, save_progress
 
 NEAR = 2.0
-"""Factor within which a guess is near: the score counts these."""
+"""Factor within which a guess counts as near. The score counts near guesses."""
 RIGHT = 1.05
-"""Factor within which a guess is called right."""
+"""Factor within which a guess counts as right."""
 PERCENT = ("%", "percent", "per cent")
 DECADES = 100.0
-"""Ratio of the largest to the smallest number from which a scale is logarithmic."""
+"""Scales are logarithmic from this ratio of the largest to the smallest number on."""
 
 Answer = float | str | Callable[[], float | str]
 
 
 @dataclass(frozen=True)
 class GuessQuestion:
-    """What is asked, and its answer: a number or a choice, or a function that computes it after the guess."""
+    """A question and its answer: a number, a choice, or a function that computes it after the guess."""
 
     name: str
     question: str
     answer: Answer
     unit: str = ""
     low: float | None = None
-    """Smallest guess of the slider; one that is typed may lie outside. None for no slider."""
+    """Smallest guess of the slider. A typed guess may lie outside. None for no slider."""
     high: float | None = None
     choices: tuple[str, ...] = ()
-    """Answers to choose from. The guess and the answer are then places in this list, counted from 1."""
+    """Answers to choose from. The guess and the answer are then positions in this list, counted from 1."""
     sealed: bool = False
-    """Whether the answer stays unknown after the guess, as in a test before a course."""
+    """True if the answer is not revealed after the guess, as in a test before a course."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.question:
@@ -55,20 +55,21 @@ class GuessQuestion:
             self._number(self.answer)
 
     def compute(self) -> float:
-        """The answer. Raises LabError if it is no finite number or no choice, and whatever its function raises."""
+        """Return the answer. Raises LabError if it is not a finite number or a choice, and whatever its function
+        raises."""
         return self._number(self.answer() if callable(self.answer) else self.answer)
 
     def kept(self) -> Guess | None:
-        """This reader's first guess, the one that counts; None before it. Raises FileError."""
+        """Return this reader's first guess, which is the one that counts; None before it. Raises FileError."""
         return load_progress(current_reader()).guess_of(self.name)
 
     def said(self, guess: float, answer: float, reason: str = "") -> Guess:
-        """A guess at this question, as the reader's file holds it."""
+        """Return a guess at this question in the form that the reader's file holds."""
         kept = [*self.choices]
         return Guess(self.name, self.question, float(guess), answer, self.unit, now(), reason.strip(), kept)
 
     def keep(self, guess: float, answer: float, reason: str = "") -> tuple[Guess, Guess]:
-        """Keep a guess if it is the reader's first; return it and the one that counts. Raises FileError."""
+        """Keep a guess if it is the reader's first. Return it and the one that counts. Raises FileError."""
         progress = load_progress(current_reader())
         said = self.said(guess, answer, reason)
         if progress.note_guess(said):
@@ -80,11 +81,11 @@ class GuessQuestion:
         return self.words_of(*self.keep(self.place_of(value), self.compute(), reason))
 
     def place_of(self, value: float | str) -> float:
-        """A guess as a number: a choice in its words becomes its place. Raises LabError for what is neither."""
+        """Return a guess as a number. A choice in words becomes its position. Raises LabError for anything else."""
         return self._number(value)
 
     def words_of(self, said: Guess, first: Guess) -> str:
-        """What a reader sees after a guess."""
+        """Return the text that a reader sees after a guess."""
         if self.sealed:
             return "Kept. The answer comes after the course."
         return in_words(said, first)
@@ -125,7 +126,7 @@ def asked(
     of: Sequence[Any] = (),
     choices: Sequence[str] = (),
 ) -> GuessQuestion:
-    """A question. Without an ``answer`` it is that of the lessons' question of this name, computed from ``of``."""
+    """Return a question. Without an ``answer``, it is the lessons' answer of this name, computed from ``of``."""
     if answer is None:
         found = answer_to(name)
         answer = lambda: found(*of)  # noqa: E731  # computed after the guess
@@ -138,11 +139,12 @@ ASKED: dict[str, GuessQuestion] = {}
 
 
 def factor(guess: Guess) -> float:
-    """How many times too large or too small a guess is, at least 1; infinite where the signs differ."""
+    """Return by which factor a guess is too large or too small, at least 1; infinite if the signs differ."""
     if guess.guess == guess.answer:
         return 1.0
     if guess.choices:
         return math.inf
+    # No factor leads from one side of zero to the other.
     if guess.guess * guess.answer <= 0:
         return math.inf
     ratio = guess.guess / guess.answer
@@ -150,7 +152,8 @@ def factor(guess: Guess) -> float:
 
 
 def in_words(guess: Guess, first: Guess | None = None) -> str:
-    """``You said 12 s, it is 49.5 s: 4.1 times too low.``; with an earlier guess, that this one does not count."""
+    """Return ``You said 12 s, it is 49.5 s: 4.1 times too low.`` If there was an earlier guess, also that this one does
+    not count."""
     if guess.choices:
         right = f"Right: {text_of(guess.answer, guess)}."
         wrong = f"You chose: {text_of(guess.guess, guess)}. It is: {text_of(guess.answer, guess)}."
@@ -163,7 +166,7 @@ def in_words(guess: Guess, first: Guess | None = None) -> str:
 
 
 def text_of(value: float, guess: Guess) -> str:
-    """A guess or its answer as people say it: a number with its unit, or the words of a choice."""
+    """Return a guess or its answer as text: a number with its unit, or the words of a choice."""
     return guess.choices[int(value) - 1] if guess.choices else with_unit(value, guess.unit)
 
 
@@ -184,16 +187,17 @@ def _distance(guess: Guess) -> str:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """A number with its unit: ``49.5 s``, ``12 %``."""
+    """Return a number with its unit: ``49.5 s``, ``12 %``."""
     return f"{in_figures(value)} {unit}".strip()
 
 
 def score_of(guesses: Sequence[Guess]) -> str:
-    """How a reader's first guesses did: ``4 guesses, 1 within a factor of 2; half of them within 4.1``."""
+    """Return how good a reader's first guesses were: ``4 guesses, 1 within a factor of 2; half of them within 4.1``."""
     if not guesses:
         return "no guesses yet"
     factors = [factor(each) for each in guesses]
     words = f"{len(factors)} {'guess' if len(factors) == 1 else 'guesses'}"
     words += f", {sum(each <= NEAR for each in factors)} within a factor of {NEAR:.0f}"
     middle = median(factors)
+    # Of one or two guesses a median says nothing.
     return words if len(factors) < 3 or math.isinf(middle) else f"{words}; half of them within {middle:.2g}"

@@ -1,7 +1,7 @@
 """Answers as data: numbers, names, collections of them, the lab's nouns as their files, and functions as numbers.
 
-Nothing is pickled. ``unpack`` parses JSON and files of the lab, and makes values of the types that are listed here, so
-it runs no code of whoever wrote the answer. A function stays in the process that made it: only its number travels, and
+Nothing is pickled. ``unpack`` parses JSON and files of the lab, and makes only values of the types listed here, so it
+runs no code of whoever wrote the answer. A function stays in the process that made it. Only its number travels, and
 ``unpack`` returns a function that asks that process.
 """
 
@@ -44,7 +44,7 @@ from dtfm_lab.files import (
 
 Packed = dict[str, Any]
 Ask = Callable[[int, tuple[Any, ...]], object]
-"""Asks a function, by its number, with arguments; returns what it returned."""
+"""Calls a function, identified by its number, with arguments, and returns its result."""
 
 NOUNS: dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     Plan: ("plan.json", save_plan, load_plan),
@@ -53,39 +53,41 @@ NOUNS: dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     Schedule: ("schedule.csv", save_schedule, load_schedule),
     Job: ("job.yaml", save_job, load_job),
 }
-"""File, writer and reader of each noun."""
+"""File name, writer and reader of each noun."""
 COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 HELD: dict[Any, str] = {deque: "list"} | {kind: name for name, kind in COLLECTIONS.items()}
-"""What collections are handed in as."""
+"""Name under which each kind of collection is handed in."""
 RECORDS: dict[str, type] = {
     each.__name__: each for each in (Situation, Response, Operation, ReconfigurationCosts, TableFleet, Outcome, Budget)
 }
 CHOICES: dict[str, type[Enum]] = {each.__name__: each for each in (WorkKept, PolicyEvent)}
 FORMER_NAMES = {"Costs": "ReconfigurationCosts", "Keeps": "WorkKept", "Asked": "PolicyEvent"}
-"""What these were called when earlier hand-ins were written."""
+"""Names of classes in hand-ins of earlier versions."""
 STRATEGY = "strategy"
 FUNCTION = "function"
 MOST_BITS = 10_000
-"""Most bits of a whole number. Python refuses to write integers of more than 4,300 digits, some 14,000 bits."""
+"""Maximum bits of a whole number. Python refuses to write integers of more than 4,300 digits, some 14,000 bits."""
 MOST_ITEMS = 1_000_000
-"""Most things in a collection that is no array; each takes some 30 bytes as JSON."""
+"""Maximum number of items in a collection other than an array. Each takes some 30 bytes as JSON."""
 REAL = "biuf"
-"""Kinds of numpy's numbers that an array may have: booleans, whole numbers and floats."""
+"""Kinds of numpy dtypes that an array may have: booleans, whole numbers and floats."""
 WANTED = "wanted numbers, names, lists of them, a Plan, a Trace, a Topology, a Schedule, an Outcome or a function"
 
 
 def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
-    """The answer as JSON would hold it; functions in it are appended to ``functions`` where that is given.
+    """Return the answer in a form that JSON can hold. Functions in it are appended to ``functions`` if that is given.
 
-    Subclasses are reduced to what they hold. Raises FileError for what is no data.
+    Subclasses are reduced to what they hold. Raises FileError for anything that is not data.
     """
     if (plain := _plain(answer)) is not None:
         return plain
     kind = type(answer)  # not what its __class__ says
     if issubclass(kind, dict):
+        # The class's own methods, because a subclass may override them with anything.
         return {"is": "dict", "items": [[pack(key), pack(value, functions)] for key, value in dict.items(answer)]}
     for base, name in HELD.items():
         if issubclass(kind, base):  # its own way to iterate may have no end
+            # A list that claims to be endless would fill the memory of the process that marks.
             if (length := base.__len__(answer)) > MOST_ITEMS:
                 raise FileError(f"found a {name} of {length:,} things; wanted at most {MOST_ITEMS:,}")
             return {"is": name, "items": [pack(each, functions) for each in base.__iter__(answer)]}
@@ -99,6 +101,7 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
     for noun, (name, save, _) in NOUNS.items():
         if issubclass(kind, noun):
             with tempfile.TemporaryDirectory() as folder:
+                # Through the lab's own files, whose readers check everything.
                 content = Path(save(answer, Path(folder) / name)).read_bytes()
                 return {"is": name, "bytes": base64.b64encode(content).decode()}
     if kind is RECORDS.get(kind.__name__):
@@ -114,7 +117,8 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
 
 
 def _plain(answer: Any) -> Packed | None:
-    """Numbers, names, truth values and None, whatever a subclass of them says; None for anything else."""
+    """Return numbers, names, truth values and None as plain values, even if a subclass pretends otherwise; None for
+    anything else."""
     if issubclass(type(answer), np.generic):
         answer = np.generic.item(answer)
     kind = type(answer)
@@ -123,6 +127,7 @@ def _plain(answer: Any) -> Packed | None:
     for plain, reduced in ((int, int.__int__), (float, float.__float__), (str, str.__str__)):
         if issubclass(kind, plain):
             value: Any = reduced(answer)
+            # Such numbers take minutes to write as text.
             if plain is int and value.bit_length() > MOST_BITS:
                 raise FileError(f"found a whole number of {value.bit_length():,} bits; wanted at most {MOST_BITS:,}")
             return {"is": "value", "value": value}
@@ -134,7 +139,8 @@ def _fields(record: Any) -> dict[str, Packed]:
 
 
 def unpack(packed: object, ask: Ask | None = None) -> Any:
-    """The answer again, whoever wrote ``packed``; its functions call ``ask``. Raises LabError for what is no answer."""
+    """Return the answer that was packed, whoever packed it. Its functions call ``ask``. Raises LabError for anything
+    that is not an answer."""
     try:
         return _unpack(packed, ask)
     except LabError:
@@ -146,6 +152,7 @@ def unpack(packed: object, ask: Ask | None = None) -> Any:
 def _unpack(packed: Any, ask: Ask | None) -> Any:
     kind = FORMER_NAMES.get(packed["is"], packed["is"])
     if kind == "value":
+        # Checked again: this came from a process in which a student's code has run.
         if type(value := packed["value"]) not in (type(None), bool, int, float, str):
             raise TypeError
         return value

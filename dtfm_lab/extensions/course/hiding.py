@@ -1,4 +1,4 @@
-"""What hides the rest of a notebook's cell: it is executed, and nothing that it prints or displays is seen."""
+"""Hides the rest of a notebook's cell. The cell is executed, but nothing that it prints or displays is shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def hide_rest_of_cell() -> None:
-    """Discard what the current cell prints and displays from here to its end; an exception stays visible.
+    """Discard what the current cell prints and displays from here to its end. Exceptions stay visible.
 
     Outside a notebook there is no cell, and nothing is hidden.
     """

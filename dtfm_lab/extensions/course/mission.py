@@ -1,4 +1,4 @@
-"""The lessons, and their missions: tasks whose winning condition is a function of the reader's own answer."""
+"""The lessons and their missions: tasks that the reader wins or not, as decided by a function of the answer."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ from dtfm_lab.files.reading import read_mapping
 
 
 class Lesson(NamedTuple):
-    """One notebook of the course. What a reader can do afterwards is the first list in it."""
+    """One notebook of the course. The first list in it says what a reader can do afterwards."""
 
     name: str
-    """Name of its file in ``notebooks/``, without the ending."""
+    """Name of its file in ``notebooks/``, without the suffix."""
     title: str
     question: str
-    """What the lesson answers."""
+    """The question that the lesson answers."""
     minutes: int
-    """To read it, run it and do its first missions."""
+    """Minutes to read it, run it and do its first missions."""
     needs: Sequence[str] = ()
     """Names of the lessons that it builds on."""
     elective: bool = False
-    """Whether the course can do without it."""
+    """True if the course can do without it."""
 
 
 TEXTS = Path(__file__).parent / "texts"
-"""What readers see of the lessons, the missions of each and the exam."""
+"""Folder of the texts of the lessons, their missions and the exam."""
 LESSONS: dict[str, Lesson] = {
     name: Lesson(name, **about) for name, about in read_mapping(TEXTS / "lessons.yaml").items()
 }
 
 
 NOUNS = (Plan, Topology, Job, Trace, Schedule)
-"""Answers of these types are what they say; a subclass could say something else at each call."""
+"""An answer of one of these types must not be a subclass, which could say something else at each call."""
 
 
 class NotYet(Exception):
-    """The answer does not win the mission; the message says why, and never what the answer is."""
+    """The answer does not win the mission. The message says why, but never what the answer is."""
 
 
 class Given(SimpleNamespace):
-    """What a mission gives a reader: numbers, a network, a job. The values differ from reader to reader."""
+    """What a mission gives a reader: numbers, a network, a job. The values differ between readers."""
 
 
 Check = Callable[[Any, Given], str]
@@ -65,13 +65,13 @@ Give = Callable[[np.random.Generator], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an answer wins the mission, and the reason in a sentence. True where it does."""
+    """The verdict on an answer, with the reason in a sentence. It is true if the answer wins."""
 
     mission: str
     passed: bool
     reason: str
     tries: int = 0
-    """Number of this reader's tries, this one among them; 0 where they are not counted."""
+    """Number of this reader's tries, including this one; 0 if they are not counted."""
 
     def __bool__(self) -> bool:
         return self.passed
@@ -87,30 +87,32 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Mission:
-    """A task, what wins it, hints in steps and a worked answer."""
+    """A task with a check of the answer, hints in steps and a worked answer."""
 
     name: str
     lesson: str
-    """Name of the lesson that it ends."""
+    """Name of the lesson that it belongs to."""
     title: str
     task: str
     """What to do, in Markdown. ``{words}`` in braces are replaced by what this reader is given."""
     takes: type | tuple[type, ...]
-    """Type of the answer. ``float`` takes any real number, ``types.FunctionType`` a function of the reader's own."""
+    """Type of the answer. ``float`` accepts any real number, ``types.FunctionType`` a function that the reader
+    wrote."""
     wanted: str
     """What to hand in, as a noun: "a Plan of spot"."""
     check: Check
-    """Returns the sentence to say to an answer that wins, raises NotYet with the sentence for one that does not."""
+    """Returns the sentence for an answer that wins. Raises NotYet with the sentence for any other."""
     hints: tuple[str, ...]
-    """From a nudge to nearly the answer."""
+    """Hints, from a nudge to nearly the answer."""
     answer: str
-    """Code that ends with ``answer = ...``. It works for every reader: ``given`` and ``lab`` are there."""
+    """Code that ends with ``answer = ...``. It works for every reader, because it can use ``given`` and ``lab``."""
     reason: Callable[[Given, Any], Any] | None = None
-    """Returns the Number that ends the answer's list: what only somebody who understands the rest of it can compute."""
+    """Returns the Number that has to end the answer's list. Only a reader who understands the rest of the answer can
+    compute it."""
     begins_with: type | tuple[type, ...] = ()
     """Type of what comes before that number in the list."""
     give: Give | None = None
-    """Draws what the reader is given. None where all readers have the same task."""
+    """Draws what the reader is given. None if all readers have the same task."""
     network: str = ""
     """Name of the bundled network that the answer is about, if the reader is given none."""
     job: Callable[[Given], Job] | None = None
@@ -131,19 +133,20 @@ class Mission:
         return None if network is None else (network, job)
 
     def given(self, reader: str) -> Given:
-        """What this reader is given: the same at every call, other than what others are given.
+        """Return what this reader is given. It is the same at every call, and differs from what other readers are
+        given.
 
-        Here and below ``reader`` is a name, or the variant that a teacher's key made of one.
+        Here and below, ``reader`` is a name, or the variant that a teacher's key made from a name.
         """
         seed = hashlib.sha256(f"{self.name}: {reader}".encode()).digest()[:8]
         return Given(**(self.give(np.random.default_rng(int.from_bytes(seed))) if self.give else {}))
 
     def task_of(self, reader: str) -> str:
-        """The task with this reader's numbers in it."""
+        """Return the task with this reader's numbers in it."""
         return self.task.format(**vars(_sampled_once(self, reader))) if self.give else self.task
 
     def verdict(self, answer: object, reader: str) -> Verdict:
-        """Evaluate an answer. Whatever the answer is, this raises nothing."""
+        """Return the verdict on an answer. Whatever the answer is, this raises nothing."""
         try:
             return Verdict(self.name, True, self.check(self._accepted(answer), _sampled_once(self, reader)))
         except (NotYet, LabError) as error:
@@ -153,9 +156,11 @@ class Mission:
             return Verdict(self.name, False, f"it cannot be evaluated ({said:.120}); wanted {self.wanted}")
 
     def _accepted(self, answer: object) -> Any:
-        """The answer as its type. Raises NotYet where it is no such thing, or nothing at all."""
+        """Return the answer as the type that the mission takes. Raises NotYet if it has another type, or if there is
+        none."""
         found = "nothing" if answer is None else f"{type(answer).__name__} {answer!r:.60}"
         if self.takes is float:
+            # True is an int for Python, but no answer to "how many".
             is_number = isinstance(answer, (int, float, np.integer, np.floating)) and not isinstance(answer, bool)
             if not is_number or not math.isfinite(cast(float, answer)):
                 raise NotYet(f"found {found}; wanted {self.wanted}")
@@ -167,16 +172,18 @@ class Mission:
 
 @lru_cache(maxsize=16)
 def _sampled_once(mission: Mission, reader: str) -> Given:
-    """What a reader is given, for checks and texts, which change nothing in it: some takes seconds to draw."""
+    """Return what a reader is given, cached because some of it takes seconds to draw. Checks and texts do not change
+    it."""
     return mission.given(reader)
 
 
 def as_given(answer: Any) -> Any:
-    """The answer built again from its fields, also where it is a list of such: what was cached on it is forgotten."""
+    """Return the answer, or each item of a list, rebuilt from its fields, so that values cached on it are forgotten."""
     if isinstance(answer, (list, tuple)):
         return [as_given(each) for each in answer]
     noun = next((each for each in NOUNS if isinstance(answer, each)), None)
     if noun is not None and type(answer) is not noun:
+        # A subclass could answer anything when the check asks it.
         raise NotYet(f"found {type(answer).__name__}, a class of your own; wanted {noun.__name__} itself")
     if isinstance(answer, Plan):
         return answer.changed(
@@ -195,9 +202,9 @@ missions: Registry[Mission] = Registry(
 
 
 def in_order(lesson: str | None = None) -> list[Mission]:
-    """All missions, or those of one lesson, in the order of the lessons, the quickest of a lesson first.
+    """Return all missions, or those of one lesson, in the order of the lessons. The quickest of a lesson comes first.
 
-    Raises UnknownName for a lesson that there is not.
+    Raises UnknownName for an unknown lesson.
     """
     if lesson is not None and lesson not in LESSONS:
         raise unknown("lesson", lesson, LESSONS)

@@ -66,7 +66,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Card:
-    """A text of the course, shown as Markdown where the page can."""
+    """A text of the course, shown as Markdown if the page can render it."""
 
     markdown: str
 
@@ -78,22 +78,23 @@ class Card:
 
 
 def names(lesson: str | None = None) -> list[str]:
-    """Names of all missions, or of one lesson's, by lesson, the quickest first. Raises UnknownName."""
+    """Return the names of all missions, or of one lesson's, by lesson, the quickest first. Raises UnknownName."""
     return [each.name for each in in_order(lesson)]
 
 
 def reader(name: str | None = None) -> str:
-    """Who reads, which decides what personal missions give; with a name, sets it for this process."""
+    """Return the reader's name, which decides what personal missions give. With a name, set it for this process."""
     if name is not None:
         os.environ["DTFM_LAB_READER"] = name
     return current_reader()
 
 
 def assignment(lesson: str, *, answers: bool = False, hints: bool = True, variant: str = "") -> Card:
-    """Make a lesson graded work for this reader, in all notebooks and in the lab; the first cell of an assignment.
+    """Make a lesson graded work for this reader, in all notebooks and in the lab. The first cell of an assignment calls
+    it.
 
-    Its worked answers are off, and its hints too where ``hints`` is false; a ``variant``, which the teacher's key made,
-    takes the place of the reader's name in drawing numbers. Raises UnknownName, and FileError.
+    Worked answers are then off, and hints too if ``hints`` is false. A ``variant``, which the teacher's key made,
+    replaces the reader's name in drawing numbers. Raises UnknownName and FileError.
     """
     in_order(lesson)
     kept = load_progress(current_reader())
@@ -104,16 +105,17 @@ def assignment(lesson: str, *, answers: bool = False, hints: bool = True, varian
 
 
 def show(name: str) -> Card:
-    """The task of a mission, with this reader's numbers. Raises UnknownName."""
+    """Return the task of a mission, with this reader's numbers. Raises UnknownName."""
     mission = registry[name]
     task = mission.task_of(sample_for(mission, current_reader()))
     return Card(f"**{mission.title}** (`{name}`, {mission.minutes} min)\n\n{task}")
 
 
 def given(name: str) -> Given:
-    """What this reader is given: numbers, a network, a job; empty where all have the same task. Raises UnknownName.
+    """Return what this reader is given: numbers, a network, a job. Empty if all readers have the same task. Raises
+    UnknownName.
 
-    Names that begin with an underscore are left out: they are the check's own.
+    Names that begin with an underscore are left out, because they belong to the check.
     """
     mission = registry[name]
     everything = vars(mission.given(sample_for(mission, current_reader())))
@@ -121,17 +123,18 @@ def given(name: str) -> Given:
 
 
 def check(name: str, answer: object) -> Verdict:
-    """Whether an answer wins a mission, and why; true where it does. The try is kept in the reader's progress.
+    """Return the verdict on an answer, with the reason. It is true if the answer wins. The try is saved in the reader's
+    progress.
 
-    Raises UnknownName for a mission that there is not, and FileError where progress cannot be written.
+    Raises UnknownName for an unknown mission, and FileError if progress cannot be written.
     """
     return check_any(name, [answer])
 
 
 def check_any(name: str, answers: Sequence[object]) -> Verdict:
-    """The same of several answers, as one try: the verdict of the first that wins, else of the first.
+    """Check several answers as one try. Return the verdict of the first that wins, or of the first answer if none does.
 
-    Raises UnknownName, and FileError where progress cannot be written.
+    Raises UnknownName, and FileError if progress cannot be written.
     """
     mission, kept = registry[name], load_progress(current_reader())
     sample = sample_for(mission, kept.reader)
@@ -140,6 +143,7 @@ def check_any(name: str, answers: Sequence[object]) -> Verdict:
         said.append(mission.verdict(answer, sample))
         if said[-1]:
             break
+    # Of several answers on the screen, the first is the one that the reader looks at.
     verdict = said[-1] if said[-1] else said[0]
     kept = load_progress(kept.reader)  # another page may have written while it was evaluated
     tries = kept.note_verdict(verdict)
@@ -148,7 +152,7 @@ def check_any(name: str, answers: Sequence[object]) -> Verdict:
 
 
 def hint(name: str) -> Card:
-    """The next hint of a mission, and those before it. Raises UnknownName, and LabError where hints are off."""
+    """Return the next hint of a mission, with those before it. Raises UnknownName, and LabError if hints are off."""
     mission, kept = registry[name], load_progress(current_reader())
     require_shown(mission, kept.reader, "hints")
     attempts = kept.of(name)
@@ -162,9 +166,9 @@ def hint(name: str) -> Card:
 
 
 def answer(name: str) -> Card:
-    """The worked answer of a mission, as code; the progress says that it was looked at.
+    """Return the worked answer of a mission, as code. The reader's progress records that it was shown.
 
-    Raises UnknownName, and LabError where worked answers are off.
+    Raises UnknownName, and LabError if worked answers are off.
     """
     code, kept = answer_code(name), load_progress(current_reader())
     kept.of(name).answer_shown = True
@@ -173,9 +177,9 @@ def answer(name: str) -> Card:
 
 
 def answer_code(name: str) -> str:
-    """The cell that works a mission out; nothing is kept of who reads it.
+    """Return the cell that solves a mission. The reader's progress does not record it.
 
-    Raises UnknownName, and LabError where worked answers are off.
+    Raises UnknownName, and LabError if worked answers are off.
     """
     mission = registry[name]
     require_shown(mission, current_reader(), "answers")
@@ -184,12 +188,12 @@ def answer_code(name: str) -> str:
 
 
 def progress() -> Progress:
-    """What this reader has done so far. Raises FileError where the file is not what it should be."""
+    """Return what this reader has done so far. Raises FileError if the file is damaged."""
     return load_progress(current_reader())
 
 
 def export(folder: str | os.PathLike[str]) -> Path:
-    """Write this reader's progress and guesses into a folder, to hand in, as one JSON file; returns it.
+    """Write this reader's progress and guesses to a folder as one JSON file, to hand in. Return the file's path.
 
     Raises FileError.
     """
@@ -198,9 +202,9 @@ def export(folder: str | os.PathLike[str]) -> Path:
 
 
 def guesses(folder: str | os.PathLike[str]) -> pd.DataFrame:
-    """The first guesses of a class: a row for each reader and question, from the files that readers exported.
+    """Return the first guesses of a class, one row per reader and question, from the files that readers exported.
 
-    Raises FileError where the folder has none, or one cannot be read.
+    Raises FileError if the folder has none, or if one cannot be read.
     """
     handed_in = _handed_in(folder)
     return pd.DataFrame(
@@ -210,17 +214,17 @@ def guesses(folder: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def concepts(when: str) -> list[Any]:
-    """Eight questions on concepts, to ask ``"before"`` and ``"after"`` a course; display each in a notebook.
+    """Return eight questions on concepts, to ask ``"before"`` and ``"after"`` a course. Display each in a notebook.
 
-    What is right is said after the second test only. Raises LabError for another moment.
+    Only the second test reveals the right answers. Raises LabError for another moment.
     """
     return [shown(question) for question in concept_questions(when)]
 
 
 def gain(folder: str | os.PathLike[str]) -> pd.DataFrame:
-    """What a class gained between the two tests of concepts: shares that were right, and the normalised gain.
+    """Return what a class gained between the two tests of concepts: shares that were right, and the normalised gain.
 
-    From the files that readers exported. Raises FileError where the folder has none, and LabError where nobody answered
+    It reads the files that readers exported. Raises FileError if the folder has none, and LabError if nobody answered
     both times.
     """
     return gain_of(_handed_in(folder))
@@ -234,7 +238,8 @@ def _handed_in(folder: str | os.PathLike[str]) -> list[Progress]:
 
 
 def board(lesson: str | None = None) -> Board:
-    """A row for each mission of all lessons, or of one; the columns are those of ``BOARD``. Raises UnknownName."""
+    """Return a table with one row per mission of all lessons, or of one. Its columns are ``BOARD``. Raises
+    UnknownName."""
     kept = load_progress(current_reader())
     rows = []
     for each in in_order(lesson):
@@ -247,16 +252,17 @@ def board(lesson: str | None = None) -> Board:
 
 
 GUESS = ("name", "question", "guess", "answer", "unit", "reason", "choices")
-"""What a table of guesses has of each, beside its reader."""
+"""Columns of a table of guesses, in addition to the reader."""
 RECORD = "application/vnd.dtfm-lab.record+json"
-"""Type of what a board in a saved notebook says to a marker: whose it is, and tries, hints and answers looked at."""
+"""MIME type of the record that a board in a saved notebook keeps for a marker: the reader's name, tries, hints and
+answers shown."""
 BOARD = ("lesson", "mission", "title", "minutes", "passed", "tries", "hints", "answer_shown")
-"""Columns of the table."""
+"""Columns of the table of missions."""
 LEFT = ' style="text-align:left"'
 
 
 class Board(pd.DataFrame):
-    """A row for each mission, shown with what is won and what is next; every operation returns a plain table."""
+    """One row per mission, shown with what is won and what is next. Every operation returns a plain table."""
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
@@ -270,7 +276,7 @@ class Board(pd.DataFrame):
         return f"{words}; next: {left.iloc[0]}" if len(left) else words
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Beside the table, for whoever marks the notebook: what this reader did so far."""
+        """Return the table, and the record of what this reader did for whoever marks the notebook."""
         if not set(BOARD) <= set(self.columns):
             return {}
         done = self.to_dict("records")
@@ -313,20 +319,20 @@ def guess(
     of: Sequence[Any] = (),
     choices: Sequence[str] = (),
 ) -> Any:
-    """Ask for a guess and a reason before the answer is shown, and keep the score; the first guess counts.
+    """Ask for a guess and a reason before the answer is shown, and keep the score. The first guess counts.
 
-    In a cell of its own. ``lab.reveal(name)`` begins the cells that show the answer. ``name`` is unique across lessons;
-    ``answer`` is a number, or a function without arguments that is called after the guess, beside the page. The lessons
-    leave it out: their answers are in a module, by name, and are computed from ``of``. With ``low`` and ``high`` there
-    is a slider, even in factors where they are a hundredfold apart. With ``choices`` the answer is one of these.
-    ``lab.missions.progress().guesses`` are all. Without ipywidgets the question is shown as text, and
-    ``.guess(12, "because ...")`` answers it. Raises LabError.
+    Use it in a separate cell. ``lab.reveal(name)`` begins the cells that show the answer. ``name`` is unique across
+    lessons. ``answer`` is a number, or a function without arguments that is called after the guess, on a thread. The
+    lessons leave it out: their answers are in a module, by name, and are computed from ``of``. With ``low`` and
+    ``high`` there is a slider. It is logarithmic if they are a factor of 100 apart. With ``choices``, the answer is one
+    of these. ``lab.missions.progress().guesses`` has all guesses. Without ipywidgets, the question is shown as text,
+    and ``.guess(12, "because ...")`` answers it. Raises LabError.
     """
     return shown(asked(name, question, answer, unit, low, high, of=of, choices=choices))
 
 
 def shown(question: GuessQuestion) -> Any:
-    """A question as a widget, or as itself where there are none."""
+    """Return a question as a widget, or itself if there are no widgets."""
     try:
         return import_module("dtfm_lab.extensions.course.views.guess").GuessView(question)
     except ModuleNotFoundError as error:
@@ -336,12 +342,14 @@ def shown(question: GuessQuestion) -> Any:
 
 
 def reveal(*names: str) -> None:
-    """Hide what the rest of this cell shows until the reader has guessed all ``names``; the first line of such a cell.
+    """Hide what the rest of this cell shows until the reader has guessed all ``names``. Put it on the first line of the
+    cell.
 
-    The cell is executed all the same, so that cells below it find its names. ``DTFM_LAB_REVEAL=1`` shows everything,
-    for a projector.
+    The cell is executed in any case, so that cells below it find its names. ``DTFM_LAB_REVEAL=1`` shows everything, for
+    a projector.
     """
     if os.environ.get("DTFM_LAB_REVEAL"):
+        # Whoever makes slides or tests runs the lessons without guessing.
         return
     kept = load_progress(current_reader())
     if missing := [name for name in names if kept.guess_of(name) is None]:

@@ -1,4 +1,4 @@
-"""The instructor's pack: what a teacher knows and students do not, as files. Nothing of it is on the site."""
+"""The instructor's pack: files that a teacher may see and students may not. None of it is on the website."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dtfm_lab.files.reading import read_mapping, shipped
 
 
 def pack() -> Iterator[tuple[str, str]]:
-    """Yield the files of the pack: a path and its text each."""
+    """Yield the files of the pack, each as a path and its text."""
     yield "answers.md", answers()
     yield "misconceptions.md", misconceptions()
     yield "timing.md", timing()
@@ -26,7 +26,7 @@ def pack() -> Iterator[tuple[str, str]]:
 
 
 def answers() -> str:
-    """The worked answer of every mission, by lesson, in Markdown."""
+    """Return the worked answer of every mission, by lesson, in Markdown."""
     parts = ["# Worked answers", "Each works for every student: `given` is what `lab.missions.given(name)` returns."]
     for lesson in LESSONS.values():
         parts.append(f"## {lesson.name[:2]} {lesson.title}")
@@ -36,7 +36,7 @@ def answers() -> str:
 
 
 def misconceptions() -> str:
-    """What a wrong answer says of its author: the known mistakes of every mission, in Markdown."""
+    """Return the known mistakes of every mission and what they reveal about the reader, in Markdown."""
     parts = ["# Misconceptions", "A wrong number that follows from a known mistake gets this sentence."]
     for lesson in LESSONS.values():
         texts = read_mapping(TEXTS / f"{lesson.name}.yaml")
@@ -50,7 +50,7 @@ def misconceptions() -> str:
 
 
 def timing() -> str:
-    """Minutes of each lesson and of its missions, in the order in which they are taught, in Markdown."""
+    """Return the minutes of each lesson and of its missions, in teaching order, in Markdown."""
     rows = ["| lesson | all | of it missions | needs |", "| --- | --- | --- | --- |"]
     for lesson in LESSONS.values():
         own = sum(each.minutes for each in in_order(lesson.name))
@@ -61,7 +61,7 @@ def timing() -> str:
 
 
 def exam_answers() -> str:
-    """The exam with its printed numbers and the answers, in Markdown."""
+    """Return the exam with its printed numbers and the answers, in Markdown."""
     lines = ["# The exam, with answers"]
     for number, each in enumerate(exam.questions(exam.PRINTED), 1):
         lines += [f"**{number}.** {each.asks}", f"*Answer.* {each.answer}"]
@@ -69,7 +69,7 @@ def exam_answers() -> str:
 
 
 def concept_answers() -> str:
-    """The eight concepts with the right answer of each, in Markdown."""
+    """Return the eight concepts with the right answer to each, in Markdown."""
     lines = ["# The tests of concepts, before and after"]
     for number, each in enumerate(CONCEPTS, 1):
         lines.append(f"**{number}.** {each.question} … **{each.choices[0]}** (lesson {each.lesson[:2]})")

@@ -1,4 +1,4 @@
-"""Runs a reader's function in several processes, which torch.distributed joins with gloo."""
+"""Runs a reader's function in several processes that torch.distributed connects with gloo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dtfm_lab.domain.errors import LabError
 
 LONGEST_S = 300.0
-"""Seconds until processes that wait for each other are ended."""
+"""Seconds after which processes that wait for each other are ended."""
 MOST = 8
 
 
@@ -28,11 +28,11 @@ from dtfm_lab.extensions.course.gloo_process import pieces
 
 
 """
-"""What a reader's function finds in its process."""
+"""Code that precedes a reader's function in its process."""
 
 
 class Done(NamedTuple):
-    """What one process returned, and its messages."""
+    """The result of one process, and its messages."""
 
     value: Any
     messages: Sequence[tuple[str, int]]
@@ -40,19 +40,20 @@ class Done(NamedTuple):
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of all tensors that it sent."""
+        """Bytes of all tensors that the process sent."""
         return sum(n_bytes for kind, n_bytes in self.messages if kind == "send")
 
 
 def distributed(function: Callable[..., Any]) -> Callable[..., list[Done]]:
-    """Return a function ``run(n, each=(), **given)`` that runs yours in ``n`` processes; it is what a mission takes.
+    """Return a function ``run(n, each=(), **given)`` that runs yours in ``n`` processes. Missions take such a function.
 
     Each process calls ``function(rank, n, **given)``, with ``each[rank]`` as further arguments. The processes are one
-    group of gloo. ``torch``, ``dist`` (torch.distributed, of which only ``send``, ``recv``, ``isend`` and ``irecv``
-    work) and ``pieces`` are there; nothing else of your notebook is. Arguments and what you return are numbers, texts
-    and lists, or a tensor. Raises LabError for a function whose source cannot be read.
+    gloo group. Your function can use ``torch``, ``dist`` (torch.distributed, of which only ``send``, ``recv``,
+    ``isend`` and ``irecv`` work) and ``pieces``, but nothing else from your notebook. Arguments and results are
+    numbers, texts and lists, or a tensor. Raises LabError for a function whose source cannot be read.
     """
     try:
+        # Another process cannot get the function itself, only its source.
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
         raise LabError(
@@ -70,7 +71,7 @@ def in_processes(
 ) -> list[Done]:
     """Run a function in ``n`` processes at once, and return what each returned, by rank.
 
-    Raises LabError where a process fails, or waits for longer than ``LONGEST_S``.
+    Raises LabError if a process fails or waits for longer than ``LONGEST_S``.
     """
     if not 1 <= n <= MOST or (each and len(each) != n):
         raise LabError(f"found {n} processes and {len(each)} sets of arguments; wanted 1 to {MOST}, and one for each")
@@ -88,13 +89,14 @@ def in_processes(
         try:
             return [_done(process, rank, Path(folder)) for rank, process in enumerate(running)]
         finally:
+            # Also after a failure: the others would wait for the one that failed.
             for process in running:
                 process.kill()
                 process.communicate()
 
 
 def _own_path() -> dict[str, str]:
-    """The environment, in which a child finds the same package as this process."""
+    """Return the environment in which a child process finds the same package as this process."""
     here = str(Path(__file__).parents[3])
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
 

@@ -1,4 +1,4 @@
-"""What one reader has done so far: tries, hints, answers looked at, missions won, guesses. A small file a reader."""
+"""What one reader has done so far: tries, hints, answers shown, missions won, guesses. One small file per reader."""
 
 from __future__ import annotations
 
@@ -25,59 +25,59 @@ KEY = "dtfm_progress"
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class Attempts:
-    """What a reader did about one mission."""
+    """What a reader did in one mission."""
 
     tries: int = 0
     hints: int = 0
     """Number of hints taken."""
     answer_shown: bool = False
     passed_at: str = ""
-    """Moment of the first answer that won, in UTC; empty before."""
+    """Time of the first answer that won, in UTC; empty before."""
     passed_before_answer: bool = False
-    """Whether that was before the worked answer was asked for."""
+    """True if that was before the worked answer was shown."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class Guess:
-    """What a reader said before they saw the answer: a number, or the place of a choice, counted from 1."""
+    """A reader's guess before seeing the answer: a number, or the position of a choice, counted from 1."""
 
     name: str
-    """Of the question, unique across the lessons."""
+    """Name of the question, unique across the lessons."""
     question: str
     guess: float
     answer: float
     unit: str = ""
     at: str = ""
     reason: str = ""
-    """The reader's own sentence."""
+    """The reason, in the reader's words."""
     choices: list[str] = field(default_factory=list)
-    """The answers to choose from; empty where a number is asked for."""
+    """The answers to choose from; empty if the question asks for a number."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class Assignment:
-    """What a graded assignment leaves its reader of a lesson's missions."""
+    """What a graded assignment shows its reader of a lesson's missions."""
 
     answers: bool = False
-    """Whether worked answers are shown."""
+    """True if worked answers are shown."""
     hints: bool = True
     variant: str = ""
-    """What the numbers are drawn from; empty for the reader's name."""
+    """Text that seeds the numbers; empty for the reader's name."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class Progress:
-    """Everything that a reader's file holds."""
+    """The content of a reader's file."""
 
     reader: str
     missions: dict[str, Attempts]
     guesses: list[Guess]
     dtfm_progress: int = VERSION
     assignments: dict[str, Assignment] = field(default_factory=dict)
-    """By lesson, where it was handed out as graded work."""
+    """By lesson, the assignments that were handed out as graded work."""
 
     def of(self, mission: str) -> Attempts:
-        """What was done about a mission, added where it was nothing."""
+        """Return what was done in a mission. An empty entry is added if it is the first time."""
         return self.missions.setdefault(mission, Attempts())
 
     def passed(self) -> list[str]:
@@ -85,11 +85,11 @@ class Progress:
         return sorted(name for name, each in self.missions.items() if each.passed_at)
 
     def guess_of(self, name: str) -> Guess | None:
-        """The first guess at a question, which is the one that counts; None before."""
+        """Return the first guess at a question, which is the one that counts; None before it."""
         return next((each for each in self.guesses if each.name == name), None)
 
     def note_guess(self, guess: Guess) -> bool:
-        """Keep a guess where it is the first at its question; return whether it was."""
+        """Keep a guess if it is the first at its question. Return True if it was."""
         if self.guess_of(guess.name) is not None:
             return False
         self.guesses.append(guess)
@@ -106,12 +106,12 @@ class Progress:
 
 
 def now() -> str:
-    """The moment, as files hold it."""
+    """Return the current time in the form that files hold."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def current_reader() -> str:
-    """Name of who reads: DTFM_LAB_READER, a JupyterHub's user, or the user of this machine."""
+    """Return the reader's name: DTFM_LAB_READER, a JupyterHub user, or the user of this machine."""
     named = os.environ.get("DTFM_LAB_READER") or os.environ.get("JUPYTERHUB_USER")
     if named:
         return named
@@ -122,7 +122,7 @@ def current_reader() -> str:
 
 
 def progress_path(reader: str) -> Path:
-    """File of a reader's progress, in the folder DTFM_LAB_PROGRESS or the user's own state folder."""
+    """Return the path of a reader's progress, in the folder DTFM_LAB_PROGRESS or the user's state folder."""
     folder = Path(os.environ.get("DTFM_LAB_PROGRESS") or user_state_path("dtfm_lab") / "progress")
     safe = re.sub(r"[^\w.-]+", "-", reader).strip(".-")[:60] or "reader"
     if safe != reader:  # "ada b" and "ada-b" are two
@@ -131,13 +131,13 @@ def progress_path(reader: str) -> Path:
 
 
 def load_progress(reader: str) -> Progress:
-    """A reader's progress, empty where there is no file. Raises FileError where the file is not what it should be."""
+    """Return a reader's progress, empty if there is no file. Raises FileError if the file is damaged."""
     path = progress_path(reader)
     return read_progress(path) if path.exists() else Progress(reader, {}, [])
 
 
 def read_progress(path: Path) -> Progress:
-    """Progress from a file. Raises FileError."""
+    """Return the progress in a file. Raises FileError."""
     data = read_mapping(path)
     if data.get(KEY) != VERSION:
         raise FileError(f"{path}: {KEY} is {data.get(KEY)!r}; wanted {VERSION}")
@@ -148,7 +148,7 @@ def read_progress(path: Path) -> Progress:
 
 
 def save_progress(progress: Progress, path: Path | None = None) -> Path:
-    """Write a reader's file, their own where no other is given, all or nothing; raises FileError."""
+    """Write a reader's file, all or nothing, to the reader's own path by default. Raises FileError."""
     path = path or progress_path(progress.reader)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Small networks that missions are played on: rows of equal devices, and networks drawn for one reader.
+"""Small networks for missions: rows of equal devices, and random networks for one reader.
 
-A real run on those drawn for a reader takes seconds. The row, one stage a device, is that of lesson 08.
+A real run on a reader's random network takes seconds. The row, with one stage per device, is that of lesson 08.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from dtfm_lab.planning import evaluate
 LAPTOPS = ("ada", "alan", "edsger", "grace")
 CITIES = ("aarhus", "bergen", "cork", "delft", "espoo", "graz", "jena", "kiel")
 FAST_GBPS = 1e6
-"""Bandwidth at which the bytes of a message take no time, so that a hop is its latency."""
+"""Bandwidth at which the bytes of a message take no time, so that a hop takes only its latency."""
 
 
 def of_sites(
     site: Sequence[int | str], within: tuple[float, float], between: tuple[float, float], **devices: Any
 ) -> Topology:
-    """Devices at these sites, equal links within any of them and equal ones between: (ms, Gbit/s) each."""
+    """Return devices at these sites. Links within sites are equal, and so are links between sites: (ms, Gbit/s)
+    each."""
     same = np.equal.outer(site, site)
     (near_ms, near_gbps), (far_ms, far_gbps) = within, between
     links = np.where(same, near_ms, far_ms), np.where(same, near_gbps, far_gbps)
@@ -34,7 +35,7 @@ def of_sites(
 
 
 def four_laptops(rng: np.random.Generator) -> Topology:
-    """Two laptops at the front of a hall and two at the back, with slow links between front and back."""
+    """Return two laptops at the front of a hall and two at the back, with slow links between front and back."""
     near_gbps, far_gbps = int(rng.integers(150, 300)) / 1e3, int(rng.integers(20, 60)) / 1e3
     hardware = {"gpu": "laptop", "peak_tflops": 0.05, "memory_gib": 16}
     where = ["front"] * 2 + ["back"] * 2
@@ -42,9 +43,9 @@ def four_laptops(rng: np.random.Generator) -> Topology:
 
 
 def plan_of_laptops(rng: np.random.Generator, *, bandwidth: float = 1.0) -> Plan:
-    """``tiny`` in two stages of two replicas on four laptops: groups within front and back, hops between them.
+    """Return ``tiny`` in two stages of two replicas on four laptops: groups within front and back, hops between them.
 
-    With less than all of the ``bandwidth`` messages are most of an iteration, which a busy machine disturbs less.
+    With ``bandwidth`` below 1, messages take most of an iteration, so a busy machine disturbs it less.
     """
     job = load_job("tiny", n_stages=2, n_replicas=2, global_batch=8, microbatch=1)
     front = [str(name) for name in rng.permutation(LAPTOPS[:2])]
@@ -53,7 +54,7 @@ def plan_of_laptops(rng: np.random.Generator, *, bandwidth: float = 1.0) -> Plan
 
 
 def two_rooms(rng: np.random.Generator) -> Topology:
-    """Eight V100s in rooms of two cities, 10 Gbit/s inside and a slow link between them."""
+    """Return eight V100s in rooms of two cities, with 10 Gbit/s inside and a slow link between them."""
     rooms = [str(city) for city in rng.choice(CITIES, 2, replace=False)]
     between = int(rng.integers(5, 60)), int(rng.integers(3, 40)) / 10
     names = [f"{room}-{number}" for room in rooms for number in range(1, 5)]
@@ -62,18 +63,21 @@ def two_rooms(rng: np.random.Generator) -> Topology:
 
 
 def row(hops_s: Sequence[float], n_microbatches: int) -> Plan:
-    """Devices in a row, at most eight; a message over hop i takes ``hops_s[i]`` either way, whatever its size."""
+    """Return a plan on at most eight devices in a row. A message over hop i takes ``hops_s[i]`` either way, whatever
+    its size."""
     n_devices = len(hops_s) + 1
     latency_s = np.zeros((n_devices, n_devices))
     for before, hop_s in enumerate(hops_s):
         latency_s[before, before + 1] = latency_s[before + 1, before] = hop_s
+    # Bandwidth so high that a message takes its latency only.
     network = Topology.from_matrices(1e3 * latency_s, np.full((n_devices, n_devices), FAST_GBPS), name="row")
     job = load_job("tiny", n_stages=n_devices, n_replicas=1, global_batch=n_microbatches, microbatch=1)
     return evaluate(network, job, stages=[[device] for device in range(n_devices)])
 
 
 def equal_profile(n_devices: int, forward_s: float = 1.0, backward_s: float = 2.0) -> list[ComputeTime]:
-    """Seconds of the passes of equal devices; the two halves of a split backward take half of it each, a step 0."""
+    """Return the seconds of passes on equal devices. Each half of a split backward takes half of it, and a step
+    takes 0."""
     seconds = {
         Kind.FORWARD: forward_s,
         Kind.BACKWARD: backward_s,

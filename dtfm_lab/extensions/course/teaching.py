@@ -12,28 +12,28 @@ from dtfm_lab.files.reading import read_mapping
 Cell = dict[str, Any]
 MINUTES_A_POINT = 5
 VARIANT = "variant="
-"""How the first cell of a notebook begins to say the variant of its numbers."""
+"""Beginning of the text in a notebook's first cell that gives the variant of its numbers."""
 TEXTS_OF_ONE = read_mapping(TEXTS / "assignment.yaml")
 
 
 def points_of(mission: Mission) -> int:
-    """Points of a mission: one for every five minutes that it is said to take, at least one."""
+    """Return the points of a mission: one for every five minutes that it should take, at least one."""
     return max(1, round(mission.minutes / MINUTES_A_POINT))
 
 
 @dataclass(frozen=True)
 class Own:
-    """Whose notebook it is, where each student gets one of their own."""
+    """The student that a notebook is for, if each student gets a different one."""
 
     reader: str
     variant: str
 
 
 def assignment(lesson: str, *, solved: bool, hints: bool = True, own: Own | None = None) -> dict[str, Any]:
-    """The notebook of a lesson's missions, as JSON: the instructor's where ``solved``, or else the student's.
+    """Return the notebook of a lesson's missions, as JSON: the instructor's if ``solved``, otherwise the student's.
 
-    Its first cell turns the worked answers off, and the hints where ``hints`` is false. Raises UnknownName for a lesson
-    that there is not, and LabError for one without missions.
+    Its first cell turns the worked answers off, and the hints too if ``hints`` is false. Raises UnknownName for an
+    unknown lesson, and LabError for one without missions.
     """
     chosen = in_order(lesson)
     if not chosen:
@@ -43,6 +43,7 @@ def assignment(lesson: str, *, solved: bool, hints: bool = True, own: Own | None
     if own is None:
         named, first = TEXTS_OF_ONE["own_name"], TEXTS_OF_ONE["reader"]
     else:
+        # The variant is in the notebook, so that every machine draws the same numbers.
         named, first = TEXTS_OF_ONE["its_name"], f"import dtfm_lab as lab\n\nlab.missions.reader({own.reader!r})\n"
         rules += f", {VARIANT}{own.variant!r}"
     helped = TEXTS_OF_ONE["hints"]["on" if hints else "off"]
@@ -57,7 +58,7 @@ def assignment(lesson: str, *, solved: bool, hints: bool = True, own: Own | None
 
 
 def answer_id(mission: str) -> str:
-    """The id of the cell in which a student answers a mission."""
+    """Return the id of the cell in which a student answers a mission."""
     return f"answer-{mission}"
 
 

@@ -80,6 +80,7 @@ def _read_ticks(path: Path, files: Sequence[Path]) -> Availability:
     if not files:
         raise FileError(f"{path}: a folder without .json files; wanted SkyPilot's, a zone each")
     zones = [(title_of(file), *_ticks(file)) for file in files]
+    # After the shortest zone ends, the others cannot say what it did.
     end_s = min(gap_s * len(data) for _, gap_s, data in zones)
     if end_s > LONGEST_S:
         raise FileError(f"{path.name}: its ticks last {end_s:.3g} s; wanted at most {LONGEST_S:.3g} (ten years)")
@@ -139,6 +140,7 @@ def _counted(counts: Sequence[tuple[float, int, int]], prefix: str, where: str) 
     there: deque[str] = deque()
     n_named, time_s = 0, 0.0
     for time_s, wanted, line in counts:
+        # The oldest leaves first, because the file has counts and no names.
         while len(there) > wanted:
             events.append(Event(time_s, False, there.popleft(), line))
         while len(there) < wanted:
@@ -213,6 +215,7 @@ def _read_csv(path: Path) -> Availability:
     until_s = 0.0
     if _number(header[0]) is not None:
         bare = [_event(cells, "milliseconds", number, path) for number, cells in _of_width(table, 3, path)]
+        # Bare rows of numbers are in milliseconds, by the format that they come from.
         events = [event._replace(time_s=from_ms(event.time_s)) for event in bare]
     elif "count" in header:
         events, until_s = _counted(_counts(table, path), "node", path.name)
@@ -231,6 +234,7 @@ def _write_csv(availability: Availability, path: Path) -> Path:
     lines += [f"# source: {' '.join(availability.source.split())}"] if availability.source else []
     lines += [f"# left_out: {availability.left_out}"] if availability.left_out else []
     first_to_come = dict.fromkeys(availability.devices[device] for device in availability.device.tolist())
+    # A reader takes devices in the order of their arrival, so any other order has to be written.
     if tuple(first_to_come) != availability.devices:
         lines += [f"# devices: {json.dumps(availability.devices, ensure_ascii=False)}"]
     rows = io.StringIO()

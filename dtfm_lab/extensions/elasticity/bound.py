@@ -35,6 +35,7 @@ def foresight(
     rate, able_from_s = 0.0, 0.0
 
     def pass_until(until_s: float) -> None:
+        # A corner of the curve: nothing before the first plan can be ready.
         if rate and times[-1] < able_from_s < until_s:
             times.append(able_from_s)
             samples.append(samples[-1])
@@ -47,8 +48,10 @@ def foresight(
         if progress is not None:
             progress(moment.time_s)
         present = (present - moment.left) | moment.ready
+        # The best that any policy could do with these devices, so no policy is above it.
         before, rate = rate, fleet.most_samples_per_s(present, full_batch=full_batch) if present else 0.0
         if not before and rate:
+            # Whatever the policy, it needs one of these pauses before it first trains.
             able_from_s = moment.time_s + min(
                 min(costs.restarting(n), costs.regrouping(n)) for n in range(1, len(present) + 1)
             )

@@ -65,6 +65,7 @@ def hours(
             history = replay(network, job_name, availability, policy, seed=seed, **given)
             reports.append(history.to_dict())
             segments.append(history.to_frame().assign(policy=policy))
+            # Each policy is shown when it is done, since a replay may take minutes.
             show(history)
     if csv is not None:
         write_text(csv, concat(segments).to_csv(index=False))

@@ -40,12 +40,14 @@ class HistoryComparison:
 
     @property
     def pace_error(self) -> float:
-        """The same error for samples per second of training that counts. Other plans or slower steps cause it."""
+        """Measured samples per second of counted training divided by predicted ones, minus one. Other plans or slower
+        steps cause it."""
         return _error(_pace(self.predicted), _pace(self.measured))
 
     @property
     def time_error(self) -> float:
-        """The same error for the seconds of training that counts. Slower changes and lost work cause it.
+        """Measured seconds of counted training divided by predicted ones, minus one. Slower changes and lost work cause
+        it.
 
         ``1 + goodput_error`` is the product of ``1 + pace_error`` and ``1 + time_error``.
         """
@@ -74,6 +76,7 @@ class HistoryComparison:
         """
         times = [change.time_s for change in self.predicted.availability.changes]
         end_s = self.predicted.availability.end_s
+        # Both histories on the same edges, or their rows could not be compared.
         edges = np.unique([0.0, *(time for time in times if 0 < time < end_s), end_s])
         columns: dict[str, FloatArray] = {"start_s": edges[:-1], "end_s": edges[1:]}
         for which, history in (("predicted", self.predicted), ("measured", self.measured)):

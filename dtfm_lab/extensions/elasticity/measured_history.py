@@ -95,6 +95,7 @@ class _Rows:
     def history(self) -> History:
         """Return the History, completed to the end of the hours."""
         booked = self.booked
+        # The hours may end in the middle of a change, which then has no event of its own.
         last = TimeUse.RECONFIGURING if self.changing or self.last_loss is not None else TimeUse.TRAINING
         self._book(booked.availability.end_s, last)
         start_s, end_s, state, operation, steps = (np.array(column) for column in zip(*self.rows, strict=True))
@@ -128,6 +129,7 @@ class _Rows:
     def _lose(self, time_s: float) -> None:
         """Devices were lost. The current step is void from its start to the last departure."""
         known = [i for i, departure in enumerate(self.booked.departures) if departure.time_s <= time_s]
+        # Several events may report one loss.
         if not known or self.last_loss == known[-1]:
             return
         self.last_loss = known[-1]
@@ -151,6 +153,7 @@ class _Rows:
         """Return the operation that the run follows from now on: the first one with this plan from the current one
         on."""
         plan = RunSpec.from_line(line).plan
+        # Only from the current one on, since a policy may return to an earlier plan.
         for index in range(self.operation, len(self.booked.followed)):
             recorded = plan_of(self.booked.followed[index], self.booked.availability)
             if recorded is not None and (recorded.stages, recorded.job, recorded.absent) == (

@@ -35,12 +35,14 @@ def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -
     ordered = availability.device[by_device]
     leaves = np.full(n, np.inf)
     following = np.flatnonzero(np.append(ordered[1:] == ordered[:-1], False)[:n])
+    # Each arrival's own departure, to leave out devices that go before they are ready.
     leaves[by_device[following]] = availability.time_s[by_device[following + 1]]
     comes, time_s, end_s = availability.comes, availability.time_s, availability.end_s
     ready_s = time_s + start_s
     ready = np.flatnonzero(comes & (ready_s < np.minimum(leaves, end_s)))
     gone = np.flatnonzero(~comes & (time_s < end_s))
     noticed = ready[leaves[ready] < np.inf] if notice_s > 0 else ready[:0]
+    # A notice before the device is ready would come too early to be of use.
     notice = np.maximum(leaves[noticed] - notice_s, ready_s[noticed])
     when = np.concatenate([time_s[gone], ready_s[ready], notice])
     who = np.concatenate([availability.device[each] for each in (gone, ready, noticed)]).tolist()

@@ -59,6 +59,7 @@ def refuse_unplayable(history: History) -> None:
     Raises LabError if the policy counts rounds of local steps, if a device does the work of another stage, or if work
     is skipped. Raises JobError if peers would share work that cannot be shared.
     """
+    # A step of such a policy is a round, which workers cannot count.
     if history.local_steps > 1:
         raise LabError(
             f"policy {history.policy} counts rounds of {history.local_steps} local steps; wanted another one"
@@ -106,6 +107,7 @@ def run_hours(
         try:
             return hours.play()
         finally:
+            # Before the run ends, so that its end is not taken for a failure.
             hours.is_ending = True
             if hours.run is not None:
                 hours.run.stop()
@@ -198,10 +200,12 @@ class Hours(Booked):
     def _wait_until(self, moment_s: float) -> None:
         """Wait until this moment. A prepared operation is followed when it is ready."""
         if self.run is None:
+            # Nothing runs yet, so there is nothing to wait for.
             self._book(moment_s)
             return
         while True:
             until_s = moment_s if self.later is None else min(moment_s, self.later[0])
+            # A policy may ask to be called at a moment of its own.
             until_s = min(until_s, self.again) if isinstance(self.again, float) else until_s
             with self.changed:
                 while (left_s := (until_s - self.now_s()) * self.scale) > 0 and not (self.failure or self.asked):
@@ -234,6 +238,7 @@ class Hours(Booked):
         if moment.left:
             names = tuple(self.availability.devices[device] for device in sorted(moment.left))
             serving = 0 if self.operation is None else len(moment.left & self.operation.devices)
+            # What was lost counts once for the policy, even if several devices left.
             self.departures.append(Departure(moment.time_s, names, serving))
             self.latest.append((moment.time_s, moment.left))
         self.n_losses += bool(moment.left)
@@ -245,11 +250,13 @@ class Hours(Booked):
 
     def _ask(self, why: PolicyEvent, left: frozenset[int] = NOBODY) -> None:
         """Ask the policy and follow its answer."""
+        # A new answer replaces what was to happen later.
         self.later = self.again = None
         response = self.policy.decide(self._situation(why, left))
         if response is None:
             return
         again = response.again
+        # Not at once, or a policy that always asks again would never let time pass.
         self.again = self.at_s + max(again, SOON_S) if isinstance(again, float | int) else again
         if response.after_s is not None:
             self.later = self.at_s + response.after_s, response
@@ -333,6 +340,7 @@ class Hours(Booked):
         if self.failure is not None:
             raise self.failure
         self.scale = self.run.time_scale
+        # The clock of the hours starts with the profile, when workers are ready to train.
         first_s = next(at for at, event in self.events if event["event"] == "profile")
         self.started_s, self.first_step_s = self.at_s, self.at_s + pause_s
         self.began_s = first_s - self.first_step_s * self.scale
@@ -342,6 +350,7 @@ class Hours(Booked):
 
         def note(event: Event) -> None:
             with self.changed:
+                # Spans come by the thousand and are in the trace anyway.
                 if event["event"] != "spans":
                     self.events.append((time.monotonic(), event))
                     self.gaps_s += event.get("gap_s", 0.0)

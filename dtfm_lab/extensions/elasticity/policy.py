@@ -48,6 +48,7 @@ def kept(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
 
     @wraps(method)
     def known(self: S, /, *args: P.args, **keywords: P.kwargs) -> T:
+        # In the object itself, so that the cache goes with it.
         results = vars(self).setdefault(f"_kept_{method.__name__}", {})
         key = (*args, *keywords.items())
         if key not in results:
@@ -295,6 +296,7 @@ def policy_of(given: str | Policy, **options: Any) -> Policy:
 
     Raises UnknownName for an unknown name or option, and PlanError for options beside a policy object.
     """
+    # An object's options are set already, and others would silently be ignored.
     if isinstance(given, Policy):
         if options:
             raise PlanError(f"policy is {given} and {', '.join(options)}; wanted a name with options, or only a policy")

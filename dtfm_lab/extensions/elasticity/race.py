@@ -134,6 +134,7 @@ def race_over(
     """
 
     def refined(a: RacePoint, b: RacePoint) -> list[RacePoint]:
+        # The lead may still change twice in between, which only more values would show.
         if a.leader == b.leader or b.value - a.value <= precision * b.value:
             return []
         at = middle(a.value, b.value)

@@ -173,6 +173,7 @@ def replay(
     if over is not None:
         if not isinstance(topology, Mapping) and not isinstance(job, int | float):
             topology, job = nouns(topology, job)
+        # The cost of a checkpoint determines which intervals are worth trying, so it is needed first.
         if over == EVERY_S and checkpoint_s is None:
             checkpoint_s = _fleet(topology, job, availability, seed)[-1]
         numbers = {
@@ -198,6 +199,7 @@ def replay(
         prices = np.full(len(here.devices), _priced(price_per_hour))
     costs = ReconfigurationCosts(
         start_s=start_s,
+        # Processes start again, and each reads its state from storage.
         restart_s=PROCESSES_START_S + state_s if restart_s is None else restart_s,
         regroup_s=regroup_s,
         checkpoint_s=state_s if checkpoint_s is None else checkpoint_s,
@@ -249,6 +251,7 @@ def run_hours(
     fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = ReconfigurationCosts(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
+    # Refused before workers start, and the plans of all fleets are then known.
     hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # also plans every fleet
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 
@@ -292,6 +295,7 @@ def _fleet(
     if isinstance(job, int | float):
         raise JobError(f"job is {job!r}; wanted a job, or a table of samples per second instead of the network")
     network, job = nouns(topology, job)
+    # A fleet of another size needs another shape, so fields that fit only one are left open.
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
     if policy is not None and policy.local_steps > 1:
         try:
@@ -356,6 +360,7 @@ def raced(
         return tuple(replay(hours, one, **{**numbers, **options, **changed}) for one in asked)
 
     first = policy_of(asked[0], **options)
+    # Young's formula is for one policy that goes back to a checkpoint, so only that one is marked.
     goes_back = len(asked) == 1 and isinstance(first, Restart) and first.loses_steps and not first.every_steps
     writes_s = numbers["checkpoint_s"]
     return Race(
@@ -376,6 +381,7 @@ def _values(
         between_s = availability.mean_between_losses_s
         centre = 1.0 if over == RATE else QUARTER_S
         if over == EVERY_S and writes_s and between_s < np.inf:
+            # Around Young's interval, where the best one is expected.
             centre = young_s(writes_s, between_s)
         ratio, n = USUAL[over]
         return [float(centre * ratio ** (i - n // 2)) for i in range(n)]
@@ -388,5 +394,6 @@ def _values(
         low, high, several = checked
         if not (0 < low < high and several in range(2, MOST_VALUES + 1)):
             raise TraceError(f"values of {over} are {shortened(given)}; {wanted}")
+        # By a factor, because rates and intervals matter by their ratio.
         return [float(value) for value in np.geomspace(low, high, int(several))]
     return sorted(set(checked))

@@ -69,6 +69,7 @@ class TableFleet:
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
         """Use all devices online, or as many as form whole pipelines. None if they are too few."""
         n = len(present)
+        # Whole pipelines only: a part of one trains nothing.
         serving = present if n % self.pipeline == 0 else frozenset(sorted(present)[: n - n % self.pipeline])
         counted = n if self.standby_counts else len(serving)
         if counted not in self._like:
@@ -77,6 +78,7 @@ class TableFleet:
                 devices=serving, step_s=step_s, samples=self.batch, redundant_share=self.redundant_share
             )
         like = self._like[counted]
+        # Kept by number, because only the number of devices matters in a table.
         return None if like.step_s == math.inf or not serving else like.by(serving)
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:

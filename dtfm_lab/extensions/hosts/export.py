@@ -61,6 +61,7 @@ def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any)
     cannot = bool(why_not_built(plan.job.modelled())) or plan.job.dtype not in RUN_DTYPES
     folder = None if settings.checkpoint_folder is None else os.fspath(settings.checkpoint_folder)
     spec = checked_spec(plan, schedule, settings, cannot=cannot, checkpoint_folder=folder)
+    # Without a shared folder, a worker that starts again on another host would not find its state.
     if spec.checkpoint_folder is None:
         for what, value in (("checkpoint_every", spec.checkpoint_every), ("sample_bytes", spec.sample_bytes)):
             if value:
@@ -90,13 +91,16 @@ def export(
     for what, seconds in (("await_s", await_s), ("silent_s", silent_s)):
         if not 1 <= seconds <= 86400:
             raise LabError(f"{what} is {seconds}; wanted 1 to 86400 seconds")
+    # Refused before anything is written, so that nobody loses other files.
     folder = _prepare_folder(Path(folder), overwrite=overwrite)
     text = spec.text
     if text is not None:
         with explained(f"text {text}", "cannot be copied"):
+            # Copied, since another host does not have this machine's path.
             shutil.copyfile(text, folder / "text.txt")
         spec = replace(spec, text="text.txt")
     write_certificates(folder)
+    # Private, because it holds the secret by which the processes know each other.
     write_private(folder / "spec.json", spec.to_line().encode())
     save_plan(spec.plan, folder / "plan.json")
     write_text(folder / "hosts.yaml", hosts_file(hosts, workers_by_device(spec)))
@@ -128,6 +132,7 @@ def _prepare_folder(folder: Path, *, overwrite: bool) -> Path:
                 f"{folder}: an earlier run folder is there, with {', '.join(held)}; "
                 "wanted a new folder, or overwrite=True"
             )
+        # Left from a run on other hosts; their scripts would start workers that are not in this one.
         if (folder / "hosts").is_dir():
             shutil.rmtree(folder / "hosts")
         (folder / "text.txt").unlink(missing_ok=True)

@@ -69,6 +69,7 @@ class Expressed:
         job = self.job
         if len(set(job.microbatch_counts)) == 1:
             return
+        # Rounded down, so that the batch does not grow beyond what was planned.
         each = max(1, sum(job.microbatch_counts) // job.n_replicas)
         batch = each * job.n_replicas * job.microbatch
         other = (
@@ -108,6 +109,7 @@ class Expressed:
         With ``in_groups``, interleaving needs a number of micro-batches that is a multiple of the number of stages.
         """
         job = self.job
+        # With one stage there is no pipeline, and all schedules are the same.
         if job.n_stages == 1:
             return known["1f1b"]
         uneven = in_groups and job.schedule_name == "interleaved-1f1b" and job.n_microbatches % job.n_stages
@@ -150,6 +152,7 @@ class Expressed:
         if model.family in families:
             with contextlib.suppress(JobError):  # such as latent attention, whose sizes do not follow from its layers
                 build, sizes = (moe, moe_sizes(model)) if model.n_experts else family_sizes(model, blocks[0])
+                # The sizes are read off the layers, so they count only if they give exactly these layers.
                 if build(**sizes).layers == model.layers:
                     return sizes
         own = " with custom sizes" if model.family in families else ""

@@ -76,6 +76,7 @@ def torchtitan(of: Expressed) -> FrameworkLaunch:
     for count in of.blocks():
         parts.append([f"layers.{block}" for block in range(first, first + count)])
         first += count
+    # torchtitan wants every module in a stage by name, so the ends get the rest of the model.
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "lm_head"]
     listed = "".join(f"            {json.dumps(part)},\n" for part in parts)
@@ -89,6 +90,7 @@ def torchtitan(of: Expressed) -> FrameworkLaunch:
         replicated=job.n_replicas // shards,
         reshard="always" if sharding == "zero-3" else "never",
         tensor_parallel=of.tensor_parallel,
+        # Without a pipeline there is nothing to cut.
         cut="None" if job.n_stages == 1 else f"[\n{listed}        ]",
         sequences=job.microbatch * (job.n_microbatches if job.n_stages > 1 else 1),
         pipelined=job.n_stages > 1,

@@ -61,6 +61,7 @@ class HostAgent:
         self._folder, self._host = folder, host
         self._coordinates = host == next(iter(folder.hosts))
         self._notes, self._note_end = os.pipe()
+        # Reading the notes must never wait, since this process also watches for ended processes.
         os.set_blocking(self._notes, False)
         self._ranks: dict[int, int] = {}
         """Rank by process id."""
@@ -73,6 +74,7 @@ class HostAgent:
         """Return the exit status of this host once the run is over and all its processes have ended."""
         from dtfm_lab.runtime.worker.local_run import prepare_to_fork  # loads torch
 
+        # Loaded once, before the fork, so that the processes share its memory.
         prepare_to_fork(self._folder.spec)
         if self._coordinates:  # Ctrl-C ends the run on all hosts; on another host, the agent and its workers alone
             signal.signal(signal.SIGINT, self._interrupt_coordinator)
@@ -89,9 +91,11 @@ class HostAgent:
             while self._ranks and time.monotonic() < deadline_s:
                 time.sleep(POLL_S)
                 for pid, _ in ended_children():
+                    # They have been told to leave, so they are not started again.
                     del self._ranks[pid]
         finally:
             for pid in self._ranks:
+                # Whatever is still there after the deadline would outlive the run.
                 os.kill(pid, signal.SIGKILL)
         status, why = self._end
         if why:
@@ -131,7 +135,9 @@ class HostAgent:
 
     def _be(self, rank: int, agent: int) -> None:
         """Run the body of a forked process."""
+        # Ctrl-C reaches the whole group, but only the agent decides what ends.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # A worker without its agent would hold its port and its GPU for ever.
         exit_with_parent(agent)
         try:
             if rank == COORDINATOR:
@@ -227,6 +233,7 @@ def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     def end(status: int, why: str) -> None:
         note(end=[status, why])
         try:
+            # The workers are told in any case, or they would wait for a coordinator that has failed to save.
             if status == 0:
                 save_trace(record.trace(), folder.path / "measured.json")
         finally:

@@ -57,6 +57,7 @@ class RunHost(Section):
     """Ranks of its workers, in the order of the host's processes."""
 
     def model_post_init(self, context: object) -> None:
+        # Both go into shell scripts, so only harmless characters are allowed.
         for what, text, pattern, wanted in (
             ("name", self.name, PLAIN, "letters, digits, dots and hyphens"),
             ("address", self.address, ADDRESS, "a host name or an IP address"),
@@ -109,6 +110,7 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
         if missing := [device for device in workers if device not in names]:
             raise FileError(f"device {missing[0]} is on no host; wanted all {len(workers)} that the plan uses")
         hosts = [
+            # Devices without a worker in this plan may stay in the file.
             RunHost(
                 name=host.name,
                 address=host.address,
@@ -139,6 +141,7 @@ def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[st
     hosts: list[RunHost] = []
     for given, devices in groups:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", given).strip("-.")
+        # Unsafe or double names are replaced, because each host finds its folder by its name.
         name = plain if plain and plain not in {host.name for host in hosts} else f"host-{len(hosts)}"
         own = tuple(sorted(workers[device] for device in devices))
         hosts.append(RunHost(name=name, address=name, workers=own))
@@ -220,6 +223,7 @@ def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
         for synchronise in (False, True):
             spec.programs(synchronise=synchronise)  # refuses a schedule that is not for this plan
     paths = {name: getattr(spec, name) for name in ("text", "checkpoint_folder")}
+    # Paths are relative to the folder, wherever it lies on this host.
     spec = replace(spec, **{name: os.fspath(folder / path) for name, path in paths.items() if path is not None})
     hosts = {host.name: host.workers for host in file.hosts}
     held = [rank for ranks in hosts.values() for rank in ranks]

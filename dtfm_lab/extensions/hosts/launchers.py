@@ -66,6 +66,7 @@ class Launched:
     @cached_property
     def agents(self) -> list[Agent]:
         """Agents in the order of ranks: one per host, or one per device, which can have any rank."""
+        # torchrun's agents take ranks in their own order, so a whole host is only one agent if its ranks are in a row.
         if self.whole:
             return [Agent(host, n, 0, len(host.workers) * self.gpus) for n, host in enumerate(self.hosts)]
         each = [
@@ -168,6 +169,7 @@ def slurm(of: Launched) -> dict[str, str]:
         *([f"--gpus-per-node={of.per_host()}"] if len(sizes) == 1 else []),
         "--exclusive",
     ]
+    # Another job on a node would share its links, which the plan does not include.
     text = "".join(f"#SBATCH {line}\n" for line in lines)
     # Slurm runs a copy of the script, in the folder where sbatch was called.
     run = """set -euo pipefail
@@ -182,6 +184,7 @@ def skypilot(of: Launched) -> dict[str, str]:
     kinds = sorted({of.plan.topology.devices[device].gpu for device in of.plan.placement.devices.flat})
     if len(kinds) > 1:
         raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are equal")
+    # SkyPilot starts equal nodes, so all must have as many GPUs.
     names = " ".join(host.name for host in of.hosts)
     task = {
         "name": of.named,
@@ -208,6 +211,7 @@ def compose(of: Launched) -> dict[str, str]:
     """Docker Compose services on one machine: one service per host, each with its own GPUs."""
     services, first = {}, 0
     for host in of.hosts:
+        # All services share one machine, so each gets the next GPUs.
         gpus = [str(gpu) for gpu in range(first, first + len(host.workers) * of.gpus)]
         service = filled("compose.txt", host=host.name, first=of.hosts[0].name, gpus=gpus)
         services[host.name], first = yaml.safe_load(service), first + len(gpus)
@@ -219,6 +223,7 @@ def compose(of: Launched) -> dict[str, str]:
 def kubernetes(of: Launched) -> dict[str, str]:
     """An Indexed Job with one pod on each host, which is a node. A pod finds its part by its node's name."""
     for host in of.hosts:
+        # Kubernetes refuses names with capitals.
         if host.name != host.name.lower():
             raise LabError(f"--to kubernetes: host {host.name}; wanted lower-case names of nodes, set with --hosts")
     text = filled("kubernetes.txt", name=of.named, n_hosts=len(of.hosts), gpus=of.per_host())
@@ -275,6 +280,7 @@ def launched(
     else:
         placed = [device for device in plan.topology.devices if device.name in ranks]
         hosts = named_hosts(by_key((device.host or device.name, device.name) for device in placed).items(), ranks)
+    # The host of rank 0 comes first, since the others connect to its address.
     ordered = tuple(sorted(hosts, key=lambda host: host.workers[0]))
     return Launched(plan=plan, framework_launch=framework_launch, hosts=ordered, port=port, framework=name)
 

@@ -61,6 +61,7 @@ class CoordinatorClock:
             theirs_s = float(self._connection.recv_bytes())
             answered_s = time.monotonic()
             answers.append((answered_s - asked_s, (asked_s + answered_s) / 2 - theirs_s))
+        # The quickest answer had the least queueing, so its middle is nearest to the other clock's reading.
         self.round_trip_s, self._offset_s = min(answers)
 
     def offset_s(self) -> float:
@@ -93,6 +94,7 @@ def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
     Refused if it belongs to another run, RunOver if the run has ended, LabError if this host lacks the run's folders,
     and EOFError or OSError if the coordinator is lost while joining.
     """
+    # A connection of its own, because messages on the other would delay the answers.
     clock_channel = _connected(folder)
     with _may_come_back():
         clock_channel.send(purpose="clock")
@@ -139,6 +141,7 @@ def _require_shared(shared: dict[str, str] | None, host: str) -> None:
     folder, deadline_s = Path(shared["folder"]), time.monotonic() + APPEAR_S
     while not (folder / shared["file"]).exists():
         if not folder.is_dir() or time.monotonic() > deadline_s:
+            # Network file systems show a new file with a delay.
             raise LabError(f"checkpoint_folder {folder} on host {host} is not the first host's; wanted a shared folder")
         time.sleep(0.2)
 
@@ -184,6 +187,7 @@ class Rendezvous:
     def start(self, rank: int) -> WorkerHandle:
         """Wait for the process of this worker. Raises RunFailed if none joins, or what ``poll`` raises."""
         before = self._living.pop(rank, None)
+        # A worker that was lost has been missing since its last message, not since now.
         since_s = time.monotonic() if before is None else before.last_message_s
         announced = False
         while True:
@@ -218,9 +222,11 @@ class Rendezvous:
             self._verdict = status, why
             known = {rank: worker for rank, (worker, _) in self._knocks.items()} | self._living
             self._knocks = {}
+        # Told outside the lock, since sending may wait for the network.
         for worker in known.values():
             worker.dismiss(status, why)
         deadline_s = time.monotonic() + LINGER_S
+        # A worker that starts again just now is told as well, instead of waiting for nobody.
         while time.monotonic() < deadline_s:
             for rank, worker in known.items():
                 worker.pump()
@@ -236,6 +242,7 @@ class Rendezvous:
 
     def _check_addresses(self) -> None:
         near = {worker.own_address for worker in self._living.values() if is_loopback(worker.own_address)}
+        # Loopback is right only if all workers are on this host.
         if near and len(near) < len({worker.own_address for worker in self._living.values()}):
             raise RunFailed(
                 f"some workers are at {min(near)}, which other hosts cannot reach; wanted a network address of their "
@@ -271,6 +278,7 @@ class Rendezvous:
         with self._changed:
             late = self._verdict
             if late is None:
+                # The newest process is taken: an older one may have lost its connection unnoticed.
                 earlier = self._knocks.get(rank)
                 self._knocks[rank] = worker, time.monotonic()
                 self._changed.notify_all()
@@ -300,6 +308,7 @@ def _tell_the_time(stream: MessageStream) -> None:
 def _token_in(folder: str | None) -> Iterator[dict[str, str] | None]:
     """Keep a new file in the folder. A host that does not see the file has another folder."""
     if folder is None:
+        # Without checkpoints nothing has to be shared.
         yield None
         return
     file = Path(folder) / f"{TOKEN}{secrets.token_hex(8)}"

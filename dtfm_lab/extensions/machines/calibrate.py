@@ -118,11 +118,13 @@ def calibrate(
     shapes = [dict(zip(SIZES, shape, strict=True)) for shape in SHAPES[runs_on]]
     question: dict[str, Any] = {"runs_on": runs_on, "dtype": dtype, "seconds": BLOCKS_S, "ends_s": ENDS_S}
     question |= {"shapes": shapes}
+    # Loading torch takes seconds, so the user is told what the wait is for.
     report(f"measuring {'the GPU' if runs_on == 'cuda' else 'the CPU'} of {own}: loading torch first")
     with answers_of(question) as answer:
         processor, step = answer("processor"), answer("step")
         product = answer("product")["flop_per_s"]
         device = _own_device(own, processor, product)
+        # Refused before the minutes of measuring.
         if network is not None:
             _check_has(network, device.gpu)
         blocks = []
@@ -144,6 +146,7 @@ def calibrate(
         date=time.strftime("%Y-%m-%d"),
         versions=f"dtfm_lab {version('dtfm_lab')}, {processor['versions']}",
     )
+    # Beside each measured number stands what the lab would have assumed.
     rows = [*_block_rows(device, measured), *_other_rows(device, measured, launch["launch_s"], step["shape"])]
     together: dict[tuple[str, str], float] = {}
     if probe is not None:

@@ -65,6 +65,7 @@ def read_ray(data: object, path: Path) -> SourceReport:
             without.append(name)
             continue
         kinds = [what.partition(":")[2] for what in resources if what.startswith("accelerator_type:")]
+        # Without a type, or with two, it is not known what a device computes.
         if len(kinds) != 1:
             raise FileError(
                 f"{path.name}: node {name} names {len(kinds)} kinds of GPU; wanted one accelerator_type:..."
@@ -94,6 +95,7 @@ def read_slurm(text: str, path: Path) -> SourceReport:
     hosts: dict[str, ReportedHost] = {}
     without, asleep = [], []
     for name, resources, address, state, features in _listed(text, path):
+        # The rows must name one node each, since hosts are what is planned on.
         if "[" in name:
             raise FileError(
                 f'{path.name}: {name} is several nodes in one line; wanted sinfo -N -o "%N %G", a line each'
@@ -105,12 +107,14 @@ def read_slurm(text: str, path: Path) -> SourceReport:
         if not all(kind for kind, _ in kinds):
             without.append(f"{name} ({resources} names no type)")
             continue
+        # A slice has neither NVLink nor the speed of its GPU.
         if slices := [kind for kind, _ in kinds if MIG.search(kind)]:
             without.append(f"{name} ({slices[0]} is a slice of MIG)")
             continue
         gpus = [
             ReportedGpu(_with_memory(kind, features).replace("_", " "))
             for kind, count in kinds
+            # One more than allowed, so that a count with many digits is refused without filling memory.
             for _ in range(min(int(count), MOST_GPUS + 1))
         ]
         if len(gpus) > MOST_GPUS:

@@ -35,6 +35,7 @@ def read_smi(text: str, path: Path) -> SourceReport:
     width is the current one, because the maximum is the card's and not the slot's. GPUs that MIG divides into slices
     are left out.
     """
+    # Entities could expand to gigabytes, and the driver never writes any.
     if "<!ENTITY" in text:
         raise FileError(f"{path.name}: declares entities, which nvidia-smi never does; wanted its output as it is")
     try:
@@ -81,7 +82,9 @@ def _slot(gpu: ElementTree.Element) -> list[tuple[int, int]]:
         texts = (gpu.findtext(f"pci/pci_gpu_link_info/{name}", "").strip() for name in names)
         return next((text for text in texts if re.fullmatch(r"[1-9][0-9]?x?", text)), "")
 
+    # The current generation falls when a GPU idles, so the highest possible comes first.
     generation = said("pcie_gen/max_link_gen", "pcie_gen/current_link_gen")
+    # A slot may have fewer lanes than the GPU, so the current number comes first.
     lanes = said("link_widths/current_link_width", "link_widths/max_link_width")
     if not re.fullmatch(r"[1-9]", generation) or not re.fullmatch(r"(?:[1248]|16|32)x", lanes):
         return []
@@ -101,6 +104,7 @@ def read_topo(text: str, path: Path) -> SourceReport:
         words = line.split()
         if not words or not (found := re.fullmatch(r"GPU([0-9]{1,4})", words[0])):
             continue
+        # A legend or a heading also begins with GPU0.
         if all(HEADING.fullmatch(word) for word in words):
             continue
         if int(found[1]) in rows:

@@ -112,11 +112,13 @@ def read_iperf(data: object, path: Path) -> SourceReport:
     if not rate:
         raise FileError(f"{path.name}: no data was received; wanted a test that received data")
     client, server = ends.local_host, ends.remote_host
+    # Only a server accepts, so the file is the server's, and its two ends are swapped.
     if measured.start.accepted_connection is not None and measured.start.connecting_to is None:
         client, server = server, client
     source, target = (server, client) if test.reverse else (client, server)
     tool = _checked(measured.start, max(rate, back), path)
     round_trips = [stream.sender.min_rtt for stream in measured.end.streams if stream.sender.min_rtt]
+    # Half the shortest round trip, in microseconds: the others waited in queues.
     latency_s = min(round_trips) / 2e6 if round_trips else None
     both = [(source, target, rate), (target, source, back)]
     return SourceReport(measurements=tuple(Measurement(a, b, way / 8, latency_s, tool) for a, b, way in both if way))
@@ -133,6 +135,7 @@ def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
     test, wanted = start.test_start, "wanted a test without -u or -b"
     limits = [each for each in (test.target_bitrate, test.fqrate) if each]
     limit_bits_per_s = min(limits, default=0.0) * test.num_streams
+    # At nine tenths of a limit, the limit was measured and not the link.
     if 0 < 0.9 * limit_bits_per_s < bits_per_s:
         sent = format_gbps(to_gbps(limit_bits_per_s / 8))
         raise FileError(f"{path.name}: iperf3 was limited to {sent}, and reached it; {wanted}")
@@ -146,6 +149,7 @@ def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
             f"{path.name}: a test of {shortened(test.protocol)} sends what -b says, 1 Mbit/s by default, and {named} "
             f"does not record the limit; {wanted}"
         )
+    # Old versions do not record -b, but a link is hardly ever at a round number.
     if _is_round(bits_per_s):
         raise FileError(
             f"{path.name}: the rate is {format_gbps(to_gbps(bits_per_s / 8))}, as if -b had limited it, and {named} "

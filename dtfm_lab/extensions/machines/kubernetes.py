@@ -158,6 +158,7 @@ def _count(node: _Node, path: Path) -> tuple[int, int]:
             continue
         to_be_had = min(to_be_had, there)
         shared = max(_whole(labels.get(label), path, name) for label in SHARED_BY)
+        # Time-sliced GPUs are offered several times each.
         if shared > 1 and what.startswith("nvidia"):
             whole = _whole(labels.get("nvidia.com/gpu.count"), path, name) or -(-there // shared)
             return min(-(-to_be_had // shared), whole), whole

@@ -95,6 +95,7 @@ def _row_of(gpu: ReportedGpu) -> _NvLink | None:
         if of_china.lower() in name:
             return NVLINKS[of_china]
     found = NVLINKS.get(known_gpu(*gpu) or "")
+    # The tables name these GPUs by their modules, but their cards have no NVLink.
     if found is not None and "pcie" in name and known_gpu(*gpu) in ("P100", "V100", "V100 32GB"):
         return None
     return found
@@ -129,6 +130,7 @@ def between_near(a: ReportedHost, b: ReportedHost) -> LinkSpeed:
     """Estimate the link between two hosts of one cluster."""
     kinds = [FABRIC_GBPS.get(known_gpu(*gpu) or "") for host in (a, b) for gpu in host.gpus[:1]]
     n = min(len(a.gpus), len(b.gpus))
+    # Fabrics are sold for eight GPUs per host; hosts with fewer share one less.
     fast = [tuple(gbps * min(n, 8) / 8 for gbps in kind) for kind in kinds if kind]
     most = min((each[2] for each in fast), default=0.0) if len(fast) == 2 else 0.0
     if fast and len(fast) == 2 and a.has_best_network and b.has_best_network:
@@ -148,6 +150,7 @@ def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
     least = host.least_inside_bytes_per_s or 0.0
     rates = [nvlink_bytes_per_s(gpu) if bridged else None for gpu in host.gpus]
     nvlink = min((rate or 0.0 for rate in rates), default=0.0)
+    # Modules such as SXM are always connected by NVLink; cards only by a bridge that someone has put in.
     if nvlink and all(_is_module(gpu, len(host.gpus)) for gpu in host.gpus):
         ends = max(pcie_bytes_per_s(*USUAL_PCIE), least), max(nvlink, least)
         said = (
@@ -160,6 +163,7 @@ def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
         said = "at least what NCCL's tests reached over several hosts"
         return LinkSpeed(NVLINK_S, least, said, (least, max(nvlink, least)))
     said = "PCIe {} x{}".format(*(host.pcie or USUAL_PCIE))
+    # NVIDIA's driver allows no direct copies between GeForce GPUs.
     if any(GEFORCE.match(known_gpu(*gpu) or "") for gpu in host.gpus):
         slow = max(min(THROUGH_HOST_BYTES_PER_S, rate), least)
         said = (
@@ -169,6 +173,7 @@ def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
     if host.pcie:
         may_have = f" ({_name_of(host)} may connect them: check nvidia-smi topo -m)" if nvlink else ""
         return LinkSpeed(PCIE_S, rate, said + may_have, (rate, nvlink) if nvlink > rate else None)
+    # Nothing reports the link, so the range covers old as well as new machines.
     ends = max(pcie_bytes_per_s(*LEAST_PCIE), least), max(pcie_bytes_per_s(*MOST_PCIE), nvlink)
     return LinkSpeed(PCIE_S, rate, f"{said}, estimated: no source reports it", ends)
 

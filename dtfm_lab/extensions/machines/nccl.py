@@ -66,6 +66,7 @@ def read_nccl(text: str, path: Path) -> SourceReport:
     rows = list(_rows(lines))
     if not rows:
         raise FileError(f"{path.name}: has no row of a message; wanted the whole output of a test of NCCL")
+    # Large messages show bandwidth, small ones only latency.
     row = max(rows, key=lambda each: (each.n_bytes, each.bus_bytes_per_s))
     if row.bus_bytes_per_s <= 0:
         raise FileError(
@@ -83,6 +84,7 @@ def read_nccl(text: str, path: Path) -> SourceReport:
         return SourceReport(hosts=tuple(seen), are_near=True, notes=notes)
     fewest = min(len(gpus) for gpus in hosts.values())
     needed = _needed_bytes_per_s(test, row, n, len(hosts), fewest)
+    # Their bus bandwidth is of no single link, so what they must send at least counts.
     if test in ("alltoall", "gather", "scatter"):
         rate, notes = (
             needed,
@@ -94,6 +96,7 @@ def read_nccl(text: str, path: Path) -> SourceReport:
         rate, notes = _capped(row.bus_bytes_per_s, most, f"between {len(hosts)} hosts", "NICs")
     inside = None if test in ("alltoall", "gather", "scatter") else rate
     seen = [ReportedHost(name=name, gpus=gpus, least_inside_bytes_per_s=inside) for name, gpus in hosts.items()]
+    # One test shows the slowest link only, so all pairs get its rate.
     tests = [Measurement(a, b, rate, None, TOOL) for a, b in permutations(hosts, 2)]
     return SourceReport(hosts=tuple(seen), measurements=tuple(tests), are_near=True, notes=notes)
 
@@ -130,6 +133,7 @@ def _hosts(ranks: Sequence[_Rank], path: Path) -> Mapping[str, tuple[ReportedGpu
         raise FileError(f"{path.name}: rank {number} is there {count} times; wanted the output of one test")
     hosts: dict[str, dict[int, ReportedGpu]] = {}
     for rank in ranks:
+        # Ranks may be in any order, but GPUs are in the driver's.
         gpus = hosts.setdefault(rank.host, {})
         if rank.device in gpus:
             raise FileError(f"{path.name}: two ranks use device {rank.device} of {rank.host}; wanted a GPU for each")
@@ -196,6 +200,7 @@ def _test_of(text: str, row: _NcclRow, n: int, path: Path) -> str:
     elif len(named) > 1:
         raise FileError(f"{path.name}: holds tests of {' and '.join(sorted(named))}; wanted a file for each")
     else:
+        # Without the program's name: the ratio of the two bandwidths differs by test, as NCCL documents it.
         ratio = row.bus_bytes_per_s / row.bytes_per_s if row.bytes_per_s else math.nan
         is_part = n > 2 and math.isclose(ratio, (n - 1) / n, rel_tol=min(NEAR, 0.4 / n))
         test = "alltoall" if is_part and row.is_never_in_place else "scatter" if is_part and row.has_root else "ring"

@@ -55,12 +55,12 @@ def network_from(
     """Return the network of your machines, from the output of tools: ``lab.load_topology`` with a list of files.
 
     Files may be any mix of: ``nvidia-smi -q -x``, ``nvidia-smi topo -m``, ``iperf3 --json``, NCCL tests, nodes of
-    Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue. ``READ`` names them all.
+    Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue (``READ``).
 
     ``at`` gives regions of hosts by name. ``peak_tflops`` gives half-precision TFLOP/s of GPUs that are not in the
-    table of hardware, by the names that tools use. ``memory_gib`` gives their memory if no tool reports it. ``probed``
-    holds reports that were not read from files, by origin. Hosts keep the names used there. The network's description
-    says what was measured, estimated and left out. Its ``estimates`` say how far each estimate may be off.
+    table of hardware, and ``memory_gib`` their memory if no tool reports it, by the names that tools use. ``probed``
+    holds reports that were not read from files, by origin. The network's description says what was measured, estimated
+    and left out, and its ``estimates`` how far each estimate may be off.
 
     Raises FileError for a file that is broken or that no reader knows, and TopologyError for hosts with unknown GPUs or
     links, in one line.
@@ -71,6 +71,7 @@ def network_from(
         raise FileError(f"no file is given; wanted one or more of: {READ}")
     seen = [*probed.values(), *read_sources(files)]
     sources = [*probed, *(path.name for path in files)]
+    # The fault may be in any of the files, or between two of them, so an error names all.
     with located(", ".join(sources)):
         return _Assembly(seen, dict(at or {}), peak_tflops or {}, memory_gib or {}).topology(name, sources)
 
@@ -89,6 +90,7 @@ class _Assembly:
         self.clusters: list[set[str]] = []
         self._stated = GivenHardware(peak_tflops, memory_gib)
         hosts = _merged(list(chain.from_iterable(_distinct(each.hosts) for each in seen)))
+        # One host has several addresses, and each tool uses another of them.
         of_address = {known: host.name for host in hosts for known in (host.name, *host.addresses)}
         if strange := sorted(at.keys() - of_address.keys()):
             raise unknown("host", strange[0], of_address)
@@ -102,6 +104,7 @@ class _Assembly:
         self.hosts = [host for host in with_gpus if not self._stated.lacking(host)]
         if unknown_hosts := [host for host in with_gpus if self._stated.lacking(host)]:
             self._leave(unknown_hosts)
+        # A missing GPU is only a note if other hosts remain, since most clusters have some odd node.
         self.notes += self._stated.notes(self.hosts)
         check_count(sum(len(host.gpus) for host in self.hosts))
         self.tests: dict[tuple[str, str], Measurement] = {}
@@ -142,6 +145,7 @@ class _Assembly:
             for region in {region_of[name] for name in cluster}:
                 there = [name for name in cluster if region_of[name] == region]
                 given = {at[name] for name in there if name in at}
+                # A region named by a cloud is kept if the map knows it.
                 if len(given) == 1 and find_place(region) is None:
                     places |= dict.fromkeys(there, *given)
         return [replace(host, region=places.get(host.name, host.region)) for host in hosts]
@@ -203,6 +207,7 @@ class _Assembly:
         measured = host.inside_bytes_per_s
         of_test = "" if measured is None else f"{format_gbps(to_gbps(measured))} by NCCL's tests"
         codes = {*host.between.values()}
+        # A test by NCCL has timed all pairs together, which is best unless the matrix says that they differ.
         if measured is not None and (len(codes) < 2 or not any(code.startswith("NV") for code in codes)):
             return dict.fromkeys(pairs, LinkSpeed(NVLINK_S, measured, of_test)), of_test
         if not codes:
@@ -217,6 +222,7 @@ class _Assembly:
                 rate = min(bridge_bytes_per_s(host.gpus[i], int(code[2:])) for i in pair)
                 speeds[pair] = LinkSpeed(NVLINK_S, max(rate, least), said)
             else:
+                # Never below what a test has shown.
                 some_pcie = True
                 speeds[pair] = LinkSpeed(
                     PCIE_S, max(pcie.bytes_per_s, least), said, pcie.ends if pcie.bytes_per_s > least else None
@@ -242,9 +248,11 @@ class _Assembly:
     def _between(self, a: ReportedHost, b: ReportedHost) -> LinkSpeed | None:
         """Return the link from one host to another, None if nothing determines it."""
         there, back = self.tests.get((a.name, b.name)), self.tests.get((b.name, a.name))
+        # Most links are alike both ways, so one direction stands for the other.
         test = there or back
         timed_s = next((each.latency_s for each in (there, back) if each and each.latency_s is not None), None)
         places = find_place(a.region), find_place(b.region)
+        # Within a cluster distance says nothing; its switches do.
         if any(a.name in cluster and b.name in cluster for cluster in self.clusters) and a.region == b.region:
             speed = between_near(a, b)
         elif places[0] is not None and places[1] is not None:
@@ -274,6 +282,7 @@ def _merged(hosts: Sequence[ReportedHost]) -> list[ReportedHost]:
     merged: list[ReportedHost] = []
     for host in hosts:
         same = [one for one in merged if ({one.name} | one.addresses) & ({host.name} | host.addresses)]
+        # At the place of the first report, so that devices stay in the order of the files.
         where = merged.index(same[0]) if same else len(merged)
         for one in same:
             host = _joined(one, host)
@@ -290,6 +299,7 @@ def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
             raise TopologyError(
                 f"{a.name}: one source has {counted(len(a.gpus), 'GPU')}, another {len(b.gpus)}; wanted one number"
             )
+        # The report with more memory sizes is the fuller one.
         gpus = max(a.gpus, b.gpus, key=lambda each: sum(gpu.memory_bytes is not None for gpu in each))
     numbers = a.numbers or b.numbers
     between = _of_numbers(a.between or b.between, numbers)

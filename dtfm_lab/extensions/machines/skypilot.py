@@ -54,6 +54,7 @@ def task_of(documents: Sequence[Any], path: Path) -> Any:
     if len(with_gpus) > 1:
         raise FileError(
             f"{path.name}: holds {len(with_gpus)} tasks with accelerators, which run one after the other; wanted one "
+            # A task without GPUs, such as one that copies data, is no reason to refuse.
             "of them alone"
         )
     return next(iter(with_gpus), documents[-1] if documents else None)
@@ -79,6 +80,7 @@ def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
     name, count = _accelerator(needs.accelerators, path, notes)
     region = needs.region or (needs.infra.split("/")[1] if needs.infra.count("/") else "")
     region = "" if region == "*" else region
+    # Zones end in a letter, which regions lack.
     region = region or re.sub(r"(?<=\d)-?[a-z]$", "", needs.zone)
     price = None
     if offers:
@@ -90,6 +92,7 @@ def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
             raise FileError(
                 f"{path.name}: the catalogue has no price of {count} x {name}{where}{how}; wanted one that has"
             )
+        # SkyPilot takes the cheapest offer.
         price = min(known) / count
     base = task.name or path.name.partition(".")[0]
     names = [base] if task.num_nodes == 1 else [f"{base}-{i}" for i in range(task.num_nodes)]
@@ -108,6 +111,7 @@ def _decided(data: Any, path: Path) -> tuple[Any, list[str]]:
     for which in ("ordered", "any_of"):
         if not (choices := _listed(resources.pop(which, None))):
             continue
+        # SkyPilot would choose by price and availability, which this cannot know.
         if which == "any_of" and len({str(each.get("accelerators")) for each in choices}) > 1:
             raise FileError(f"{path.name}: its resources leave a choice; wanted one kind of accelerator in one region")
         if which == "any_of" and len(choices) > 1:

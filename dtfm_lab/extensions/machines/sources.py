@@ -54,6 +54,7 @@ def read_sources(paths: Sequence[Path]) -> list[SourceReport]:
             seen += [_read_data(data, path) for data in found]
         else:
             seen.append(_read_text(text, path))
+    # Last, because catalogues may come after them in the list of files.
     seen += [skypilot.read_task(data, path, offers) for data, path in tasks]
     if offers and not tasks:
         raise FileError("a catalogue has offers but no machines; wanted a SkyPilot task beside it, which names them")
@@ -84,6 +85,7 @@ def _data(text: str, path: Path) -> list[Any]:
     try:
         found = documents(text, path)
     except FileError:
+        # Text of another tool may begin with a bracket as well.
         if any(is_written(text) for is_written, _ in OF_TEXT[:-1]):
             return []
         raise

@@ -36,6 +36,7 @@ def unprefixed(text: str) -> str:
     """
     lines = []
     for line in plain_lines(text):
+        # Launchers may start one another, each with its prefix.
         for _ in range(MOST_PREFIXES):
             if (found := PREFIX.match(line)) is None:
                 break

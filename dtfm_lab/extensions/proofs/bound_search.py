@@ -60,20 +60,22 @@ def increasing_bounds(
 
     Branches on the data-parallel cost x. Within a range of x, the k-th most expensive hop costs at least the highest
     level below which k segments are infeasible (``segment_feasibility``). So a placement costs at least the low end of
-    the range plus these levels. Each step takes the range with the lowest bound, and splits it or bounds it with more
-    effort. If few groups are cheap enough for a placement below ``upper_s``, all their chains are tried instead.
+    the range plus these levels. If few groups are cheap enough for a placement below ``upper_s``, all their chains are
+    tried instead.
 
-    Ends when nothing below ``upper_s``, the cost of a known placement, is left, or when more effort does not help. Ends
-    at once with more than 256 devices. Equal arguments give equal steps. No question to the solver takes more than
-    ``most_effort`` of its deterministic time, about seconds. A step is at most one question. ``known_s`` is the result
-    of ``bound_of_pairs`` if the caller has it.
+    Ends when nothing is left below ``upper_s``, the cost of a known placement, or when more effort does not help; at
+    once with more than 256 devices. Equal arguments give equal steps. A step asks the solver at most once, for at most
+    ``most_effort`` of its deterministic time, about seconds. ``known_s`` is the result of ``bound_of_pairs`` if the
+    caller has it.
     """
     bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)
     yield bound_s
     if bound_s >= upper_s or n_stages == 1 or not bound_s > 0 or len(pair.hop_s) > DEVICES_UP_TO:
         return
+    # Any plan pays at least these hops, so its groups may cost no more than the rest.
     least_s = least_hop_sum_s(pair.hop_s, n_stages, n_replicas)
     few = candidate_groups(pair, n_replicas, upper_s - least_s)
+    # So few groups that listing all chains is quicker than bounding them.
     if few is not None:
         for found in exhaustive(pair, n_stages, *few, upper_s):
             yield max(bound_s, found.cost_s) if found.done else bound_s
@@ -81,11 +83,14 @@ def increasing_bounds(
     nearest = nearest_partners(pair.group_s)
     efforts = [line for line in EFFORTS if line[0] <= most_effort]
     labels = [clusters(pair, n) if n else None for _, n, _ in efforts]
+    # A hop costs what some link costs, so bisection goes over these values only.
     values = np.unique(pair.hop_s[np.triu_indices(len(pair.hop_s), 1)])
     dearest = (float(values[-1]),) * (n_stages - 1)
     ranges = [_Range(0.0, upper_s - least_s, (float(values[0]),) * (n_stages - 1), dearest)]
     while ranges:
+        # The bound of all is that of the worst range, so only raising that one helps.
         worst = min(ranges, key=lambda one: (one.bound_s, one.low_s))
+        # A range too narrow to be cut is tried again at its upper end, with more effort.
         cut = worst.high_s - worst.low_s > efforts[worst.effort][2] * upper_s
         at_s = 0.5 * (worst.low_s + worst.high_s) if cut else worst.high_s
         effort = worst.effort + (not cut)
@@ -94,6 +99,7 @@ def increasing_bounds(
         budget = GroupBudget(pair, n_stages, n_replicas, at_s, nearest)
         enough_s = worst.enough_s if cut else dearest
         effort_s, _, _ = efforts[effort]
+        # Hops that total the rest of the incumbent exclude the range, so no more is proved.
         steps = _dearest_hops(budget, values, worst.hops_s, enough_s, upper_s - worst.low_s, effort_s, labels[effort])
         hops_s = yield from _yield_bound(steps, bound_s)
         ranges.remove(worst)
@@ -174,8 +180,10 @@ def _dearest_hops(
                 high = middle
             else:
                 low = middle
+            # The level is usually near the last one, so steps grow from there instead of halving all.
             stride *= 4
         hops_s[k - 1] = max(hops_s[k - 1], float(values[low]))
+        # The sum excludes the range already, so the other hops need no proof.
         if sum(hops_s) >= below_s:
             break
     return tuple(hops_s)
@@ -211,6 +219,7 @@ class RisingBound(SearchBound):
         compiling = start_compiling(compile_kernels)
         if self._timed and (not compiling.wait(0) or self._spent_s > SHARE * elapsed_s):
             return
+        # Without a time limit results must not depend on how long compiling takes, so it waits.
         compiling.join()
         if self._steps is None:
             of = self._problem

@@ -51,6 +51,7 @@ def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[
     None if there are too many.
     """
     n = len(pair.group_s)
+    # A group is a bit mask of 64 bits, with one for the sign.
     if comb(n, n_replicas) > COMBINATIONS_UP_TO or n > 62:
         return None
     groups = np.array(list(combinations(range(n), n_replicas)), dtype=np.int64)
@@ -71,9 +72,12 @@ def exhaustive(
     from dtfm_lab.extensions.proofs.kernels.chains import search_chains, weigh_disjoint
 
     masks = (np.int64(1) << groups).sum(axis=1)
+    # Every pair's matching is needed again and again, so all are computed once.
     weights_s = np.empty((len(groups), len(groups)))
+    # A hop beyond this leaves nothing for the cheapest group.
     enough_s = below_s - (cost_s.min() if len(cost_s) else 0.0)
     weigh_disjoint(pair.hop_s, groups, masks, enough_s, weights_s)
+    # Cheapest next group first, so that a chain too dear ends the row.
     dearer = np.argsort(weights_s, axis=1, kind="stable")
     at, chain, best = (np.zeros(n_stages, dtype=np.int64) for _ in range(3))
     best_s, found_s = np.array([below_s]), below_s
@@ -132,6 +136,7 @@ def class_problem(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas:
     def between(matrix: FloatArray) -> FloatArray:
         out: FloatArray = matrix[np.ix_(first, first)].copy()
         for t, devices in enumerate(members):
+            # Two different devices of the class; with one there is no such link.
             out[t, t] = matrix[devices[0], devices[1]] if len(devices) > 1 else 0.0
         return out
 
@@ -209,6 +214,7 @@ def _model(
     n_stages, n_replicas, sizes = problem.n_stages, problem.n_replicas, problem.sizes.tolist()
     limit = _n_units(problem)
     low = int(low_s / limit_s * limit)
+    # Rounded outwards, so that no placement of the range is lost.
     high = max(low, int(np.ceil(high_s / limit_s * limit)))
     group = _units(problem.pair.group_s / limit_s, limit)
     hop = _units(problem.pair.hop_s / limit_s, limit)
@@ -219,6 +225,7 @@ def _model(
     slowest = model.new_int_var(low, high, "")
     for t in classes:
         placed = sum(counts[s][t] for s in stages)
+        # With every device in use, the equation is the tighter one.
         uses_all = sum(sizes) == n_stages * n_replicas
         model.add(placed == sizes[t] if uses_all else placed <= sizes[t])
     for s in stages:
@@ -226,9 +233,11 @@ def _model(
         for t in classes:
             model.add(counts[s][t] >= present[s][t])
             model.add(counts[s][t] <= min(n_replicas, sizes[t]) * present[s][t])
+            # Averaging costs a group what its slowest device pays, and only classes that are there pay.
             pays = sum(group[t][u] * counts[s][u] for u in classes) - group[t][t]
             model.add(pays <= slowest).only_enforce_if(present[s][t])
             for u in range(t):
+                # Even with the cheapest other partners these two classes together exceed the range.
                 if group[t][u] + (n_replicas - 2) * min(group[t]) > high and n_replicas > 1:
                     model.add_bool_or([~present[s][t], ~present[s][u]])
     hops = [_hop(model, counts[s], counts[s + 1], hop, sizes, limit - low) for s in stages[:-1]]
@@ -242,6 +251,7 @@ def _model(
     total = slowest + sum(cost for cost, _ in hops)
     model.add(total <= limit)
     model.minimize(total)
+    # The reverse is excluded above, so the hint must be the one that is kept.
     if sum((t + 1) * (hint[0][t] - hint[-1][t]) for t in classes) > 0:
         hint = hint[::-1]
     for s in stages:
@@ -276,6 +286,7 @@ def _hop(
         model.add_bool_or([])
         return 0, {}
     reached = {level: model.new_bool_var("") if level > levels[0] else 1 for level in levels}
+    # A level includes those below it, since the cost adds up their steps.
     for below, above in pairwise(levels[1:]):
         model.add_implication(reached[above], reached[below])
     flow = {}
@@ -285,6 +296,7 @@ def _hop(
             model.add(flow[t, u] <= min(sizes[t], sizes[u]) * reached[hop[t][u]])
     for t in n:
         model.add(sum(flow[t, u] for u in n if (t, u) in flow) == left[t])
+        # A hop costs the bottleneck of its matching: the highest level that any of its pairs needs.
         model.add(sum(flow[u, t] for u in n if (u, t) in flow) == right[t])
     cost = levels[0] + sum((above - below) * reached[above] for below, above in pairwise(levels))
     return cost, reached
@@ -320,6 +332,7 @@ def cp_solver(effort: float, seed: int = 0) -> Any:
     cp_model = solver_library()
 
     solver = cp_model.CpSolver()
+    # Several workers would make results depend on timing, and the limit is of deterministic time.
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
     solver.parameters.max_deterministic_time = effort

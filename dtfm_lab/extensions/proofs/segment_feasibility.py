@@ -77,6 +77,7 @@ class GroupBudget:
 
         n = len(self.nearest)
         eligible, allowed = np.ones(n, dtype=np.bool_), np.ones((n, n), dtype=np.bool_)
+        # A little more than the budget, so that rounding excludes nothing that is possible.
         limit_s = self.budget_s * ROUNDING
         clear_unaffordable(self.pair.group_s, self.nearest, limit_s, self.n_replicas, eligible, allowed)
         return eligible, allowed
@@ -107,10 +108,12 @@ class GroupBudget:
         eligible, allowed = self.feasible
         by_length = {1: eligible}
         for length in range(2, self.n_stages + 1):
+            # A longer segment is a harder demand, so only those eligible for a shorter one are checked.
             eligible = eligible.copy()
             limit_s = self.budget_s * ROUNDING
             group_s, hop_s = self.pair.group_s, self.pair.hop_s
             clear_ineligible(group_s, self.nearest, hop_s, below_s, length, limit_s, self.n_replicas, allowed, eligible)
+            # Too few for one such segment, hence for longer ones.
             if eligible.sum() < length * self.n_replicas:
                 break
             by_length[length] = eligible
@@ -153,12 +156,14 @@ def segments_feasible(
     yield
     cuts = []
     for lengths in ways_to_cut(budget.n_stages, n_segments):
+        # The segments of at least this length together need enough devices that can be in them.
         if all(
             length in eligible
             and sum(one for one in lengths if one >= length) * budget.n_replicas <= eligible[length].sum()
             for length in set(lengths)
         ):
             cuts.append(lengths)
+        # Too many cuts to check each: not proved infeasible.
         if cuts and (not effort or len(cuts) > CUTS_UP_TO):
             return True
     if not cuts:
@@ -201,6 +206,7 @@ class _Level:
         np.fill_diagonal(near, False)
         n, labels = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
         places = [np.flatnonzero(labels == c) for c in range(n)]
+        # A path has one link fewer than devices, so the devices less the most links are the fewest pieces.
         pieces = tuple(max(1, len(at) - _most_links(near[np.ix_(at, at)], 2, within=True)) for at in places)
         return cls(eligible, tuple(devices[at] for at in places), pieces)
 
@@ -221,16 +227,19 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
         switches = [[model.new_bool_var("") for _ in range(k)] for k in most]
         for row in switches:
             for first, then in pairwise(row):
+                # The q-th pipeline only with those before it, which lets switches carry partial sums.
                 model.add_implication(then, first)
         model.add(sum(switch for row in switches for switch in row) == n_replicas)
         for c in components:
             if switches[c]:
                 pays = sum(tables[length][c][d][q] * switch for d in components for q, switch in enumerate(switches[d]))
+                # The first switch says that a device of this component is in the group.
                 model.add(pays <= UNITS).only_enforce_if(switches[c][0])
         pipelines.append(switches)
     for c in components:
         used = sum(length * sum(rows[c]) for length, rows in zip(lengths, pipelines, strict=True))
         model.add(used == sizes[1][c] if budget.uses_all_devices else used <= sizes[1][c])
+        # With every device in use, the paths must cover each component.
         if budget.uses_all_devices:
             model.add(sum(sum(rows[c]) for rows in pipelines) >= level.pieces[c])
         for longer in set(lengths) - {1}:
@@ -289,6 +298,7 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
     cut = [model.new_bool_var("") for _ in stages[:-1]]
     model.add(sum(cut) < n_segments)
     links = {(c, d): near[np.ix_(places[c], places[d])] for c in parts for d in parts}
+    # In one hop, a device passes on to one device only.
     once = {key: _most_links(link, 1, key[0] == key[1]) for key, link in links.items() if link.any()}
     through: dict[tuple[int, int], list[Any]] = {}
     for s in stages[:-1]:
@@ -301,6 +311,7 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
             model.add(out == counts[s][c]).only_enforce_if(~cut[s])
             model.add(into == counts[s + 1][c]).only_enforce_if(~cut[s])
     for (c, d), carried_in_all in through.items():
+        # Over all hops a device has at most two links: one in and one out.
         model.add(sum(carried_in_all) <= _most_links(links[c, d], 2, c == d))
     # A placement and its reverse cost the same: keep one of the two.
     first_stage, last_stage = (sum((c + 1) * counts[s][c] for c in parts) for s in (0, -1))
@@ -316,6 +327,7 @@ def _most_links(near: Flags, each: int, within: bool) -> int:
     a, b = near.shape
     capacity = np.zeros((a + b + 2, a + b + 2), dtype=np.int32)
     capacity[:a, a : a + b] = near
+    # Links as flow from one copy of the devices to another, since degrees are limited at both ends.
     capacity[a + b, :a] = capacity[a : a + b, a + b + 1] = each
     flow = int(scipy.sparse.csgraph.maximum_flow(scipy.sparse.csr_array(capacity), a + b, a + b + 1).flow_value)
     return flow // 2 if within else flow

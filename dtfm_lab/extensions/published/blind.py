@@ -61,9 +61,11 @@ def seal(path: str | os.PathLike[str]) -> dict[str, Any]:
         predictions = list(_of_sweep(file))
     else:
         predictions = list(_of_rows(own_files.read_rows(file, blind=True)))
+    # Two predictions of one row would let their author choose the better one.
     _refuse_doubles(map(_key, predictions), file)
     content = {
         "rows": file.name,
+        # By the rows' hash, anyone can see later whether they were changed.
         "rows_sha256": hashlib.sha256(read_text(file).encode()).hexdigest(),
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {name: version(name) for name in VERSIONED} | {"python": platform.python_version()},
@@ -88,6 +90,7 @@ def opened(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> Le
     sealed = read_mapping(file)
     require_version(sealed, KEY, file.name)
     content = sealed.get("content")
+    # A prediction that could be edited after the measurement would prove nothing.
     if not isinstance(content, dict) or sealed.get("sha256") != _hash(content):
         raise FileError(f"{file.name} is not what was sealed: its content has another hash; wanted the file as written")
     predictions = {_key(one): one for one in content["predictions"]}
@@ -136,6 +139,7 @@ def _of_rows(rows: Sequence[own_files.OwnRow]) -> Iterator[Prediction]:
 
 def _of_sweep(file: Path) -> Iterator[Prediction]:
     for row in nanotron.read_sweep(file):
+        # A prediction of a measured row would not be blind.
         if row.tokens_per_s_per_gpu is not None or row.peak_memory_bytes is not None or row.failed:
             raise FileError(
                 f"{file.name}: {row.one.setting} holds a measurement; wanted none, to predict the row blind"
@@ -236,6 +240,7 @@ def _measured(file: Path, units: dict[Key, str]) -> dict[Key, float]:
         return found
     keys: list[Key] = []
     for number, record_ in own_files.records(file):
+        # The same columns as in rows of one's own, so that one file can serve both.
         try:
             key = record_["setting"], record_["quantity"]
             value = float(record_["published"].replace(",", ""))

@@ -174,11 +174,13 @@ def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:
     """Return the fit to all rows, with each row predicted by the fit to all others."""
     own = [row.efficiency for row in rows]
     factors = [row.factor for row in rows if row.factor is not None]
+    # Factors only where all rows have one, because two kinds of scale have no median.
     scales = factors if len(factors) == len(rows) else own  # a factor holds for other shapes too, if all rows have one
     judged = rows
     if len(rows) > 1:
         judged = []
         for row, mine, others, function in zip(rows, scales, leave_one_out(scales), predict, strict=True):
+            # Each row is predicted by the others, since a fit to itself would always be right.
             given: GivenEfficiency = ShareFactor(others) if scales is factors else others
             judged.append(replace(row, from_others=row.efficiency * others / mine, predicted=function(given)))
     factor = median(factors) if scales is factors else None
@@ -212,6 +214,7 @@ def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Predict]:
         return iteration_seconds(plan, efficiency=efficiency)
 
     fastest_s = predict(1.0)
+    # Faster than at the peak: the peak or the measurement is wrong, and no efficiency helps.
     if measured_s < fastest_s * (1 - CLOSE):
         raise LabError(
             f"{plan.job.name} on {plan.topology.name} took {format_s(measured_s)}; wanted at least the "
@@ -235,12 +238,14 @@ def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
     context = trace.context
     if context.source != "measured":
         raise TraceError(f"row {number} is a simulated trace; wanted a measured one")
+    # A stand-in's seconds say nothing about the job's own model.
     if not context.plan.flop or not context.plan.peak_flop_per_s or context.stand_in:
         raise TraceError(
             f"row {number}: the trace of {context.job} does not know its FLOP and peaks; wanted a run that does"
         )
     computing = np.array([action.lane is Lane.COMPUTE for action in trace.actions])[trace.action]
     stages = np.array([action.stage for action in trace.actions])[trace.action] % len(context.devices)
+    # Traces may keep only some iterations, which then stand for several.
     weights = trace.iteration_weights[np.unique(trace.iteration, return_inverse=True)[1]]
     peaks = np.array(context.plan.peak_flop_per_s)[stages, trace.replica]
     seconds = (trace.end_s - trace.start_s) * weights

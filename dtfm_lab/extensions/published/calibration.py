@@ -47,9 +47,11 @@ def own_factor(
     """
 
     def error(log_factor: float) -> float:
+        # Logarithms, because predictions are wrong by a factor.
         return math.log(predict(math.exp(log_factor)) / measured)
 
     at_low, at_high = error(math.log(low)), error(math.log(high))
+    # At an end of the range, rounding could hide the change of sign that the search needs.
     for end, off in ((low, at_low), (high, at_high)):
         if abs(off) < CLOSE:
             return end

@@ -70,6 +70,7 @@ def reproduce(
         return _choose(regret or None, output, as_json)
     if blind is not None:
         return _seal(blind, output, as_json)
+    # Checked now, since predicting all rows takes minutes.
     if output is not None:
         check_ending(output)
     if opened is not None:
@@ -84,7 +85,9 @@ def reproduce(
     else:
         print_report(report_of(ledger, rows=True))
     if ledger.stopped:
+        # The status of shells after Ctrl-C.
         sys.exit(130)
+    # For scripts that check the lab itself.
     if strict and ledger.failures:
         sys.exit(1)
     return None

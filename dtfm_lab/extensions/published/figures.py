@@ -40,6 +40,7 @@ def ledger(ledger: Ledger) -> go.Figure:
     if groups:
         _draw(figure, groups, ledger.rows)
     headline, _, how_well = ledger.headline.partition(". ")
+    # Far misses would squeeze all other dots into one place.
     far = any(row.published > 0 and not 1 / FARTHEST <= row.ratio <= FARTHEST for row in ledger.rows)
     edge = f"; beyond {FARTHEST:g} times at the edge" if far else ""
     pale = "pale: with a fit to their source" if any(not row.hard for row in ledger.rows) else ""
@@ -60,6 +61,7 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
     place = {id(row): name_of[row.source, row.group, row.quantity] for row in shown}
     stripes: dict[str, list[float]] = {}
     for row in shown:
+        # One stripe per line of dots, as wide as the widest band.
         stripes.setdefault(place[id(row)], []).extend(_within_reach(end) for end in _band_of(row))
     x = [at for ends in stripes.values() for at in (min(ends), max(ends), None)]
     y = [at for name in stripes for at in (name, name, None)]
@@ -75,6 +77,7 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
         hovertemplate=f"{GROUP}, their own prediction<br>%{{hovertext}}<extra></extra>",
         visible=bool(theirs),
     )
+    # Misses last, so that none is hidden under a hit.
     inside_first = sorted(shown, key=lambda row: not row.inside)
     alike = by_key(((row.inside, row.hard, _of_many(row)), row) for row in inside_first)
     for (inside, hard, of_all), some in alike.items():
@@ -91,6 +94,7 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
         )
     reach = [_within_reach(ratio) for row in shown for ratio in (row.ratio, 1 + (row.their_error or 0.0))]
     far = max(1.1, *(max(ratio, 1 / ratio) for ratio in reach)) * 1.04
+    # Ticks too close to 1 would overlap on a wide axis.
     ticks = [tick for tick in TICKS if 1 / far <= tick <= far]
     if far > 1.3:
         ticks = [tick for tick in ticks if tick not in (0.95, 1.05)]

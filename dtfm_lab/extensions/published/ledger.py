@@ -171,8 +171,10 @@ def reproduce(
     """
     if isinstance(names, str | Source) or not isinstance(names, Iterable):
         raise LabError(f"sources are {shortened(names)}; wanted names or Sources in a list")
+    # With a file of your own, other sources are predicted only if named.
     given = list(names) or ([] if own is not None else list(sources))
     wanted = [_source(name) for name in given]
+    # Twice named is still one source.
     wanted = list(dict.fromkeys(wanted))
     if own is not None:
         wanted.append(own_source(own))
@@ -185,6 +187,7 @@ def reproduce(
                 if progress is not None:
                     progress(row)
     except KeyboardInterrupt:
+        # Nothing is predicted yet, so there is nothing to keep.
         if not rows:
             raise
         stopped = True
@@ -283,6 +286,7 @@ def _group(group: Group, rows: Sequence[Row]) -> tuple[str, ...]:
 def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
     """Return the rows of a group, with the assumptions that all share and those of single rows."""
     words = [_words(row) for row in rows]
+    # What all rows assume is said once, above the table.
     shared = [each for each in words[0] if all(each in others for others in words)]
     lines = [
         (
@@ -299,6 +303,7 @@ def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
     notes = [f"{row.setting}: {said}." for row, said in own if said]
     missed = group.inside < group.n or not group.reached
     title = f"{group.source}: {group.group}, {group.quantity}, {group.inside} of {group.n} inside"
+    # Only groups with a miss are open, because the page is long.
     return ReportSection(title, [f"{'; '.join(shared)}.", Table(ROWS, lines), *notes], opened=missed)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.job import BYTES_PER_ELEMENT, Job, LayerKind, ModelSpec, llama
-from dtfm_lab.domain.network import Device, Topology
+from dtfm_lab.domain.network import CollectiveSpeed, Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import GB
 from dtfm_lab.extensions.published.row import DATA
@@ -205,6 +205,7 @@ def cut_of(name: str, n_stages: int) -> tuple[int, ...]:
     stage may have no block.
     """
     n_layers, width, _, inner = SHAPES[name]
+    # Multiplications per token of a block: four projections of attention and three of the MLP.
     of_block = 4 * width * width + 3 * width * inner
     layers = [of_block] * n_layers + [VOCABULARY * width]
     done = list(accumulate(layers))
@@ -250,8 +251,8 @@ def job_of(one: Configuration) -> Job:
 def network_of(one: Configuration) -> Topology:
     """Return the tensor-parallel groups as devices, with ranks in nanotron's order: tensor, then data, then pipeline.
 
-    Links within a stage have the speed of measured collectives over the same number of hosts. Links between stages have
-    the speed of a single message.
+    Links within a stage have the speed of measured collectives inside one host, and the network states how much slower
+    they are over more hosts (``Topology.collectives``). Links between stages have the speed of a single message.
     """
     n_groups, n_hosts = one.n_gpus // one.tp, one.tp / PER_HOST
     inner = ALL_REDUCE_GB_PER_S[0]
@@ -264,13 +265,15 @@ def network_of(one: Configuration) -> Topology:
     stage = np.arange(n_groups) // one.dp
     within = stage[:, None] == stage[None, :]
     sent = SEND_GB_PER_S["between" if one.nodes > 1 else "inside"] * one.tp * GB
-    bandwidth = np.where(within, _averaging_bytes_per_s(one), sent)
+    averaged = one.tp * _averaging_gb_per_s(one, 1.0) * _shared(one) * GB
+    bandwidth = np.where(within, averaged, sent)
     return Topology(
         devices,
         np.where(np.eye(n_groups, dtype=bool), 0.0, LATENCY_S),
         bandwidth,
         name=f"{one.nodes} hosts",
         link_spread=_link_spread(_hosts_of_stage(one)),
+        collectives=_collectives(one),
     )
 
 
@@ -278,18 +281,30 @@ def _hosts_of_stage(one: Configuration) -> float:
     return max(one.dp * one.tp / PER_HOST, 1.0)
 
 
-def _averaging_bytes_per_s(one: Configuration) -> float:
-    """Return the speed of a ring of tensor-parallel groups, with all GPUs of a group sending at once."""
-    hosts = _hosts_of_stage(one)
+def _collectives(one: Configuration) -> tuple[CollectiveSpeed, ...]:
+    """Return the speed of averaging by number of hosts. A group of GPUs that spans several hosts counts as one."""
+    n_hosts = max(one.tp // PER_HOST, 1)
+    alone = _averaging_gb_per_s(one, 1.0)
+    return tuple(
+        CollectiveSpeed(hosts // n_hosts, _averaging_gb_per_s(one, hosts) / alone, _link_spread(hosts))
+        for hosts in HOSTS
+        if hosts >= n_hosts
+    )
+
+
+def _shared(one: Configuration) -> float:
+    """Return the share of a host's speed that several groups of GPUs of one host reach together."""
+    here = min(max(PER_HOST // one.tp, 1), one.dp)
+    return (here / PER_HOST) ** SHARED_EXPONENT if _hosts_of_stage(one) > 1 else 1.0
+
+
+def _averaging_gb_per_s(one: Configuration, hosts: float) -> float:
+    """Return the speed of a GPU's averaging over this number of hosts, in GB/s."""
     gradient, parameter = BYTES_PER_ELEMENT["fp32"], BYTES_PER_ELEMENT["bf16"]
     if one.zero:  # gradients are scattered in fp32, parameters gathered in bf16
         seconds = gradient / _at(REDUCE_SCATTER_GB_PER_S, hosts) + parameter / _at(ALL_GATHER_GB_PER_S, hosts)
-        reached = (gradient + parameter) / seconds
-    else:
-        reached = _at(ALL_REDUCE_GB_PER_S, hosts)
-    here = min(max(PER_HOST // one.tp, 1), one.dp)
-    shared = (here / PER_HOST) ** SHARED_EXPONENT if hosts > 1 else 1.0
-    return one.tp * reached * shared * GB
+        return (gradient + parameter) / seconds
+    return _at(ALL_REDUCE_GB_PER_S, hosts)
 
 
 def _at(measured: Sequence[float], hosts: float) -> float:
@@ -441,6 +456,7 @@ def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[SweepRow, ...]:
     found: dict[Configuration, SweepRow] = {}
     for number, row in enumerate(reader, 1):
         one = _measured(row, f"{file.name}, row {number}")
+        # A run that failed may have been repeated, and then the repetition counts.
         known = found.get(one.one)
         if known is None or known.failed:
             found[one.one] = one
@@ -490,11 +506,13 @@ def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
     """
     slots = {row.one: row.iteration_s / row.one.slots for row in rows if row.iteration_s is not None}
     fastest: dict[tuple[str, int, int, int], float] = {}
+    # The fastest of its kind is what the cluster can do in its usual mode.
     for one, seconds in slots.items():
         kind = one.model, one.tp, one.pp, one.mbs
         fastest[kind] = min(seconds, fastest.get(kind, seconds))
     for row in rows:
         one = row.one
+        # Only runs with pipelines showed the mode.
         if one.pp == 1 or one not in slots:
             yield False
             continue

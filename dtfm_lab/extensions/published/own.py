@@ -140,6 +140,7 @@ def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         lines = [line for line in read_text(file).splitlines() if line.strip() and not line.startswith("#")]
         (_, columns), *rows = [*cells_of("\n".join(lines), file)] or [(0, [])]
         for number, (_, cells) in enumerate(rows, 1):
+            # A column too many or few moves all values after it.
             if len(cells) != len(columns) or "" in columns:
                 raise FileError(
                     f"{file.name}, row {number} has not as many values as there are columns, each with a name: "
@@ -151,6 +152,7 @@ def records(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         for column in row:
             if column not in COLUMNS and column not in JOB_FIELDS:
                 raise FileError(f"{where}: {unknown('column', column, [*COLUMNS, *JOB_FIELDS])}")
+        # An empty cell means that the value is not given.
         yield number, {column: value.strip() for column, value in row.items() if value.strip()}
 
 
@@ -161,6 +163,7 @@ def _text(value: Any) -> str:
 def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> OwnRow:
     where = f"{file.name}, row {number}"
     if blind and "published" in record:
+        # Seen numbers would not be blind.
         raise FileError(f"{where}, column published: {record['published']}; wanted none, to predict the row blind")
     for column in NEEDED:
         given = column in record or (column == "network" and "gpus" in record) or (column == "published" and blind)
@@ -178,6 +181,7 @@ def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> Ow
 
     quantity = checked("quantity", lambda text: _named("quantity", text, UNITS))
     units = UNITS[quantity]
+    # Bound as a default, because a function in a loop sees only the last option.
     changes = {name: checked(name, lambda text, o=option: _value(o, text)) for name, option in JOB_FIELDS.items()}
     changes = {name: value for name, value in changes.items() if name in record}
     job = checked("job", lambda text: load_job(_path(file, text)), None) or load_job("gpt3-xl")
@@ -242,6 +246,7 @@ def _value(option: Option, text: str) -> Any:
             number = float(text)
         except ValueError:
             raise LabError(f"{shortened(text)}; wanted a number") from None
+        # Spreadsheets write whole numbers as 8.0 or 1e3.
         return int(number) if number.is_integer() and option.type is int else number
     if option.type is str or option.name == "model":
         return text
@@ -277,9 +282,11 @@ def shape_in(record: Mapping[str, str], where: str) -> ModelSpec:
     try:
         sizes: dict[str, Any] = {name: _whole(name, record[name]) for name in SHAPE if name in record}
         sizes["seq_len"] = _whole("seq_len", record.get("seq_len", "2048"))
+        # Only Llamas have these sizes.
         make = llama if {"d_ff", "n_kv_heads"} & set(sizes) else gpt
         return make(name=record.get("model", "shaped"), **sizes)
     except TypeError:
+        # A call without a needed size fails, but its error does not name the column.
         lacking = [name for name in SHAPE[:4] if name not in record]
         raise FileError(
             f"{where}, columns {', '.join(lacking)}: nothing; wanted values, as n_layers is given"
@@ -298,6 +305,7 @@ def _whole(name: str, text: str) -> int:
 def positive(text: str) -> float:
     """Parse a number above 0. Raises LabError."""
     try:
+        # Python would also accept nan, infinity and 1_000.
         value = float(text.replace(",", "")) if re.fullmatch(r"[\d.,eE+-]+", text) else math.nan
     except ValueError:
         value = math.nan

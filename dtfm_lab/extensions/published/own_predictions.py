@@ -32,6 +32,7 @@ def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
     for row in rows:
         efficiency, fitted = row.efficiency, ""
         if row.fitted:
+            # Of the same group only: other hardware has another efficiency.
             others = [one for one in rows if one is not row and id(one) in own and one.group == row.group]
             if not others:
                 raise FileError(f"{row.where}, column efficiency: fit, of no other row; wanted two or more in a group")
@@ -84,6 +85,7 @@ def located_plan(row: OwnRow) -> Plan:
         if row.listed:
             if job.n_stages is None or job.n_replicas is None:
                 raise LabError(f"rank_map is {LISTED}, without n_stages or n_replicas; wanted both")
+            # Ranks in order fill the replicas of a stage first.
             stage, replica = np.divmod(np.arange(job.n_stages * job.n_replicas), job.n_replicas)
             return evaluate(row.topology, job, rank_map=(replica * job.n_stages + stage).tolist())
         if row.rank_map is not None:

@@ -141,6 +141,7 @@ class Regret:
         measurement."""
         table = self.to_frame()
         off = (table.predicted_s / table.measured_s - 1).abs()
+        # The slow mode is the cluster's, which no prediction knows.
         usual = off[~table.slow]
         held = (table.low_s <= table.measured_s) & (table.measured_s <= table.high_s)
         memory = (table.predicted_bytes / table.measured_bytes - 1).abs()
@@ -189,6 +190,7 @@ def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[Sw
     ran = [row for row in rows if row.iteration_s is not None]
     if not ran:
         raise FileError("no row of the sweep was measured; wanted tokens_per_s_per_gpu in one or more")
+    # Rows of other batch sizes are no alternatives to choose among.
     same = [row for row in rows if row.is_comparable]
     kinds = sorted({(row.one.model, row.one.nodes) for row in ran if row.is_comparable})
     cells = [_cell(kind, [row for row in same if (row.one.model, row.one.nodes) == kind], predicted) for kind in kinds]

@@ -81,6 +81,7 @@ def band_of(text: str) -> Band:
         low, high = re.split(r"\s+to\s+|\s+", text)
         return Band(float(low), float(high))
     except (ValueError, ZeroDivisionError):
+        # 0x, whose inverse does not exist, is no band either.
         raise wanted from None
 
 
@@ -153,6 +154,7 @@ def band_by_rule(evidence: Evidence, quantity: str, unit: str = "") -> Band:
     if (evidence, quantity) not in rule():
         raise LabError(f"no band for {evidence}, {quantity}; wanted one in data/bands.csv")
     band = rule()[evidence, quantity]
+    # Bands of differences are stated for shares, but this row counts per cent.
     return Band.within(100 * band.high) if band.absolute and unit == "%" else band
 
 
@@ -247,6 +249,7 @@ class Row:
             object.__setattr__(self, "band", band_by_rule(self.evidence, self.quantity, self.unit))
         for name in ("published", "predicted"):
             value = getattr(self, name)
+            # A prediction has no ratio to 0, but it has a difference.
             if not (math.isfinite(value) and (value > 0 or (value == 0 and self.band.absolute))):
                 raise LabError(f"{self.group}, {self.setting}: {name} is {shortened(value)}; wanted a number above 0")
             object.__setattr__(self, name, float(value))  # JSON does not know numpy's numbers
@@ -304,6 +307,7 @@ class Row:
         if self.inside:
             return "inside"
         known = self.known_miss
+        # Missing in the other direction must have another reason.
         if known is None or (self.ratio > 1) != (known.ratio > 1):
             return "miss"
         return "known miss" if abs(self.error) <= abs(known.ratio - 1) + NO_WORSE else "miss"

@@ -63,6 +63,7 @@ def _blocks(record: Record) -> tuple[int, ...]:
     """Return the blocks of each stage. ``layers_per_stage`` counts the embedding in the first and the head in the last
     stage."""
     blocks = list(record.layers_per_stage)
+    # A record without any layers is refused later, with a reason.
     for end in (0, -1) if blocks else ():
         blocks[end] -= 1
     return tuple(blocks)
@@ -119,6 +120,7 @@ def _reserved_bytes(record: Record, model: ModelSpec) -> FloatArray:
     n = k * n_groups
     network = Topology.from_matrices(
         latency_s=np.zeros((n, n)),
+        # Any links will do, because only memory is asked for.
         bandwidth_bytes_per_s=np.ones((n, n)),
         hosts=[f"host {i // k}" for i in range(n)],
         name=record.case,

@@ -230,6 +230,7 @@ def profile_of(record: Record) -> list[ComputeTime]:
     for group in record.devices:
         gather_s = gathering_s(group, record.hop_bytes)
         seconds = {
+            # The first stage receives nothing, so it has nothing to gather.
             Kind.FORWARD: group.forward_s + gather_s * (group.stage > 0),
             Kind.BACKWARD: group.backward_s + gather_s * (group.stage < record.n_stages - 1),
             Kind.STEP: group.update_s,
@@ -262,6 +263,7 @@ def _seconds(
     if replica == other_replica and abs(stage - other_stage) == 1:
         if (hop := record.group[min(here, there)].hop) is None:
             raise FileError(f"{record.case}: stage {min(stage, other_stage)} has no hop; wanted the name of a curve")
+        # Where only one direction was measured, it stands for the other.
         return record.curves.get(_back(hop) if stage > other_stage else hop, record.curves[hop])
     if stage != other_stage:
         return None
@@ -273,6 +275,7 @@ def _seconds(
     curve = record.curves.get(name, record.curves.get(_back(name), slowest))
     if curve is None:
         raise FileError(f"{record.case}: no curve {name!r}; wanted the seconds of its messages")
+    # GPUs of a group share the host's network card, so their messages take turns.
     in_turn = max(g.tensor_parallel if g.gpu in sharing else 1 for g in (sender, receiver))
     return np.array(curve) * in_turn
 

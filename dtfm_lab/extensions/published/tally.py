@@ -122,6 +122,7 @@ class Tally:
     @property
     def within_fifth(self) -> int:
         """Number of rows predicted within a factor of 1.2, either way."""
+        # By logarithms, so that half and twice are equally far off.
         return sum(row.ratio > 0 and abs(math.log(row.ratio)) <= math.log(FIFTH) for row in self.rows)
 
     @property

@@ -125,6 +125,7 @@ def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, f
     low, high = ends
     if quantity == "iteration":
         return predicted * low, predicted * high
+    # Rates fall when times rise, so the ends change places.
     return (predicted / high, predicted / low) if quantity in RATES else None
 
 
@@ -136,6 +137,7 @@ def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tu
     """
     trace, quantity = simulate(plan), said["quantity"]
     predicted = (value or UNITS[quantity][said["unit"]])(Prediction(plan, trace))
+    # No speed enters a peak of memory.
     shares = () if quantity == "memory" else shares_of(plan)
     interval = interval_of(quantity, predicted, trace)
     return Row(predicted=predicted, interval=interval, assumptions=(*assumptions, *shares), **said)
@@ -168,6 +170,7 @@ def measured_model(name: str, parameters: Sequence[int], output_elements: int = 
 
     Its seconds are given separately. None follow from its FLOP.
     """
+    # No FLOP: such a model is only used with measured seconds.
     blocks = tuple(
         Layer(kind=LayerKind.BLOCK, parameters=count, forward_flop=0.0, output_elements=output_elements)
         for count in parameters
@@ -192,6 +195,7 @@ def listed_plan(topology: Topology, job: Job) -> Plan:
 
 def only_plan(strategy: Strategy, topology: Topology, job: Job) -> Plan:
     """Return the single plan of a system whose choices are all fixed. It has no communication cost."""
+    # Unpacking fails if the system has more than one branch, so more than one choice.
     (branch,) = strategy.branches(topology, job, Budget())
     (plan,) = [branch] if isinstance(branch, Plan) else branch.plans()
     return plan

@@ -45,7 +45,7 @@ class Ablation:
     """``choice``: what the system could do otherwise. ``placement``: where its stages are. ``ideal``: what no plan
     reaches."""
     noun: str
-    """In words: ``latency``, ``sends that block``."""
+    """What is removed, in words: ``latency``, ``sends that block``."""
     condition: str
     """The condition, after *if*: ``links had no latency``."""
     before_s: float
@@ -116,6 +116,7 @@ def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
     for name, (kind, noun, trying) in ABLATIONS.items():
         tried = list(_predicted(outcome, trying))
         if tried:
+            # Of several ways to remove it, the best one that fits counts.
             condition, without = min(tried, key=lambda one: (not one[1].memory.fits, one[1].iteration_s))
             yield Ablation(
                 name=name, kind=kind, noun=noun, condition=condition, before_s=outcome.iteration_s, outcome=without
@@ -217,6 +218,7 @@ def _placement(outcome: Outcome) -> Trials:
 
 def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
     """Yield placements that short searches find for the plan's job. Shape, cut, shares and schedule stay the same."""
+    # The plan's own cut and shares, so that only the placement differs.
     cut = {"blocks_per_stage": plan.blocks_per_stage, "microbatches_per_replica": plan.job.microbatch_counts}
     job = plan.job.with_fields(**cut, schedule=plan.job.schedule_name, warmups=plan.job.warmups)
     for objective in ("communication", "iteration"):

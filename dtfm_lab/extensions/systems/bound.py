@@ -37,6 +37,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     """
     job = plan.job
     in_order = job.schedule_name in IN_ORDER
+    # Only for these orders it is known what each device does between the first and the last pass.
     if not in_order and job.schedule_name != INTERLEAVED:
         return 0.0
     n_stages = job.n_stages * (1 if in_order else job.stages_per_device)
@@ -47,6 +48,7 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
     first = slice(0, job.n_stages)  # each device's first stage
     n_bytes = np.array(boundary_bytes(job, n_stages))[1 : job.n_stages, None]
     hops = NeighbourMessages.of(plan.placement.devices, n_bytes, links)
+    # Nothing starts on a stage before the first message has passed all those before it.
     arrival_s = behind(forward_s[first] + hops.onward_s)
     if not in_order:
         return float((arrival_s + busy_s).max())
@@ -169,7 +171,10 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
     )
     here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
     latency_s = links.latency_s[here, there]
-    summed_s, spread_s = (links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages))
+    slower = links.slower(here)[:, None]
+    summed_s, spread_s = (
+        slower * links.moving_s(here, there, np.broadcast_to(size, shape)) for size in (sums, averages)
+    )
     rounds = ring_rounds(job.n_replicas)
     on_link_s = ring_link_s(job.n_replicas, summed_s, spread_s, latency_s)
     # a shard goes round the ring twice, to be summed and to be spread: n - 1 hops each, from its own start
@@ -191,7 +196,7 @@ def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray)
     )
     if links.message_bytes is not None:  # measured times depend on the sizes of buckets, which are unknown here
         return 0.0
-    return float((last_backward_s + links.moving_s(here, there, n_bytes[:, None])).max())
+    return float((last_backward_s + links.slower(here)[:, None] * links.moving_s(here, there, n_bytes[:, None])).max())
 
 
 def fits(plan: Plan) -> bool:
@@ -202,6 +207,7 @@ def fits(plan: Plan) -> bool:
     if least_lacking_bytes(plan):
         return False
     job = plan.job
+    # The peak is reached once the pipeline is full, so more micro-batches only cost time.
     n_full = {"1f1b": 2 * job.n_stages + 2, "gpipe": 2 * (job.flush_every or job.n_microbatches)}.get(job.schedule_name)
     uneven = len(set(job.microbatch_counts)) > 1
     if n_full is None or uneven or n_full >= job.n_microbatches or job.n_stages == 1:  # nothing to shorten

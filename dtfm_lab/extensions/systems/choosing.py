@@ -46,6 +46,7 @@ def outcome_of(
     branches, reason = _branches(strategy, topology, work, budget)
     # open items: lower bound, place in the order yielded, and a plan or a branch whose plans are not built yet
     queue: list[tuple[float, tuple[int, int], Plan | Branch]] = [
+        # Branches have bounds of their own, so most of their plans are never built.
         (one.least_s if prune and isinstance(one, Branch) else 0.0, (number, -1), one)
         for number, one in enumerate(branches)
     ]
@@ -61,7 +62,9 @@ def outcome_of(
             if isinstance(one, Plan) and place[1] >= 0:
                 this = strategy.seconds(one, budget), place
                 simulated.append((*this, one))
+                # On a tie the plan that the system would try first, so that results do not depend on the bounds.
                 if this < best:
+                    # Checked only for plans that would win, because memory takes a simulation.
                     if fits(one):
                         best, found = this, one.changed(iteration_s=this[0])
                     else:  # only its exact peak does not fit, so no other plan is nearer to fitting
@@ -73,6 +76,7 @@ def outcome_of(
                 if lacking := least_lacking_bytes(plan):
                     nearest = min(nearest, (lacking, (place[0], at), plan), key=lambda each: each[:2])
                     continue
+                # A branch's bound holds for its plans too, and may be above their own.
                 own_s = strategy.least_s(plan, budget) if prune else 0.0
                 heapq.heappush(queue, (max(least_s, own_s), (place[0], at), plan))
         if found is None and nearest[2] is not None:
@@ -153,6 +157,7 @@ def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
     n_stages, each = getattr(strategy, "n_stages", None), getattr(strategy, "stages_per_device", 1)
     if n_stages is None:
         return ""
+    # A system that cuts evenly refuses other numbers of stages, as the real one does.
     whole = each > 1 or strategy.name == "megatron"  # other systems may cut a model into unequal stages
     if (
         whole

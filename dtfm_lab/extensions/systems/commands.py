@@ -132,11 +132,13 @@ def strategies_command(
     if flags is not None:
         launch = from_flags(_text_of(flags))
         if launch.asks and not _typed("global_batch"):
+            # The job's own batch was meant for another launch, so this one has to be typed.
             raise LabError(f"{launch.asks}; wanted --batch, the sequences of an iteration")
         launch = launch.keeping_microbatch() if _typed("microbatch") else launch
         topology, job = launch.on(topology, job)
         launched, names, remarks = [launch.strategy], systems, launch.remarks
     asked = chosen([*launched, *names, *variants_of(assumed)])
+    # A system with one variant may be named without its assumptions.
     if why is not None and why not in (labels := [one.label for one in asked]):
         named = [one.label for one in asked if one.name == why]
         if len(named) != 1:

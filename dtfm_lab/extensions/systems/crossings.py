@@ -222,14 +222,15 @@ def stream_crossings(
 ) -> Iterator[Crossings]:
     """Yield the comparison so far, after every value and then after every halving.
 
-    At a given value, every system chooses among all of its plans, as in ``outcome_of``. The ends come first, then the
-    values between, so that a stopped comparison still spans the axis. A system with a search may reuse, at every value,
-    a plan that it found at another. Otherwise one lucky search would look like a crossing.
+    At a given value, every system chooses among all of its plans, as in ``outcome_of``. The ends come first, so that a
+    stopped comparison still spans the axis. A system with a search may reuse a plan that it found at another value;
+    otherwise one lucky search would look like a crossing.
 
     If the fastest differs between two values, the interval is halved until its ends are within ``precision`` of each
-    other. There only the fastest systems of both ends choose again. The others take the better of their two plans. An
-    executor's workers choose the plans at given values. Halvings depend on each other, so they run here.
+    other. There only the fastest systems of both ends choose again, and the others take the better of their two plans.
+    An executor computes the given values. Halvings depend on each other, so they run here.
     """
+    # The ends first, so that an early stop still covers the whole range.
     order = list(_spread_out(values))
     tasks = [(one, *found.axis.at(found.topology, found.job, at), budget) for at in order for one in found.systems]
     outcomes = outcomes_in_order(tasks, executor)
@@ -238,6 +239,7 @@ def stream_crossings(
         found = replace(found, points=(*found.points, point), latest=found.axis.text(at))
         yield found
     for one in found.systems:
+        # A search may find a worse plan at one value than at its neighbour, which would look like a crossing.
         if one.searches:
             shared = tuple(_with_best_of(found.points, found, one, point, budget) for point in found.points)
             found = replace(found, points=shared)
@@ -246,6 +248,7 @@ def stream_crossings(
         a, b, given = stretches.pop()
         middle = found.axis.middle(a.value, b.value)
         if found.fastest(a) == found.fastest(b) or b.value <= a.value * (1 + precision) or middle is None:
+            # The same leader on both sides, or close enough, or no value between them.
             continue
         try:
             point = _between(found, middle, given, {*found.fastest(a), *found.fastest(b)}, budget)
@@ -323,6 +326,7 @@ def _between(
 ) -> CrossingPoint:
     """Return the systems at a value between given ones. Rivals choose again. Systems with a search, and all others,
     take the best of their plans at the given values."""
+    # Only the leaders can cross here; the others keep their best plan, which is quicker.
     network, job = found.axis.at(found.topology, found.job, at)
     anew = [one for one in found.systems if one.label in rivals and not one.searches]
     point = replace(_point(at, [outcome_of(one, network, job, budget) for one in anew]), refined=True)
@@ -344,4 +348,5 @@ def _meeting(a: CrossingPoint, b: CrossingPoint, before: Sequence[str], after: S
     at_low, at_high = (math.log(p.seconds[joined] / p.seconds[left]) for p in (a, b))
     if at_low == at_high:
         return middle
+    # Where two lines on logarithmic scales meet.
     return float(low * (high / low) ** min(1.0, max(0.0, at_low / (at_low - at_high))))

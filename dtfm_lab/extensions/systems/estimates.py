@@ -44,6 +44,7 @@ def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:
 def _seconds(ranked: Sequence[Outcome], topology: Topology, *, most: bool) -> dict[str, float]:
     """Return seconds by title of each system at one end of the estimates. If time runs out, only the first systems
     are in it."""
+    # Nothing is estimated at this end, so the times are those known.
     if np.array_equal(at_their_ends(topology, most=most).bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s):
         return {one.title: one.iteration_s for one in ranked if one.iteration_s is not None}
     began_s, found = time.thread_time(), dict[str, float]()
@@ -56,8 +57,10 @@ def _seconds(ranked: Sequence[Outcome], topology: Topology, *, most: bool) -> di
             found[one.title] = min(found.get(one.title, math.inf), one.strategy.seconds(there, one.budget))
 
     for one in ranked:
+        # The chosen plans first, in case the time runs out.
         keep_fastest(one, one.plan)
     rivals = sorted((one for one in ranked if one.title in found), key=lambda rival: found[rival.title])
+    # A runner-up may be better with other links.
     for one in rivals[:MOST_RIVALS]:
         for plan in one.runners_up:
             keep_fastest(one, plan)

@@ -120,6 +120,7 @@ def grids(
     for grouped, sliced in groupings(topology, job, tensor_parallel):
         ranks = rank_order(grouped, system.hosts, budget.seed)
         shaped = list(shapes(sliced, len(grouped), stages=stages, microbatches=microbatches, fewer=fewer))
+        # The same grid comes up for several sets of devices.
         bound, seen = GridBound(grouped, budget.efficiency), set[tuple[Job, bytes]]()
         for members in device_sets(grouped) if fewer else [ranks]:
             taken = ranks[np.isin(ranks, members)]
@@ -190,11 +191,13 @@ class GridBound:
         """
         pass_s = self._pass_s(job, grid, ways)
         n_passes = np.array(job.microbatch_counts, dtype=float)
+        # The formula is no bound for links that were measured.
         if self.topology.message_s is not None:  # measured times may be shorter than the bandwidth says
             return float((n_passes * pass_s).max())
         hops = NeighbourMessages.of(grid, job.least_activation_bytes, self._links)
         there_and_back_s = hops.onward_s + hops.back_after_s
         busy_s = n_passes * pass_s
+        # A message can be hidden behind computing in some of the ways, so it is not counted.
         if not any(one.get("transport", job.transport) == "overlapped" for one in ways):
             busy_s += n_passes * hops.onward_s + (n_passes - 1) * hops.back_s
         if not any("stages_per_device" in one for one in ways):
@@ -219,6 +222,7 @@ class GridBound:
         if any(
             "blocks_per_stage" in one or "stages_per_device" in one for one in ways
         ):  # stages hold other parts of the model
+            # Whatever the cut, a pipeline cannot be faster than all its devices sharing the work evenly.
             shared: FloatArray = np.broadcast_to(flop.sum() / speed.sum(axis=0), speed.shape) * (speed > 0)
             least: FloatArray = np.where(np.arange(n)[:, None] == n - 1, shared, 0.0)
             return least

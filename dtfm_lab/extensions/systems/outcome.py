@@ -232,6 +232,7 @@ def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEff
         if share < 1.0:
             found[GATHERING] += (1 - share) * part_s
     whole_s = float(seconds.sum())
+    # Only the shares are of this path; the total is the predicted iteration.
     scale = iteration_s / whole_s if whole_s > 0 else 0.0
     return {cause: scale * float(part_s) for cause, part_s in sorted(found.items(), key=lambda item: -item[1])}
 
@@ -242,6 +243,7 @@ def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> d
     if not job.gathers_passes and job.group_gpus == 1:
         return {}
     n_stages = trace.context.recorded_schedule.n_stages
+    # The same pass without messages inside it shows how much is computing.
     free = plan.changed(topology=with_free_hosts(plan.topology), job=job.with_fields(sharding="none"))
     alone = {(one.stage, one.replica, one.kind): one.seconds for one in pass_times(free, n_stages, efficiency)}
     return {

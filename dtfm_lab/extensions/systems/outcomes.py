@@ -100,6 +100,7 @@ class Outcomes:
         first = with_plan[0]
         assert first.iteration_s is not None, "it has a plan"
         text = f"{so_far}{first.title} is fastest, {format_s(first.iteration_s)} an iteration by the link model"
+        # Seconds only compare systems that train alike.
         alike = [one for one in with_plan if not one.strategy.mathematics]
         if first.strategy.mathematics:
             text += ", but changes the training"
@@ -201,9 +202,11 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     """
     least_s = min((one.iteration_s for one in found if one.iteration_s is not None), default=1.0)
     yield f"**{found.sentence}.**"
+    # The note compares all systems, so it waits for the last.
     if found.note and not found.stopped:
         yield found.note
     yield Table(HEAD, [_line(one, least_s) for one in found])
+    # Systems with the same reason say it once.
     yield from dict.fromkeys(f"{one.basis.sentence}." for one in found if one.basis.because)
     said = [(one, one.reason or "; ".join(filter(None, _words(one, found.job)))) for one in found]
     yield ReportSection("Chosen", [f"{marked_title(one)}: {words}" for one, words in said if words], opened=True)
@@ -291,6 +294,7 @@ def _bar(outcome: Outcome, scale_s: float) -> Bar:
     whole_s = outcome.iteration_s or 0.0
     shrunk = min(1.0, scale_s / whole_s) if whole_s > 0 else 1.0
     order = {cause: at for at, cause in enumerate(STACKED)}
+    # The same order in every bar, so that bars can be compared.
     causes = sorted(outcome.causes.items(), key=lambda item: order.get(item[0], len(order)))
     parts = tuple((cause, part_s, part_s * shrunk) for cause, part_s in causes if part_s > 0)
     return Bar(outcome, parts, cut=shrunk < 1.0)

@@ -178,8 +178,10 @@ class Strategy(ABC):
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
         """Return the seconds of an iteration: those of ``trace``, unless the system has its own closed form."""
+        # Whoever traces in another way also has other seconds.
         if type(self).trace is not Strategy.trace:
             return self.trace(plan, budget).iteration_s
+        # The same seconds, without building the trace.
         return iteration_seconds(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def averaging_s(self, plan: Plan, budget: Budget) -> float:
@@ -192,6 +194,7 @@ class Strategy(ABC):
 
         Plans are tried in the order of their lower bounds.
         """
+        # A bound on the simulation says nothing about a closed form.
         if not self.simulated:
             return 0.0
         return least_iteration_s(plan, budget.efficiency, budget.queueing)
@@ -268,6 +271,7 @@ class Systems(Registry[type[Strategy]]):
     """Systems by name. A former name raises UnknownName, which says what to ask for instead."""
 
     def __getitem__(self, name: str) -> type[Strategy]:
+        # An extension may give a former name to a system of its own.
         if name in FORMER and name not in self:
             raise UnknownName(_replaced(name))
         return super().__getitem__(name)

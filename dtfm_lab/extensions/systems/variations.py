@@ -133,6 +133,7 @@ def _linked(between: str, of: str, topology: Topology, value: float, was: float)
     Links within them stay the same. Latencies that are all 0 become the value.
     """
     mask = apart(topology, between)
+    # A factor keeps the links' proportions; where all are 0, none would help.
     if was > 0:
         scaled = topology.scaled(**{of: value / was})
     else:

@@ -166,6 +166,7 @@ class Waterfall:
         text = f"from {self.text_of(self.start)} to {self.text_of(self.end)} by {len(self.steps) - 1} switches"
         ratios = [(step, step.ratio) for step in self.steps if step.ratio]
         if ratios:
+            # By logarithms, so that halving counts as much as doubling.
             most, ratio = max(ratios, key=lambda one: abs(math.log(one[1])))
             text += f"; most of it: {most.sentence.rstrip('.')} ({ratio:.2f} times)"
         if self.residue is not None:
@@ -191,6 +192,7 @@ class Waterfall:
             rows.append(
                 {
                     **{name: getattr(step, name) for name in ("sentence", "value", "change", "ratio", "iteration_s")},
+                    # Filled in below. Here it has its place among the columns.
                     "change_s": None,
                     "against_s": None if step.against is None else step.against.iteration_s,
                     "system": step.outcome.strategy.label,
@@ -203,6 +205,7 @@ class Waterfall:
             )
         numbers = ["value", "change", "ratio", "iteration_s", "change_s", "against_s"]
         frame = pd.DataFrame(rows).astype(dict.fromkeys(numbers, float))
+        # A step without a plan is skipped: the next is compared with the last one that has a plan.
         return frame.assign(change_s=frame["iteration_s"] - frame["iteration_s"].ffill().shift())
 
     def to_dict(self) -> dict[str, Any]:

@@ -168,6 +168,7 @@ class Why:
         if self.remains_s is None:
             return []
         text = f"If messages took no time, {format_s(self.remains_s)} would remain"
+        # Sums in another order differ by rounding.
         if self.remains_s <= self.computing_s * (1 + 1e-9):
             return [f"{text}, all of it computing."]
         n = len(self.outcome.plan.topology)
@@ -207,8 +208,9 @@ def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = Non
     Parameters
     ----------
     against
-        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. Of outcomes, the fastest is
-        taken that trains as this one does or as one process would. If none of these is faster, the fastest of all is.
+        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. From outcomes, it takes
+        the fastest that trains as this one does, or as one process would, if that is faster than this one.
+        Otherwise it takes the fastest of all.
 
     Raises
     ------
@@ -216,6 +218,7 @@ def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = Non
         ``against`` has another type, has no plan, or is on other devices.
     """
     best = _best_of(outcome, against)
+    # Not a generator itself, so that wrong arguments are refused at once.
     return _stream(outcome, best)
 
 
@@ -240,6 +243,7 @@ def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
         if one.iteration_s is not None and one.strategy.mathematics in ("", outcome.strategy.mathematics)
     ]
     best, own_s = outcomes.best, outcome.iteration_s
+    # Outcomes come in the order of their seconds.
     return next((one for one in alike if own_s is None or (one.iteration_s or 0.0) < own_s), best)
 
 

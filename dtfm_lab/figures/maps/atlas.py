@@ -34,7 +34,7 @@ LETTER_PX = 7.6
 ROOMY = 1.4
 """Distance of neighbouring markers in a roomy cluster, in multiples of their size. Lines between them are visible."""
 TIGHT = 1.15
-"""The same in a tight cluster, on a map with many regions."""
+"""Distance of neighbouring markers in a tight cluster, in multiples of their size, on a map with many regions."""
 ROOM_UP_TO = 12
 """Maximum number of regions whose clusters are roomy."""
 VIEW_ROUNDS = 8
@@ -106,6 +106,7 @@ def atlas(topology: Topology, order: Sequence[int] | None = None) -> Atlas | Non
     known = {region: place for region in regions if (place := find_place(region)) is not None}
     if not known:
         return None
+    # Smaller markers where many devices share a map.
     marker_px = 15.0 if len(topology) <= 80 else 12.0 if len(topology) <= 128 else 8.0
     members = {r: [i for i in order or range(len(topology)) if topology.devices[i].region == r] for r in regions}
     spacing = ROOMY if len(regions) <= ROOM_UP_TO else TIGHT
@@ -145,6 +146,7 @@ def _centres(
     x, row = west, np.array([top])
     for r in (r for r in regions if r not in homes):
         width, height = 2 * half[r]
+        # Regions without a place stand below the map, in rows as wide as it.
         if x > west and x + width > west + PLOT_PX:
             x, row = west, np.array([row.min()])
         middles[r] = np.array([x + width / 2, row[0] - height / 2])
@@ -160,6 +162,7 @@ def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
     leaders: tuple[list[float | None], list[float | None]] = ([], [])
     for region, home in atlas.homes.items():
         patch = patches[region]
+        # Farther than its own disc: a line shows where it really is.
         if (far := float(np.linalg.norm((home - patch.centre) / patch.half))) > 1:
             rim = patch.centre + (home - patch.centre) / far
             for axis, along in enumerate(leaders):
@@ -233,6 +236,7 @@ def land_outlines(view: MapWindow, tolerance: float) -> list[FloatArray]:
     """Return the rings of land in the view, repeated every 360 degrees of longitude, with errors up to ``tolerance``
     degrees."""
     rings = []
+    # A view across the date line shows land from both sides of it.
     for turn in (-360.0, 0.0, 360.0):
         for ring in land_rings():
             longitudes, latitudes = ring[:, 0] + turn, ring[:, 1]
@@ -243,6 +247,7 @@ def land_outlines(view: MapWindow, tolerance: float) -> list[FloatArray]:
             # a polygon whose points are clipped to the edge is cut off there
             clipped = [longitudes.clip(view.west, view.east), latitudes.clip(view.south, view.north)]
             drawn = outline(np.column_stack(clipped), tolerance)
+            # Smaller outlines are specks at this size.
             if len(drawn) > SPECK:
                 rings.append(drawn)
     return rings
@@ -283,6 +288,7 @@ def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:
     A way that leaves the plane on one side and returns on the other has two pieces: one begins at a, the other
     ends at b.
     """
+    # The shorter way round, which may cross the date line.
     eastwards = (b[0] - a[0] + 180) % 360 - 180
     end = np.array([a[0] + eastwards, b[1]])
     bow = BOW * abs(eastwards) * (1 if a[1] + b[1] >= 0 else -1)
@@ -290,4 +296,5 @@ def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:
     t = np.linspace(0, 1, POINTS)[:, None]
     way = (1 - t) ** 2 * a + 2 * t * (1 - t) * middle + t**2 * end
     turn = b[0] - end[0]
+    # Drawn at both edges of the map if it leaves at one.
     return [way] if abs(turn) < 1.0 else [way, way + np.array([turn, 0.0])]

@@ -114,6 +114,7 @@ def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray]) -> FloatArr
     aside = np.array([-along[1], along[0]]) / length
     for other in others:
         share = float((other - a) @ along) / length**2
+        # Only a device that lies between the ends, and close to the line, is in the way.
         if 0 < share < 1 and abs(float((other - a) @ aside)) < CLEARANCE:
             bend = (a + b) / 2 + aside * (0.2 * length + 0.5)
             t = np.linspace(0, 1, 17)[:, None]
@@ -141,10 +142,12 @@ def apart(centres: FloatArray, halves: FloatArray) -> FloatArray:
         last = step >= ROUNDS // 2
         if not touching.any() and last:
             break
+        # Along the axis with less overlap, so that boxes move as little as possible.
         along_x = overlap[..., 0] < overlap[..., 1]
         sense = np.where(away == 0, in_order, np.sign(away))
         push = np.where(np.stack([along_x, ~along_x], axis=-1), overlap * sense, 0.0)
         now = now + 0.3 * np.where(touching[..., None], push, 0.0).sum(axis=1)
+        # Homewards in the first half only, so that the second ends without overlap.
         if not last:
             now = now + HOMEWARD * (home - now)
     return now

@@ -35,6 +35,7 @@ def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))
+    # More devices than pixels would only blur.
     topology, only = _few(topology)
     blocks = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
     sorted_ = topology.subset([i for devices in blocks.values() for i in devices])
@@ -93,8 +94,10 @@ def _directions(values: FloatArray, names: list[str], of: str) -> str:
     """Return a note on the pair whose two directions differ most."""
     if len(values) == 1:
         return "no link"
+    # The diagonal holds no link.
     values = np.where(np.eye(len(values), dtype=bool), 1.0, values)
     low, high = np.minimum(values, values.T), np.maximum(values, values.T)
+    # Links without bandwidth would divide by zero.
     ratio = np.divide(high, low, out=np.ones_like(high), where=low > 0)
     more = "faster" if of == "bandwidth" else "longer"
     i, j = np.unravel_index(int(np.where(values >= values.T, ratio, 0).argmax()), ratio.shape)
@@ -127,6 +130,7 @@ def _name_axes(figure: go.Figure, names: list[str], blocks: Mapping[str, Sequenc
     ends = list(itertools.accumulate(map(len, blocks.values())))
     ticks: list[float] = list(range(n))
     words = names
+    # Names of so many devices would overlap, so regions stand in for them.
     if n > NAMED_UP_TO and len(blocks) > 1:
         every = max(1, -(-len(blocks) // REGIONS_NAMED_UP_TO))
         middles = [end - len(devices) / 2 - 0.5 for end, devices in zip(ends, blocks.values(), strict=True)]

@@ -70,6 +70,7 @@ def region_links(
         (a, b): _line(topology, members[a], members[b], route(a, b), a or NO_REGION, b or NO_REGION)
         for a, b in combinations(topology.regions, 2)
     }
+    # Lines between all of many regions would cover the map.
     if each is not None:
         of = {r: sorted((pair for pair in lines if r in pair), key=lambda p: -lines[p].gbps) for r in topology.regions}
         keep = {pair for pairs in of.values() for pair in pairs[:each]}
@@ -101,6 +102,7 @@ def _line(topology: Topology, a: list[int], b: list[int], points: FloatArray, na
         grid = np.ix_(source, target)
         gbps = float(np.median(to_gbps(topology.bandwidth_bytes_per_s[grid])))
         latency_ms = float(np.median(to_ms(topology.latency_s[grid])))
+        # The worse direction counts: it is what a pipeline waits for.
         slower, longer = min(slower, gbps), max(longer, latency_ms)
         words.append(f"{way}: {latency_ms:.4g} ms, {gbps:.4g} Gbit/s")
     return Line(points, slower, longer, "<br>".join(words))
@@ -115,6 +117,7 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
     for line, its_class in zip(lines, classes, strict=True):
         grouped[its_class][link_dash(line.latency_ms)].append(line)
     traces = []
+    # One trace per class and dash, because thousands of traces make a page slow.
     for _, dashes in sorted(grouped.items(), reverse=True):
         speeds = [line.gbps for some in dashes.values() for line in some]
         low, high = min(speeds), max(speeds)
@@ -154,6 +157,7 @@ def devices(
         roles = [f"stage {task[i][0]}, pipeline {task[i][1]}" if i in task else "idle" for i in indices]
         words = [f"{word}<br>{role}" for word, role in zip(words, roles, strict=True)]
     hardware = [_hardware(device) for device in topology.devices]
+    # Said once for all, if all are alike.
     if len(set(hardware)) == 1:
         hover = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
     else:
@@ -161,6 +165,7 @@ def devices(
     x, y = places.T.astype(np.float32)
     symbols = [SYMBOLS[gpu_shape(device.gpu)] for device in topology.devices]
     numbers = [str(task[i][0]) if i in task else WORDLESS for i in indices]
+    # A number needs room, or it covers the marker.
     look: dict[str, Any] = {"mode": "markers+text" if marker_px >= ROOM_FOR_NUMBER_PX else "markers", "name": "devices"}
     look["textfont"] = {"color": [ink_on(color) for color in colors], "size": 12 if marker_px > 15 else 10}
     look["marker"] = {"symbol": symbols[0] if len(set(symbols)) == 1 else symbols}

@@ -208,6 +208,7 @@ def _on_map(where: Atlas) -> tuple[str, FloatArray, float]:
     per_degree = scale * np.array([1.0, -view.stretch])
     middle = np.array([view.west + view.east, view.south + view.north]) / 2
     half = np.array([WIDTH, HEIGHT]) / 2
+    # More of the world than the view, so that land fills the whole picture.
     shown = where.world.with_points(middle + half / per_degree * [[-1, -1], [1, 1]])
     rings = ((ring - middle) * per_degree + half for ring in land_outlines(shown, 0.6 / scale))
     paths = ["M" + "L".join(f"{x:.0f} {y:.0f}" for x, y in ring.tolist()) + "Z" for ring in rings]
@@ -220,6 +221,7 @@ def _drawn_freely(topology: Topology) -> tuple[str, FloatArray, float]:
     places = device_places(topology)
     low, high = places.min(axis=0), places.max(axis=0)
     scale = float(np.min((np.array([WIDTH, HEIGHT]) - 2 * MARGIN - 6) / np.maximum(high - low, 1.0)))
+    # Few devices would otherwise be drawn far too large.
     scale = min(scale, 26.0)
     to_px = np.array([scale, -scale])
     middle = np.array([WIDTH / 2, HEIGHT / 2]) - (low + high) / 2 * to_px
@@ -252,6 +254,7 @@ def _hops(plan: Plan, places: FloatArray) -> str:
     """Return the pipelines' ways between regions, one line per pair of regions, from and to the middle of the
     devices."""
     regions = [device.region for device in plan.topology.devices]
+    # In order of the regions, so that both directions of a pair share one line.
     hops = [
         sorted(hop, key=lambda i: regions[i]) for each in plan.placement.devices.T.tolist() for hop in pairwise(each)
     ]

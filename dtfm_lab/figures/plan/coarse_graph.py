@@ -66,6 +66,7 @@ def coarse_graph(plan: Plan) -> go.Figure:
 def _graph(graph: nx.Graph[int]) -> go.Figure:
     n = len(graph)
     places = open_ellipse(n)
+    # With more stages, lines between all pairs would hide the path.
     all_shown = n <= ALL_HOPS_UP_TO
     others = [(a, b) for a, b in combinations(range(n), 2) if b > a + 1 and all_shown]
     path = [(a, a + 1) for a in range(n - 1)]
@@ -123,6 +124,7 @@ def _lines(
     for a, b in pairs:
         edge = graph.edges[a, b]
         text = f"stage {a} – stage {b}: {format_s(edge['weight'])}"
+        # The slowest pair first, since the hop waits for it.
         matching = sorted(edge.get("matching", []), key=lambda pair: -pair[2])
         if matching:
             text += ", the slowest pair there and back<br>" + _some(f"{i} – {j}: {format_s(s)}" for i, j, s in matching)
@@ -164,6 +166,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     left, right = plan.placement.devices[[a, b]]
     pair_s = plan.topology.round_trip_s(plan.job.hop_bytes)
     best_s, columns = bottleneck_matching(pair_s[np.ix_(left, right)])
+    # Pipelines are in order already; only other stages need a matching.
     if on_path := abs(a - b) == 1:
         columns = np.arange(len(left))
     order = _by_region(plan, left)
@@ -185,6 +188,7 @@ def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
     if not on_path:
         note += " · not a hop of the pipelines"
     elif pairs_s[slowest] > best_s * (1 + 1e-9):
+        # A pipeline visits several hops, so one of them may be worse matched than it could be.
         note += f" · the best matching would need {format_s(best_s)}"
     else:
         note += f" · no perfect matching of these {n * n:,} pairs has a faster slowest pair"
@@ -232,6 +236,7 @@ def _matched(plan: Plan, left: IntArray, right: IntArray, pairs_s: FloatArray) -
     """Return the matched pairs, and the slowest in a separate trace. A row shows its seconds if there is room."""
     names = [literal(name) for name in plan.topology.names]
     n = len(left)
+    # Several may be as slow as the slowest.
     slowest = np.flatnonzero(pairs_s >= pairs_s.max() * (1 - 1e-9)).tolist()
     others = [row for row in range(n) if row not in slowest]
     for name, rows, color, width in (
@@ -294,6 +299,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         costs_s = [float(plans[row].cost.hop_s[hop]) for row in here]
         words = [f"stage {hop} to {hop + 1}, slowest pair there and back: {format_s(s)}" for s in costs_s]
         labels = [f"{hop}→{hop + 1}<br>{format_s(s)}" for s in costs_s]
+        # Two colours in turn, so that neighbouring hops can be told apart.
         bar = _bar(costs_s, here, labels, words, name="hops along the pipeline", color=BLUE if hop % 2 else SKY)
         figure.add_trace(bar.update(legendgroup="hops", showlegend=hop == 0))
     # marks at the bound are above and below each bar, because its texts are inside
@@ -307,6 +313,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
     names = [f"{plan.planner}<br>{format_s(plan.cost.total_s)}" for plan in plans]
     figure.update_yaxes(**numbered_rows(names))
     longest_s = max(plan.cost.total_s for plan in plans)
+    # Room for the gap at the end of the longest bar.
     figure.update_xaxes(title_text="communication cost (s)", range=[0, 1.16 * longest_s or 1.0], exponentformat="none")
     for row, plan in enumerate(plans):
         gap = "proven best communication cost" if plan.gap < PROVEN else f"gap {percent(plan.gap)}"

@@ -88,6 +88,7 @@ def convergence(
         figure.add_traces(_medians(name, some, axis, look["color"]))
     for task, found in bounds.items():
         of = f" of {task.name}" if len(bounds) > 1 else ""
+        # Searches of one task share one bound.
         figure.add_trace(_bound_line(found, axis, of, measure_of(task.objective)))
     _axes(figure, searches, bounds, axis)
     return _worded(figure, searches, bounds, axis)
@@ -114,6 +115,7 @@ def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list
         strip = np.clip((along - low) / (high - low) * STRIPS, 0, STRIPS - 1).astype(int)
         first, last = np.flatnonzero(np.diff(strip, prepend=-1)), np.flatnonzero(np.diff(strip, append=STRIPS))
         lowest_first = np.lexsort((value, strip))
+        # The lowest and the last of each strip, which is all that a strip's pixels can show.
         rows = np.unique([0, *lowest_first[first], *lowest_first[last], *last])
         rows = rows[(np.diff(value[rows], prepend=np.nan) != 0) | (rows == len(value) - 1)]
     points = {"x": at[rows].astype(np.float32), "y": value[rows].astype(np.float32)}
@@ -121,7 +123,8 @@ def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list
 
 
 def _curve(name: str, steps: list[PlanStep], axis: SearchAxis, look: dict[str, str], bound_s: float) -> go.Scatter:
-    """Return the best cost of a search: a point wherever it fell, and the last one."""
+    """Return the best cost of a search as a curve, with a point at each improvement and one at the end."""
+    # The curve is level between improvements.
     falls = [b for a, b in itertools.pairwise(steps) if b.best_s < a.best_s]
     kept, points = _seen(axis, list(dict.fromkeys([steps[0], *falls, steps[-1]])), "best_s")
     last, measure = steps[-1], measure_of(steps[-1].objective)
@@ -190,6 +193,7 @@ def _axes(figure: go.Figure, searches: Searches, bounds: Mapping[SearchedTask, B
     low = min([*(found[0][1] for found in bounds.values()), *(step.best_s for step in ends)])
     medians_s = [step.median_s for step in ends if step.median_s is not None]
     high = max([*(some[0].best_s for some in searches.values()), *medians_s])
+    # A flat curve still needs some height.
     room = 0.08 * (high - low) or 0.1 * high or 1.0
     if not axis.log:
         ticks: dict[str, object] = {"range": [0, axis.high]}

@@ -46,6 +46,7 @@ def frontier(frontier: Frontier) -> go.Figure:
         figure.add_trace(_points(frontier, rows, several, name, look if several else {"color": BLUE}, symbol))
     prices = np.concatenate([np.array(trace.x, dtype=float) for trace in figure.data])
     x = _axis(prices, "$")
+    # Each batch has a bound of its own.
     if not several:
         figure.add_trace(_bound(frontier, x))
     heights = np.concatenate([np.array(trace.y, dtype=float) for trace in figure.data])
@@ -62,6 +63,7 @@ def _points(
 ) -> go.Scatter:
     plans = [frontier.plans[row] for row in rows]
     pays = frontier.to_frame()["cheaper_by_token"]
+    # Hollow where a faster plan is also cheaper by the token.
     symbols = [symbol if pays[row] else f"{symbol}-open" for row in rows]
     edge = {"width": 1.6, "color": look["color"]}
     return go.Scatter(
@@ -70,6 +72,7 @@ def _points(
         customdata=list(rows),
         mode="lines+markers",
         name=name,
+        # Steps: with a budget between two plans, one can still only afford the cheaper.
         line={"shape": "vh", "width": 1.6, **look},
         marker={"symbol": symbols, "size": 9, "color": look["color"], "line": edge},
         hovertext=[_hover(plan) for plan in plans],
@@ -103,6 +106,7 @@ def _hover(plan: Plan) -> str:
 def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
     """Return a lower bound on the seconds of plans at each hourly price, along the whole axis."""
     low, high = (10**end if x.get("type") == "log" else end for end in x["range"])
+    # A linear axis begins at 0, where no geometric series can.
     at = np.geomspace(max(low, high / 1e4), high, 200)
     seconds = np.array([frontier.lower_bound_s(float(price)) for price in at])
     kept = np.isfinite(seconds)
@@ -116,6 +120,7 @@ def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
     if not len(positive):
         return {"range": [0, 1]}
     low, high = float(positive.min()), float(positive.max())
+    # A free plan has no place on a logarithmic axis.
     if high < LOG_FROM * low or (values == 0).any():
         return {"range": [0, high * 1.08], "tickprefix": unit}
     return log_axis(low, high, 1.25, lambda tick: unit + (f"{tick:,.0f}" if tick >= 1 else f"{tick:g}"))

@@ -64,6 +64,8 @@ class _ReplanRow(NamedTuple):
 
 def _row(found: Sequence[Replan], every_s: float) -> _ReplanRow:
     before = found[0].before
+    # On average half an interval between checkpoints is lost.
+    # If one stage comes from a checkpoint, all devices go back to it.
     redo_s = [every_s / 2 * bool(one.moves.from_checkpoint.any()) for one in found]
     made = [_iterations(one.plan, one.horizon_s - one.move_s - redo) for one, redo in zip(found, redo_s, strict=True)]
     moving = [_iterations(one.plan, min(one.move_s, one.horizon_s)) for one in found]
@@ -126,11 +128,13 @@ def _move(found: Replan) -> go.Figure:
     figure = go.Figure()
     pays_s = found.pays_after_s
     stay_s = 0.0 if found.stay_moves is None else found.stay_moves.move_s
+    # Until well after the move has paid, so that the crossing is in the picture.
     until_s = min(found.horizon_s, 2.5 * max(pays_s or 0.0, found.move_s, stay_s)) or found.horizon_s
     curves = [("move at once", found.plan, found.move_s, GREEN)]
     if found.stay is not None and not found.stays:
         curves.append(("stay, and only fill the holes" if stay_s else "stay", found.stay, stay_s, ORANGE))
     for name, plan, move_s, color in curves:
+        # Nothing is trained until the move ends, and then at a constant rate: three points are the whole curve.
         at_s = [0.0, move_s, until_s]
         figure.add_scatter(
             x=at_s, y=[_iterations(plan, each - move_s) for each in at_s], mode="lines",

@@ -59,6 +59,7 @@ def comparison(comparison: Comparison) -> go.Figure:
         horizontal_spacing=0.15,
         subplot_titles=["duration of one action", arrival, computations],
     )
+    # Kinds differ by orders of magnitude, stages do not.
     _add_pairs(figure, kinds, row=1, log=True)
     _add_pairs(figure, shown_stages, row=2, log=False)
     _arrivals(figure, shown_links["arrival_error_s"])
@@ -102,6 +103,7 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
     unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
     links = [str(link) for link in error_s.index]
     names = [literal(link.replace("->", "→")) for link in links]
+    # Words instead of a sign: nobody has to remember which way round it is.
     hover = [
         f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
         for link, e in zip(links, error_s, strict=True)
@@ -138,6 +140,7 @@ def _add_pairs(figure: go.Figure, frame: pd.DataFrame, *, row: int, log: bool) -
         figure.add_annotation(
             text=error, x=1.01, xref="x domain", y=name, showarrow=False, xanchor="left", row=row, col=1
         )
+    # Zero has no place on a logarithmic axis.
     ticks: dict[str, object] = {"rangemode": "tozero"}
     if log and (above := [value * scale for value in [*predicted, *measured] if value > 0]):
         ticks = log_axis(min(above), max(above), 1.3, "{:.3g}".format)
@@ -182,6 +185,7 @@ def blame(comparison: Comparison) -> go.Figure:
     Raises TraceError for a measured trace that does not hold its schedule.
     """
     found = comparison.blame
+    # What moves nothing would only push the suspects off the page.
     rows = found.table[found.table["named"] | (found.table["longer_s"].abs() > NEGLIGIBLE * found.iteration_s)]
     shown = rows.head(MOST_BLAMED)
     unit, scale = time_unit(shown["longer_s"].abs().max())
@@ -196,6 +200,7 @@ def blame(comparison: Comparison) -> go.Figure:
             text=_times(row.ratio, row.what), x=1.0, xref="paper", y=name, xanchor="left", xshift=8, showarrow=False
         )
     if len(shown):
+        # An interval that is open at one end is drawn to its known value.
         lows, highs = (shown[end].where(np.isfinite(shown[end]), shown["longer_s"]) for end in ("low_s", "high_s"))
         low, high = min(0.0, float(lows.min())), max(0.0, float(highs.max()))
         room = 0.06 * (high - low)
@@ -227,6 +232,7 @@ def _bars(rows: pd.DataFrame, names: list[str], scale: float, words: str, color:
         f"{literal(sentence)}<br>{format_s(low)} to {format_s(high)}" if np.isfinite(high) else literal(sentence)
         for sentence, low, high in zip(rows["sentence"], rows["low_s"], rows["high_s"], strict=True)
     ]
+    # Without an upper end no whisker is drawn.
     above = np.where(known, (rows["high_s"] - rows["longer_s"]) * scale, 0.0).tolist()
     whiskers = {"type": "data", "array": above, "color": LINE_GREY, "thickness": 1.4, "width": 4}
     x, marker = (rows["longer_s"] * scale).tolist(), edged(color)

@@ -44,12 +44,14 @@ def losses(trace: Trace) -> go.Figure:
         )
     if context.unigram_entropy is not None:
         figure.add_hline(
+            # What a model reaches that knows only how often each byte occurs.
             context.unigram_entropy,
             line={"dash": "dash", "width": 1.5, "color": LINE_GREY},
             annotation_text="without context (unigram entropy)",
             annotation_position="bottom left",
         )
     figure.update_xaxes(title_text="iterations done", tickformat="d")
+    # Ticks between whole iterations would mean nothing.
     if len(values) <= 20:
         figure.update_xaxes(dtick=1)
     figure.update_yaxes(title_text="mean loss (nats per token)" if context.plan.counted == "tokens" else "mean loss")

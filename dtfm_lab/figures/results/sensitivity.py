@@ -58,6 +58,7 @@ def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     if not by:
         return _nothing(len(frame))
     shown = {
+        # By size: what would hurt is as telling as what would help.
         of: rows.loc[rows["change"].abs().sort_values(ascending=False, kind="stable").index[:MOST_ROWS]]
         for of, rows in by.items()
     }
@@ -70,6 +71,7 @@ def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
         for what, (word, color) in WHAT.items():
             some = rows[rows["what"] == what]
             if len(some):
+                # Each kind once in the legend, whichever panel has it first.
                 bar = _bars(some, word, color).update(showlegend=word not in named)
                 figure.add_trace(bar, row=number, col=1)
                 named.add(word)

@@ -55,6 +55,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
     drawn = frame[frame[y].notna()]
     highest = float(drawn[y].astype(float).max()) if len(drawn) else 0.0
     result = shown(frame, y, highest)
+    # The setting with most values makes the longest axis.
     by_size = sorted(names, key=lambda name: -len(values(frame, name)))
     x = x or next((name for name in by_size if by_number(frame, name)), by_size[0] if names else None)
     color = next((name for name in by_size if name != x), None)
@@ -75,6 +76,7 @@ def sweep(frame: pd.DataFrame, y: str = "iteration_s", *, x: str | None = None) 
         figure.add_traces([trace.update(name=name, legendgroup=name) for trace in traces])
     figure.update_xaxes(title_text=literal(word(x)) if x else "nothing was varied", **_x_axis(frame, x, by_name))
     figure.update_yaxes(title_text=result.label, range=[0, 1.1 * highest * result.scale or 1.0])
+    # The legend explains hollow marks only if there are any.
     n_tight = fits(drawn).count(False)
     if n_tight:
         marker = {"size": 9, "symbol": "circle-open", "color": LINE_GREY, "line": {"width": 2}}
@@ -100,6 +102,7 @@ def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]
             "categoryarray": [literal(value_text(one)) for one in along],
         }
     few = {"tickvals": along, "ticktext": [f"{one:g}" for one in along]} if len(along) <= MOST_TICKS else {}
+    # Values that span a wide range would crowd at one end.
     log = along[0] > 0 and along[-1] / along[0] >= LOG_FROM
     return {**few, "type": "log" if log else "linear"}
 
@@ -108,6 +111,7 @@ def _title(drawn: pd.DataFrame, y: str, names: Sequence[str]) -> str:
     """Return the best combination of those that fit in memory, or of all if none fits."""
     result = result_of(drawn, y)
     fit = fits(drawn)
+    # A plan that does not fit is not the best of anything.
     kept = drawn[fit] if any(fit) else drawn
     column = kept[y].astype(float)
     best = kept.iloc[int(column.argmax() if result.more_is_better else column.argmin())]
@@ -145,6 +149,7 @@ def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> lis
     color, symbol = EDGES.get(color, color), SYMBOLS[number % len(SYMBOLS)]
     dash = DASHES[number // len(CATEGORIES) % len(DASHES)]
     look = {"color": color, "symbol": [symbol if fit else f"{symbol}-open" for fit in fits(rows)]}
+    # Smaller from one curve to the next, so that those beneath stay visible.
     marker = look | {"size": max(6.0, 12 - 1.4 * number), "line": {"width": 2, "color": color}}
     line = {"width": max(1.6, 4 - 0.6 * number), "dash": dash, "color": color}
     shown_at = {"hovertext": hover(rows), "hoverinfo": "text", "showlegend": False}

@@ -73,6 +73,7 @@ class Rows:
                 for lane in lanes:
                     self._top[position, replica, lane] = at
                     at += self._lane_px[lane]
+                # Gaps would take more room than the rows of so many devices.
                 at += 0 if many or len(lanes) == 1 else BETWEEN_DEVICES_PX
             at += BETWEEN_STAGES_PX
         self.height_px = at - BETWEEN_STAGES_PX
@@ -127,6 +128,7 @@ def bars(
 ) -> list[go.Bar]:
     """Return the bars of one trace, or of two with the second hatched. A message has one legend entry for both of its
     ends."""
+    # With too many bars the numbers inside would be unreadable, and slow.
     labelled = sum(map(len, sides)) <= LABELLED_UP_TO
     whole_s = max((span.end_s for spans in sides for span in spans), default=0.0)
     named: set[str] = set()
@@ -186,6 +188,7 @@ class Hover:
             what += " of stage %{customdata[1]}"
             columns.append([span.action.stage for span in spans])
         took = format_s(float(f"{longest_s:.6g}"))
+        # Said in each bar only if durations differ.
         if np.ptp(durations_s) > ALIKE * longest_s:
             took = self.took(f"customdata[{len(columns)}]")
             columns.append((durations_s * self.scale).tolist())
@@ -232,6 +235,7 @@ def _look(kind: Kind, color: str, *, hatched: bool, outlined: bool) -> dict[str,
     """Return colour, outline and hatching. Outlines separate neighbours of one colour, and keep the shortest bars
     visible."""
     line: dict[str, object] = {"width": 0}
+    # They last so briefly that without an outline they would not be seen.
     if kind in (Kind.PACK, Kind.REDUCE, Kind.STEP):
         line = {"width": 1, "color": color}
     elif outlined:

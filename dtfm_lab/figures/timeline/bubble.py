@@ -42,6 +42,7 @@ def bubble(trace: Trace) -> go.Figure:
     figure = go.Figure()
     for cause, words in CAUSES.items():
         seconds = frame[f"{cause}_s"]
+        # A cause that takes nothing would only lengthen the legend.
         if not (shares[cause] > 0).any():
             continue
         x, y = (seconds * scale).to_numpy(np.float32), np.array(at, dtype=np.float32)

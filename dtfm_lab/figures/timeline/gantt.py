@@ -69,6 +69,7 @@ def gantt(
     wanted = _lanes(lanes)
     chosen = _iterations(given, iteration)
     sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
+    # A page with more bars hardly moves, so messages go first.
     if crowded := sum(map(len, sides)) > MOST_BARS:
         wanted = (Lane.COMPUTE,)
         sides = [spans_of(t, i, wanted) for t, i in zip(given, chosen, strict=True)]
@@ -121,6 +122,7 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
     if iteration is None:
         return [trace.typical_iteration for trace in traces]
     has_it = [iteration in trace.iteration for trace in traces]
+    # A trace of one iteration stands beside any of the other.
     serves = [found or trace.n_iterations == 1 for found, trace in zip(has_it, traces, strict=True)]
     if not (any(has_it) and all(serves)):
         known = np.concatenate([trace.iteration for trace in traces])
@@ -216,6 +218,7 @@ def arrows(
     for side, (trips, hover) in enumerate(zip(sides, hovers, strict=True)):
         for trip in trips:
             kind = trip.send.kind
+            # With a row for sends, the arrow begins where the bar ends.
             left_s = trip.send_end_s if Lane.SEND in rows.lanes else trip.send_start_s
             top, bottom = rows.strip(trip.send, trip.sender, side), rows.strip(trip.receive, trip.receiver, side)
             ends = (left_s * hover.scale, top.middle), (trip.receive_end_s * hover.scale, bottom.middle)
@@ -231,6 +234,7 @@ def arrows(
             **strokes(ways[kind]),
             mode="lines+markers",
             name=CONTENT[kind],
+            # Where messages have bars, these are in the legend already.
             showlegend=not {Lane.SEND, Lane.RECEIVE} & set(rows.lanes),
             line={"width": 1.2, "color": (color := EDGES.get(KIND_COLORS[kind], KIND_COLORS[kind]))},
             marker={**ARROW, "size": np.tile([0, 8, 0], len(ways[kind])), "color": color},

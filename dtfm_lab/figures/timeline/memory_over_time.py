@@ -84,11 +84,13 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
     total_px = n_rows * PANEL_PX + (n_rows - 1) * HEADING_PX
     between = {"vertical_spacing": HEADING_PX / total_px if n_rows > 1 else 0.0, "horizontal_spacing": 0.04}
     headings = [_heading(report, at) for at in chosen]
+    # Shared axes, so that devices can be compared.
     figure = make_subplots(n_rows, n_columns, shared_xaxes=True, shared_yaxes=True, subplot_titles=headings, **between)
     has_limit = False
     for number, at in enumerate(chosen):
         row, column = (n + 1 for n in divmod(number, n_columns))
         traces = _drawn(curves[at], axes, first=number == 0)
+        # One entry in the legend for the limits of all panels.
         if traces[-1].legendgroup == "limit":
             traces[-1].showlegend, has_limit = not has_limit, True
         figure.add_traces(traces, rows=row, cols=column)
@@ -107,6 +109,7 @@ def _chosen(report: MemoryReport, devices: Sequence[str] | None) -> list[tuple[i
     """Return (position, replica) of the devices to draw, in stage order."""
     all_positions = list(np.ndindex(report.limit_bytes.shape))
     if devices is None:
+        # The devices with least to spare are the ones that decide whether it fits.
         spare = (report.limit_bytes - report.peak_bytes).astype(float)
         tightest = sorted(all_positions, key=lambda at: (spare[at], at))[:MOST_DEVICES]
         return sorted(tightest)
@@ -127,6 +130,7 @@ def _curve(report: MemoryReport, at: tuple[int, int]) -> Curve:
         "activations": np.append(0.0, levels.activations_bytes[begin:end]),
         "messages": np.append(0.0, levels.messages_bytes[begin:end]),
     }
+    # More points than pixels only make the page slow.
     if len(time) > MOST_POINTS:
         time, moving = _thinned(time, moving)
     fixed = {

@@ -171,6 +171,7 @@ class CostAnalysis:
     @property
     def repaired_s(self) -> float:
         """The cost of the same groups in the same order with the best pairing of pipelines."""
+        # every entry of the diagonal is the cost without an exchange
         return float(self.swaps.costs_s[0, 0])
 
     @cached_property
@@ -205,6 +206,7 @@ class CostAnalysis:
         topology, stages = self.plan.topology, self._stages
         chosen = topology.at(device)
         rows = []
+        # -1 stands for idle.
         for stage in [*range(self.plan.job.n_stages), -1]:
             swap = self.swaps.best(chosen, np.flatnonzero(stages == stage))
             if swap is not None:
@@ -275,6 +277,7 @@ def group_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[GroupBottleneck, ...
                 stage=stage,
                 device=names[device],
                 cost_s=float(within[slowest].sum()),
+                # Without a partner the group exchanges nothing.
                 latency_s=float(both_ways_s[device, group].sum()),
                 dearest=_pair_cost(plan, device, partner, pair.group_s) if partner != device else None,
             )

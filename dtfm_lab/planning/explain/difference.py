@@ -77,6 +77,7 @@ class Difference:
     @cached_property
     def matched_stages(self) -> dict[int, int]:
         """Stage after -> stage before, for stages that share a device. In plans for seconds, the same number."""
+        # Under a search for seconds, stages have numbers that mean something: the first holds the first layers.
         if self.by_seconds:
             both = zip(self.before.stages, self.after.stages, strict=False)
             return {s: s for s, (was, now) in enumerate(both) if set(was) & set(now)}
@@ -84,6 +85,7 @@ class Difference:
         i, j = (np.arange(n) for n in overlap.shape)
         tie = 1.0 / (2 * len(overlap) * max(overlap.shape))  # all ties together weigh less than one shared device
         chosen: list[tuple[float, list[tuple[int, int]]]] = []
+        # Forwards and backwards, since the communication cost is the same for a path and its reverse.
         for position in (j, j[::-1]):
             value = overlap - tie * np.abs(i[:, None] - position)
             rows, columns = scipy.optimize.linear_sum_assignment(-value)
@@ -117,6 +119,7 @@ class Difference:
                 change = "stays" if matched == was else "moved"
             rows.append((name, was, now, matched, change))
         frame = pd.DataFrame(rows, columns=["device", "stage_before", "stage_after", "matched_stage", "change"])
+        # nullable integers, because an idle device has no stage
         return frame.astype(dict.fromkeys(["stage_before", "stage_after", "matched_stage"], "Int64"))
 
     @cached_property
@@ -138,6 +141,7 @@ class Difference:
         old, new = self.before.topology, self.after.topology
         there = set(new.names)
         common = [name for name in old.names if name in there]
+        # Without a common device there are no links to compare.
         if not common:
             return 0
         old, new = old.subset(common), new.subset(common)
@@ -222,6 +226,7 @@ class Difference:
 
     def _in_words(self, change: str, names: list[str]) -> str:
         """Name devices of a change by host or region, as in the network that has them."""
+        # only the earlier network knows a device that was removed
         topology = (self.before if change == "removed" else self.after).topology
         return set_words(topology.devices, map(topology.index, names))
 
@@ -250,6 +255,7 @@ class Difference:
             f"data parallel {_rose_or_fell(before.data_parallel_s, after.data_parallel_s)}, "
             f"pipeline {_rose_or_fell(before.pipeline_s, after.pipeline_s)}."
         ]
+        # The earlier placement has no price on a network that lacks its devices.
         if self.carried is None:
             gone = self._gone[0]
             return [
@@ -289,6 +295,7 @@ class Difference:
         """
         was, now = IterationAnalysis(self.before), IterationAnalysis(self.after)
         what = max(was.by_class, key=lambda each: abs(now.by_class[each] - was.by_class[each]))
+        # Nothing on the path changed, so no part is to blame.
         if same(was.by_class[what], now.by_class[what]):
             return ""
         took = []

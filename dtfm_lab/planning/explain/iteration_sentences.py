@@ -94,6 +94,7 @@ def binding(analysis: IterationAnalysis) -> str:
     of_path = f"{format_share(share, 0)} of the critical path"
     devices, links = analysis.parts("device"), analysis.parts("link")
     if analysis.binds == "device":
+        # The next one matters only if it is close.
         others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""
         return f"Computing is the bottleneck: {of_path}. {_on(analysis.plan, devices[0])} computes most{others}."
     if analysis.binds == "link":

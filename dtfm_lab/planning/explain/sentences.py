@@ -81,6 +81,7 @@ def _hop(analysis: CostAnalysis) -> str:
         f"The most expensive hop is from stage {hop.stage} to {hop.stage + 1}, {format_s(hop.cost_s)}{others}: "
         f"pipeline {hop.replica} goes from {hop.pair.devices[0]} to {hop.pair.devices[1]} ({_parts(hop.pair)})."
     )
+    # Other pairs of the same groups may be better, without moving a device to another stage.
     if analysis.change_s(analysis.repaired_s) < 0:
         text += f" Pairing the same groups again would cost {_price(analysis, analysis.repaired_s)}."
     return text
@@ -101,8 +102,10 @@ def _swaps(analysis: CostAnalysis) -> str:
 
 def _bound(analysis: CostAnalysis) -> str:
     plan = analysis.plan
+    # Rounding is no gap.
     if plan.gap <= ROUNDING:
         return "Its communication cost is proven best: no placement of this job in this shape has a lower one."
+    # A local optimum that is not proven best may still be the best.
     unknown = ", but a better placement may not exist" if analysis.is_local_optimum else ""
     return (
         f"No placement of this job in this shape has a communication cost below {format_s(plan.lower_bound_s)}: "

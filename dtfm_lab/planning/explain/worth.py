@@ -73,6 +73,7 @@ class Worth:
         if self.serving is None:
             return "cannot serve"
         gain = value_of(self.without) - value_of(self.serving)
+        # Less than this is no difference between devices, only between searches.
         if abs(gain) <= NEGLIGIBLE * value_of(self.without):
             return "makes no difference"
         return "helps" if gain > 0 else "harms"
@@ -144,6 +145,7 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
 
     If one of them is idle, it is 0: the idle one could replace any of the others.
     """
+    # Searched with the device as well, or a better search would be taken for its worth.
     best = replanned(plan.topology, plan, plan, **limits)
     assert best is not None, "no worse than the plan"
     topology, grid, alike = best.topology, best.placement.devices, _alike(best)
@@ -152,6 +154,7 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         at = np.argwhere(grid == device).tolist()
         role = (int(at[0][0]), int(at[0][1])) if at else None
         like = np.flatnonzero(alike == alike[device]).tolist()
+        # a twin with the other role can take its place, so no search is needed
         twin = next((topology.names[d] for d in like if (d in best.idle_devices) == (role is not None)), None)
         known = first.get(int(alike[device]))
         serving: Plan | None = best
@@ -164,8 +167,10 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         elif known is not None:
             without = _renamed(known.without, name, known.device, topology)
         else:
+            # A device that is alike has been searched for already.
             others = [d for d in range(len(topology)) if d != device]
             rest = topology.subset(others) if others else None
+            # The plan without the device is where the search begins, so it finds nothing worse.
             without = None if rest is None else replanned(rest, best, best_of(_without(best, rest)), **limits)
         row = Worth(device=name, role=role, serving=serving, without=without)
         if twin is None:
@@ -202,6 +207,7 @@ def _checked(plan: Plan, planner: str, *, steps: int | None = None, seconds: flo
         raise PlanError(f"plan of {plan.job.name} was not simulated; wanted one with iteration_s")
     steps = STEPS if steps is None and seconds is None else steps
     limits |= {"planner": planner, "steps": steps, "seconds": seconds}
+    # checks the limits at once; nothing is searched before the first step is asked for
     search(plan.topology, opened(plan), objective=plan.objective, **limits)
     return limits
 
@@ -219,6 +225,7 @@ def replanned(
 
     None if no plan fits. ``progress`` is called with every step.
     """
+    # Ctrl-C may come before the first step.
     last: PlanStep | None = None
     # not planning.plan: on Ctrl-C it returns its best plan, and the loop would continue with the next device
     try:
@@ -300,6 +307,7 @@ def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
     grid, job = plan.placement.devices, plan.job
     speed = np.array(speeds_of(job, plan.topology.devices, plan.efficiency))
     work = np.array([sum(layer.forward_flop for layer in layers) for layers in job.stage_layers])
+    # Stages with least work first: there a slower device does least harm.
     for stage in np.argsort(work, kind="stable")[:MOST_STAGES]:
         replica = int(speed[grid[stage]].argmin())
         other = grid.copy()

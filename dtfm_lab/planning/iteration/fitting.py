@@ -134,7 +134,7 @@ def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
 
 def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> FittingPlan | None:
     job, n = problem.job, problem.n_devices
-    stages = range(1, min(problem.n_blocks, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
+    stages = range(1, min(problem.most_stages, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
     fit_by_depth: dict[int, FloatArray] = {}
     for n_stages in stages:
         most = np.empty((n_stages, n))
@@ -147,20 +147,21 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
             most[s] = fit_by_depth[depth][role]
         given = job.blocks_per_stage
         if given is not None:
-            most = np.where(most >= np.array(given)[:, None], most, 0.0)
+            most = np.where(most >= np.array(given)[:, None], most, -1.0)
+        least = problem.least_blocks(n_stages) if n_stages > 1 else np.ones(1, dtype=np.int64)
         slots = np.repeat(most, replicas, axis=0)
-        # a device that holds no block costs more than any assignment gains, so it is used only if it must be
-        value = np.where(slots >= 1, np.minimum(slots, problem.n_blocks), -1e6)
+        # a device that lacks memory for its fewest blocks costs more than any assignment gains
+        value = np.where(slots >= np.repeat(least, replicas)[:, None], np.minimum(slots, problem.n_blocks), -1e6)
         at, devices = scipy.optimize.linear_sum_assignment(value, maximize=True)
         grid = np.empty((n_stages, replicas), dtype=np.int64)
         grid.flat[at] = devices
         room = most[np.arange(n_stages)[:, None], grid].min(axis=1)
-        if (room < 1).any():
+        if (room < least).any():
             continue
         if given is not None:
             return FittingPlan(problem, (), microbatch, grid, np.array(given, dtype=np.int64))
         if room.sum() >= problem.n_blocks:
-            return FittingPlan(problem, (), microbatch, grid, _filled(room, problem.n_blocks))
+            return FittingPlan(problem, (), microbatch, grid, _filled(room, problem.n_blocks, least))
         if job.n_replicas is not None and replicas > 1 and value.max() > 0:
             return FittingPlan(problem, (), microbatch)  # may still fit: the assignment gave a stage unequal devices
     return None
@@ -182,9 +183,9 @@ def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiti
     return room
 
 
-def _filled(room: FloatArray, n_blocks: int) -> IntArray:
-    """Return (S,) blocks, at least one and at most ``room`` per stage, as even as possible."""
-    blocks = np.ones(len(room), dtype=np.int64)
+def _filled(room: FloatArray, n_blocks: int, least: IntArray) -> IntArray:
+    """Return (S,) blocks, at least ``least`` and at most ``room`` per stage, as even as possible."""
+    blocks = np.where(room < 1, least, 1)
     while blocks.sum() < n_blocks:
         blocks[int(np.argmin(np.where(blocks < room, blocks, n_blocks + 1)))] += 1
     return blocks
@@ -218,7 +219,7 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
         parameters = parameters + problem.tied_parameters * (last and not first)
         static = problem.held_bytes(replicas, parameters, frozen)
         static = static + problem.gathered_bytes(replicas, first=first, last=last)
-        left = np.minimum(passes.input_bytes[0 if first else passes.least], kept) if passes.recompute else kept
+        left = np.minimum(passes.least_inputs[0 if first else 1], kept) if passes.recompute else kept
         again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
         held = static + n_held * left + again + passes.hop_bytes[passes.least] * ((not first) + (not last))
         if first != last:

@@ -40,7 +40,6 @@ from dtfm_lab.domain.job import (
     Layer,
     LayerKind,
     ModelSpec,
-    boundary_bytes,
     coded_bytes,
     compressed_bytes,
     frozen_bytes,
@@ -112,7 +111,8 @@ class Passes(NamedTuple):
     """True if a backward repeats its forward."""
     hop_bytes: FloatArray
     """(L + 1,) bytes of one micro-batch, compressed, over the boundary before each block and after the last. Its
-    gradient is as large. 0 at both ends."""
+    gradient is as large. At both ends it crosses only if the embedding, or the head, has a stage of its own; 0 if the
+    model has none."""
     hop: IntArray
     """(L + 1,) index of the matrix in ``hop_s`` that holds the seconds of this message."""
     hop_s: FloatArray
@@ -124,8 +124,7 @@ class Passes(NamedTuple):
     Each forward and each backward of a stage codes one message per neighbour.
     """
     least: int
-    """The boundary inside the model with the smallest message, for bounds that hold for all cuts; 0 if the model has
-    only one block."""
+    """The boundary with the smallest message, for bounds that hold for all cuts."""
     backward_per_forward: float
     """FLOP of a backward divided by FLOP of a forward: 2, or 3 if it repeats the forward, and less if weights are
     frozen."""
@@ -144,8 +143,12 @@ class Passes(NamedTuple):
     """Bytes held in addition during a backward that recomputes its blocks one at a time. On the last stage, subtract
     what the head kept, which is free by then."""
     input_bytes: FloatArray
-    """(L + 1,) bytes of one micro-batch's input to a stage that begins with each block. With recomputation a
-    micro-batch keeps only this, if it is less than all its activations."""
+    """(L + 1,) bytes of one micro-batch's input to a stage, other than the first, that begins with each block. With
+    recomputation a micro-batch keeps only this, if it is less than all its activations."""
+    least_inputs: FloatArray
+    """(2,) the same for the first stage, and the minimum for all others."""
+    alone: IntArray
+    """(2,) 1 if the embedding, and the head, may have a stage of its own, because the model has one."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -258,6 +261,26 @@ class IterationProblem:
     def n_blocks(self) -> int:
         return len(self.block_flop) - 1
 
+    @cached_property
+    def alone(self) -> IntArray:
+        """(2,) 1 if the model has an embedding, and a head, which may then have a stage of its own."""
+        layers = self.job.modelled().layers
+        return np.array([layers[0].kind is LayerKind.EMBEDDING, layers[-1].kind is LayerKind.HEAD], dtype=np.int64)
+
+    def least_blocks(self, n_stages: int) -> IntArray:
+        """Return (S,) the minimum blocks of each stage: none beside the embedding or the head, one elsewhere."""
+        least = np.ones(n_stages, dtype=np.int64)
+        if n_stages == 1:
+            return least * self.n_blocks
+        least[[0, -1]] -= self.alone
+        return least
+
+    @property
+    def most_stages(self) -> int:
+        """The maximum number of stages: one per block, unless the job gives a cut."""
+        given = self.job.blocks_per_stage
+        return self.n_blocks if given is None else len(given)
+
     def row(self, grid: IntArray) -> IntArray:
         """Return (N,) the devices of an (S, R) grid, followed by the idle devices."""
         return row_of(grid, self.n_devices)
@@ -366,6 +389,7 @@ class IterationProblem:
         if gathers:
             nearest = np.sort(self.links.bandwidth_bytes_per_s, axis=1)[:, ::-1]  # the first is the device itself
             reach = float(np.median(nearest[:, min(n_replicas, self.n_devices) - 1]))
+            reach /= self.links.least_slower(min(n_replicas, self.n_devices))
             gather_s, scatter_s = (
                 ring_share(n_replicas) * n_bytes / reach
                 for n_bytes in message_bytes_of(job, blocks[0].parameters, frozen_bytes(job, blocks[0]))
@@ -386,19 +410,22 @@ class IterationProblem:
         """Return the costs of micro-batches of ``microbatch`` sequences."""
         job, model = self.job, self.job.modelled()
         recompute = job.checkpoints == "stage"
-        blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
-        crossing = np.array([0, *(layer.output_elements for layer in blocks[:-1]), 0])
+        crossing = crossing_elements(model)
         inside = crossing[1:-1]
-        sizes = np.unique(inside)[::-1] if len(inside) else np.array([model.boundary_elements])
+        sizes = np.unique(crossing[crossing > 0])[::-1]
+        sizes = sizes if len(sizes) else np.array([model.boundary_elements])
         hop_s = np.stack([self._hop_s(microbatch * int(size)) for size in sizes])
         elements = (microbatch * crossing).tolist()
         both = "none", job.compression
         plain_bytes, hop_bytes = (np.array([compressed_bytes(n, job.dtype, how) for n in elements]) for how in both)
         each = float(microbatch * self.bytes_per_element)
         scale = np.array([microbatch, 1.0, each, 1.0])
-        embeds = model.layers[0].kind is LayerKind.EMBEDDING
-        inputs = crossing.astype(float)
-        inputs[0] = self.first_extra[2] if embeds else model.boundary_elements
+        least = 1 + int(inside.argmin()) if len(inside) else 0
+        for end in (0, -1):  # only if it is smaller, or the only boundary
+            if crossing[end] and (not crossing[least] or crossing[end] < crossing[least]):
+                least = end % len(crossing)
+        whole = whole_copies(job) * each
+        first_input = self.first_extra[2] if self.alone[0] else model.boundary_elements
         return Passes(
             n_microbatches=job.global_batch // microbatch,
             recompute=recompute,
@@ -406,13 +433,15 @@ class IterationProblem:
             hop=np.where(crossing > 0, np.searchsorted(-sizes, -crossing), 0),
             hop_s=hop_s,
             coding_s=np.where(hop_bytes < plain_bytes, plain_bytes / job.codec_bytes_per_s, 0.0),
-            least=1 + int(inside.argmin()) if len(inside) else 0,
+            least=least,
             backward_per_forward=self.backward_per_forward,
             layer=np.stack([self.block_flop, self.block_parameters, self.block_held, self.block_frozen])
             * scale[:, None],
             extra=np.stack([self.first_extra, self.last_extra]) * scale,
             again_bytes=each * self.again_held,
-            input_bytes=whole_copies(job) * each * inputs,
+            input_bytes=whole * crossing.astype(float),
+            least_inputs=whole * np.array([first_input, crossing[least]], dtype=float),
+            alone=self.alone,
         )
 
     def _hop_s(self, n_elements: int) -> FloatArray:
@@ -422,6 +451,16 @@ class IterationProblem:
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], n_bytes), dtype=float)
         np.fill_diagonal(hop_s, 0.0)
         return hop_s
+
+
+def crossing_elements(model: ModelSpec) -> IntArray:
+    """Return (L + 1,) numbers of one sequence that cross the boundary before each block and after the last; 0 at an end
+    without an embedding or a head."""
+    blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
+    first, last = model.layers[0], model.layers[-1]
+    embedded = first.output_elements if first.kind is LayerKind.EMBEDDING else 0
+    headed = blocks[-1].output_elements if last.kind is LayerKind.HEAD else 0
+    return np.array([embedded, *(layer.output_elements for layer in blocks[:-1]), headed])
 
 
 def _activations(job: Job) -> dict[str, Any]:
@@ -495,7 +534,7 @@ class PassTable(NamedTuple):
     """(2, 2, K) seconds of the embedding and of the head, forward and backward."""
     receive_s: FloatArray
     """(K, L + 1) seconds in which a group of GPUs gathers the message that crosses the boundary before each block. Each
-    GPU received one part of it. 0 at both ends of the model."""
+    GPU received one part of it."""
 
 
 def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -> PassTable:
@@ -516,11 +555,11 @@ def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -
                 ends[i] += of[layer].T
     receive = np.zeros((len(kinds), len(blocks) + 1))
     if any(device.gpus > 1 for device in kinds):
-        cut = job.with_fields(n_stages=len(blocks), n_replicas=1)
-        crossing = boundary_bytes(cut, len(blocks))
+        elements = (job.microbatch * crossing_elements(model)).tolist()
+        crossing = [compressed_bytes(n, job.dtype, job.compression) for n in elements]
         for k, device in enumerate(kinds):
-            gathered = {n_bytes: hop_gather_s(job, device, n_bytes) for n_bytes in set(crossing[1:-1])}
-            receive[k, 1:-1] = [gathered[n_bytes] for n_bytes in crossing[1:-1]]
+            gathered = {n_bytes: hop_gather_s(job, device, n_bytes) for n_bytes in set(crossing)}
+            receive[k] = [gathered[n_bytes] for n_bytes in crossing]
     return PassTable(np.ascontiguousarray(sums[:, :, 0].T), np.ascontiguousarray(sums[:, :, 1].T), ends, receive)
 
 

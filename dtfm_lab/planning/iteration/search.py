@@ -83,7 +83,7 @@ ESTIMATED_NS = 20e6
 """Nominal nanoseconds of an annealing by the estimate, at length 1. They set only the number of moves, so equal
 seeds make equal moves on fast and on slow machines."""
 REPLAYED_NS = 8e6
-"""The same for annealing by the replay, whose moves cost more and gain less."""
+"""Nominal nanoseconds of an annealing by the replay, at length 1. Its moves cost more and gain less."""
 COLD = 1e-4
 """Last temperature of annealing by the estimate, as a share of the plan's seconds."""
 POLISH_HOT = 0.002
@@ -252,6 +252,7 @@ class ChoiceAnnealing:
         while True:
             self._begin_beside()
             shape_search = min(self.shape_searches, key=_priority)
+            # slices - 1: the first annealing of a shape was only a short look at it
             self._anneal(shape_search, min(FIRST_LENGTH * GROWTH ** (shape_search.slices - 1), LONGEST))
             self.judge(shape_search)
             yield self._candidate()
@@ -362,6 +363,7 @@ class ChoiceAnnealing:
         if best is None or best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
             return False
         if not best.judged:
+            # if the estimate is as far off as that of the last plan, this plan cannot win: no simulation is spent on it
             if self.best is not None and best.value * shape_search.underestimated >= self.best[1].value:
                 return False
             self.evaluations += 1
@@ -399,10 +401,12 @@ class ChoiceAnnealing:
         if found.lacks > 0 or not self._pricer(shape_search).polishes:
             shape_search.keep(self.shown.tried(shape_search, found, operator))
         elif shape_search.best.lacks > 0 or found.value <= shape_search.best.value * POLISH_WITHIN:
+            # as above, the nominal nanoseconds of one move, here with the replay
             one_ns = 7 * s * shape_search.tables.passes.n_microbatches * (1.3 / r + 0.35) + 5 * s * r * r + 3000
             n_exact = int(REPLAYED_NS * growth / one_ns) + 10
             found = shape_search.annealed(found, POLISH_HOT, POLISH_COLD, n_exact, self.random, exact=True)
             self.evaluations += n_exact
+            # the replay leaves out shared NICs; then the simulator has yet to judge
             found = replace(found, judged=self._pricer(shape_search).replays)
             shape_search.keep(self.shown.tried(shape_search, found, operator))
         else:
@@ -447,6 +451,7 @@ def _without_schedule(problem: IterationProblem, rng: np.random.Generator, targe
 def _priority(shape_search: ShapeSearch) -> float:
     if shape_search.best is None:
         return math.inf
+    # on free devices a plan costs 0 dollars, which has no logarithm
     return math.log(max(shape_search.best.price, 1e-300)) + CURIOSITY * math.log1p(shape_search.work)
 
 
@@ -514,6 +519,7 @@ class ShownShapes:
             cost_s=found.value,
             operator=found.operator,
             words=f"{s} x {r}, micro-batches of {shape_search.microbatch}{checkpointed}{estimated}",
+            # only a reheated plan was made from the best plan of its shape
             parents=() if before is None or found.operator != "reheated" else (before.childless,),
             is_estimate=not found.judged,
             chosen=partial(  # not shape_search.job, which would keep the whole search for as long as this is shown

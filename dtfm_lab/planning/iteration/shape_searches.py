@@ -54,12 +54,13 @@ scale are kept."""
 def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
     """Return shapes (S, R), fewest stages first. Empty if the job's pins and this micro-batch size allow none."""
     job, n = problem.job, problem.n_devices
-    stages = range(1, min(problem.n_blocks, n) + 1) if job.n_stages is None else [job.n_stages]
+    stages = range(1, min(problem.most_stages, n) + 1) if job.n_stages is None else [job.n_stages]
     pinned = None if job.n_replicas is None else [job.n_replicas]
     found = [(s, r) for s in stages for r in pinned or range(1, n // s + 1) if allows(problem, (s, r), microbatch)]
     if len(found) <= most_shapes:
         return found
     ratio = 1.05
+    # coarser step by step, because the number of shapes that a scale leaves is not known before
     while len(thinned := [shape for shape in found if _on_scale(shape[1], n // shape[0], ratio)]) > most_shapes:
         ratio *= 1.05
     return thinned
@@ -73,7 +74,7 @@ def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -
         return False
     # replicas that gather parameters during passes must all pass the same number of micro-batches
     divides = not (job.gathers_passes and n_microbatches % r)
-    fits = s <= problem.n_blocks and s * r <= problem.n_devices and r <= n_microbatches and divides
+    fits = s <= problem.most_stages and s * r <= problem.n_devices and r <= n_microbatches and divides
     return fits and _may_be_played(job, shape, n_microbatches)
 
 
@@ -91,6 +92,7 @@ def _on_scale(r: int, most: int, ratio: float) -> bool:
     """Return True if a number of replicas is one of most, most / ratio, most / ratio^2, ..."""
     allowed = float(most)
     while allowed > r:
+        # at least one less each time: small numbers divided by the ratio would stay the same
         allowed = min(allowed / ratio, allowed - 1)
     return int(allowed) == r
 
@@ -146,6 +148,7 @@ def chosen_job(
         n_stages=len(blocks),
         n_replicas=len(microbatch_counts),
         microbatch=microbatch,
+        # `checkpointing` has no name for the recomputation of whole stages
         recompute=checkpointing == "stage",
         checkpointing=job.checkpointing or ("none" if checkpointing == "stage" else checkpointing),
         schedule=schedule,
@@ -193,6 +196,7 @@ class Nearness:
         n = len(self.distance_s)
         if n < 3:
             return np.arange(n)
+        # equal devices are joined at distance 0, and a ratio of heights needs a divisor
         heights = np.maximum(self._tree[:, 2], 1e-12)
         at = int(np.argmax(heights[1:] / heights[:-1]))
         height = (heights[at] + heights[at + 1]) / 2
@@ -223,6 +227,7 @@ def tables_of(
 
     job, links, passes = problem.job, problem.links, problem.passes(microbatch)
     if (parts := sharded_over(job.sharding, n_replicas).parameters) > 1:
+        # static_bytes already counts shards of trained parameters, so only frozen weights are left to divide
         split = np.array([1.0, 1.0, 1.0, parts])
         passes = passes._replace(layer=passes.layer / split[:, None], extra=passes.extra / split)
     with np.errstate(divide="ignore"):
@@ -231,20 +236,24 @@ def tables_of(
     measured = links.message_bytes is not None and links.charged_bytes is not None
     kinds = Kinds.of(problem.topology.devices)
     seconds = _pass_seconds(problem, microbatch, n_replicas, kinds)
+    # the kernels do not know gathered layers, so what these need is taken off the memory
     memory_bytes = problem.memory_bytes - problem.gathered_bytes(n_replicas)
     price_per_s = problem.price_per_hour / 3600.0
     regions: dict[str, int] = {}
     # a device without a region gets its own; the space keeps its key apart from real names
     region = [regions.setdefault(d.region or f" {i}", len(regions)) for i, d in enumerate(problem.topology.devices)]
     clusters = np.zeros(problem.n_devices) if near is None else near.clusters
+    hosts = np.arange(problem.n_devices) if links.nic_of is None else links.nic_of
     of_devices = memory_bytes, price_per_s, region, problem.alike
     return Tables(
         link=np.stack([problem.latency_s, s_per_byte, *passes.hop_s]),
-        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device]),
+        # SPEED is 1 for all, because the pass tables already differ by kind of device
+        device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device, hosts]),
         near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
         passes=passes,
         message_bytes=np.array(links.message_bytes) if measured else np.empty(0),
         charged_bytes=np.array(links.charged_bytes) if measured else np.empty((1, 1, 0)),
+        slowdowns=np.empty(0) if links.slowdowns is None else links.slowdowns,
         tied_parameters=float(problem.tied_parameters),
         **seconds._asdict(),
         gradient=job.gradient_coding,
@@ -356,7 +365,7 @@ class ShapeSearch:
         self.rows: list[tuple[bool, KernelPlan]] = []
         """Structured placements to begin with, each with True if its groups are near each other."""
         self.unused: list[tuple[bool, KernelPlan]] = []
-        """Those that no annealing has begun with yet."""
+        """Structured placements that no annealing has begun with yet."""
         self.underestimated = 1.0
         """Ratio of the last plan's seconds to their estimate. Plans that would be too slow by this ratio are not
         simulated."""
@@ -421,6 +430,7 @@ class ShapeSearch:
         settings = exact, factor, hot, cold, n_moves
         tables = self.tables if tables is None else tables
         value, lacks = anneal(tables, trial, now, best, self.fixed_fields, *settings, random, flag())
+        # copies, because the next annealing overwrites the states
         row, blocks, microbatch_counts, warmups = (
             each.copy() for each in (best.row, best.blocks, best.microbatch_counts, best.warmups)
         )
@@ -482,6 +492,7 @@ def _freedom(job: Job) -> FixedFields:
     from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
 
     return FixedFields(
+        # replicas that gather parameters in their passes pass equally many micro-batches
         fixed_counts=job.microbatches_per_replica is not None or job.gathers_passes,
         fixed_blocks=job.blocks_per_stage is not None,
         fixed_warmups=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,
@@ -492,6 +503,7 @@ def _first_warmups(job: Job, n_stages: int) -> IntArray:
     """Return (S,) warm-ups of a plan that names none."""
     if job.schedule == "gpipe":
         return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
+    # as in 1F1B: a stage runs ahead by as many forwards as stages follow it
     return np.arange(n_stages)[::-1].copy() if job.warmups is None else np.array(job.warmups, dtype=np.int64)
 
 
@@ -534,6 +546,7 @@ class ShapeSearches:
         problem, key = self._problems[checkpointing], (*shape, microbatch, checkpointing)
         job = problem.job
         if key not in self._searches:
+            # only replicas that split what they hold need tables for each number of replicas
             replicas = 1 if job.sharding == "none" else shape[1]
             of = microbatch, replicas, checkpointing
             if of not in self._tables:

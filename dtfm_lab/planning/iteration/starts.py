@@ -89,6 +89,7 @@ class Starts:
         if n < len(near):
             speeds = np.cumsum(np.concatenate([[0.0], self._problem.flop_per_s[near]]))
             windows = np.argsort(-(speeds[n:] - speeds[:-n]), kind="stable")
+            # neighbouring windows share nearly all their devices, so the chosen ones lie apart
             apart = max(1, len(windows) // MOST_WINDOWS)
             chosen: list[int] = []
             for at in windows.tolist():
@@ -121,16 +122,18 @@ class Starts:
         extra = np.zeros(n_stages)
         extra[0] += problem.first_extra[0]
         extra[-1] += problem.last_extra[0]
-        takes = (extra + 2 * self._block_flop) / speed
+        # every stage begins with its fewest blocks, so the heap asks for the time with one more
+        least = problem.least_blocks(n_stages) if n_stages > 1 else np.ones(1, dtype=np.int64)
+        takes = (extra + (1 + least) * self._block_flop) / speed
         each = (self._block_flop / speed).tolist()
         most = [problem.n_blocks] * n_stages if room is None else room.tolist()
-        blocks = [1] * n_stages
+        blocks = least.tolist()
         # a heap of stages by their seconds with one more block; full stages wait until all are full
         next_up = list(zip(takes.tolist(), range(n_stages), strict=True))
-        waiting = [one for one in next_up if most[one[1]] <= 1]
-        next_up = [one for one in next_up if most[one[1]] > 1]
+        waiting = [one for one in next_up if most[one[1]] <= blocks[one[1]]]
+        next_up = [one for one in next_up if most[one[1]] > blocks[one[1]]]
         heapq.heapify(next_up)
-        for _ in range(problem.n_blocks - n_stages):
+        for _ in range(problem.n_blocks - sum(blocks)):
             if not next_up:
                 next_up, waiting, most = waiting, [], [problem.n_blocks] * n_stages
                 heapq.heapify(next_up)
@@ -197,6 +200,7 @@ def _cheapest(
                 hops = [between_s[chain[-1]][c]]
                 hops += [between_s[c][chain[0]]] if closed and length == n_stages else []
                 slowest_s, sum_s = max(slowest_s, *hops), sum_s + sum(hops)
+                # the number that decides comes first, so that the tuples sort by it
                 longer.append((*((slowest_s, sum_s) if slowest_first else (sum_s, slowest_s)), (*chain, c)))
         chains = sorted(longer)[:WIDTH]
     best: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -226,7 +230,8 @@ SLOWED = 0.95
 P_AGAIN = 0.45
 """Probability that annealing begins with one of the cheapest structured placements, used before or not."""
 P_STRUCTURED = 0.7
-"""Probability of that or, while there are some, of a structured placement that was not used yet."""
+"""Probability that annealing begins with a structured placement at all, while some are unused: first with one of the
+cheapest (``P_AGAIN``), otherwise with an unused one."""
 P_RESHAPED = 0.15
 """Probability of a neighbouring shape's best plan, fitted to this shape."""
 P_CHANCE = 0.1
@@ -253,6 +258,7 @@ class StartingPlans:
             return None
         name, row = rows[i]
         found = shape_search.assessed(row, self._blocks(shape_search, row), factor)
+        # the fastest cut does not fit, but one that heeds memory may
         if found.lacks > 0 and self._problem.job.blocks_per_stage is None:
             grid = shape_search.grid(found)
             cut = self._starts.cut(
@@ -273,6 +279,7 @@ class StartingPlans:
         found: list[tuple[float, ShapeSearch]] = []
         for shape_search in shape_searches:
             if (best := shape_search.best) is not None:
+                # the fastest cut, because memory is unlimited here
                 unlimited = shape_search.of_boundless_memory(best.row, self._blocks(shape_search, best.row), factor)
                 if unlimited < min(most, math.inf if best.lacks > 0 else SLOWED * best.value):
                     found.append((unlimited, shape_search))
@@ -284,7 +291,8 @@ class StartingPlans:
         room = room_of(
             self._parts[checkpointing], shape_search.grid(shape_search.best), shape_search.microbatch, waiting=True
         )
-        return bool(room.min() > 0 and room.sum() >= self._problem.n_blocks)
+        least = self._problem.least_blocks(len(room)) if len(room) > 1 else 1
+        return bool((room >= least).all() and room.sum() >= self._problem.n_blocks)
 
     def of_annealing(self, shape_search: ShapeSearch, factor: float) -> tuple[KernelPlan, str, float]:
         """Return the plan that annealing begins with, its name, and the first temperature."""

@@ -156,9 +156,11 @@ def anneal_groups(
     seconds. The state's row is the first one and becomes the last one.
     """
     n_stages = state.n_stages
+    # the weight is that of the mean group, the loop below keeps the sum
     group_weight = GROUP_WEIGHT / n_stages
     hops, new_links_s = np.empty(4, np.int64), np.empty(4)
     recompute_places(state)
+    # a swap changes two stages, each with a hop before and after it
     recompute_groups(state)
     for s in range(n_stages - 1):
         state.worst_s[s] = _weight(state, s, s + 1, np.inf)
@@ -214,10 +216,12 @@ def _try_reversal(state: AnnealingState, room_s: float, random: RandomState) -> 
     i, j = below(random, n_stages), below(random, n_stages)
     if i > j:
         i, j = j, i
+    # reversing the whole path changes no hop
     if i == j or (i == 0 and j == n_stages - 1):
         return False, 0.0
     before_s = state.worst_s[i - 1] if i > 0 else 0.0
     after_s = state.worst_s[j] if j < n_stages - 1 else 0.0
+    # the two hops at the ends are replaced, so what they cost now may be spent again
     room_s = room_s + before_s + after_s
     new_before_s, new_after_s = 0.0, 0.0
     if i > 0:
@@ -259,7 +263,7 @@ def _try_swap(
     else:
         q = below(random, len(state.row))
     if p > q:
-        p, q = q, p
+        p, q = q, p  # idle devices are last, so only q can be idle
     s, t = p // d, min(q // d, n_stages)
     if s >= n_stages or s == t or state.classes[state.row[p]] == state.classes[state.row[q]]:
         return False, slowest_s, 0.0, 0.0
@@ -274,6 +278,7 @@ def _try_swap(
     if count * cheapest_s > room_s:
         return False, slowest_s, 0.0, 0.0
     swap(state, p, q)
+    # a matching uses a link of every device, so each new device's cheapest link bounds its hops
     least_s = 0.0
     for k in range(count):
         new_links_s[k] = 0.0
@@ -281,6 +286,7 @@ def _try_swap(
         if h == s - 1 or h == s:
             new_links_s[k] = _cheapest_link(state, p, s - 1 if h == s - 1 else s + 1)
         if t < n_stages and (h == t - 1 or h == t):
+            # a hop between s and t has two new devices; the larger bound holds
             new_links_s[k] = max(new_links_s[k], _cheapest_link(state, q, t - 1 if h == t - 1 else t + 1))
         least_s += new_links_s[k]
     new_path_s = 0.0
@@ -309,6 +315,7 @@ def _changed_hops(state: AnnealingState, s: int, t: int, hops: IntArray) -> tupl
     now."""
     count, old_path_s = 0, 0.0
     for h in (s - 1, s, t - 1, t):
+        # if s and t are neighbours, the hop between them is in the list twice
         known = False
         for k in range(count):
             known |= hops[k] == h
@@ -325,6 +332,7 @@ def align(state: AnnealingState) -> None:
     d = state.n_replicas
     row_of, kept = state.integers[0], state.integers[1]
     for s in range(state.n_stages - 1):
+        # without a limit the matching is completed, so the partners in scratch are valid
         _weight(state, s, s + 1, np.inf)
         there = state.row[(s + 1) * d : (s + 2) * d]
         kept[:] = there

@@ -38,6 +38,7 @@ def bottleneck(
     for j in range(n):
         reach[j] = np.inf
         row_of[j] = -1
+    # every row and column pays at least its cheapest pair, which is usually the answer already
     for i in range(n):
         cheapest = np.inf
         for j in range(n):
@@ -50,6 +51,7 @@ def bottleneck(
         threshold_s = max(threshold_s, reach[j])
     if threshold_s > enough_s:
         return threshold_s
+    # a free column within the threshold needs no search for an augmenting path
     for i in range(n):
         free = -1
         for j in range(n):
@@ -67,6 +69,7 @@ def bottleneck(
             for j in range(n):
                 if before[j] > -2.0 and reach[j] < nearest:
                     nearest, at = reach[j], j
+                    # the threshold never falls, so a cheaper free column would gain nothing
                     if nearest <= threshold_s and row_of[j] < 0:
                         break
             threshold_s = max(threshold_s, nearest)
@@ -119,6 +122,7 @@ def shortest_path(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -
         if n_inside > half:
             continue
         for i in range(n_inside):
+            # swapped out and back below: the innermost loop makes no copy of the set
             last = inside[i]
             inside[i] = inside[n_inside - 1]
             least_s = 0.0 if n_inside == 1 else np.inf
@@ -148,6 +152,7 @@ def _split(visited: int, n: int, inside: IntArray, outside: IntArray) -> int:
     branches."""
     n_inside = 0
     for node in range(n):
+        # both are written in any case: only one index advances, so that no branch is mispredicted
         inside[n_inside] = node
         outside[node - n_inside] = node
         n_inside += (visited >> node) & 1
@@ -220,6 +225,7 @@ def improve_path(weights_s: FloatArray, order: IntArray) -> None:
                 if change_s < -rounding_s:
                     order[i : j + 1] = order[i : j + 1][::-1].copy()
                     better = True
+        # Or-opt: Or (1976) moves segments of up to three nodes
         for length in range(1, min(3, n - 1) + 1):
             for i in range(n - length + 1):
                 better |= _move(weights_s, order, i, length, piece, rounding_s)

@@ -116,6 +116,7 @@ def _candidate(scratch: CyclicSearch, group_of: IntArray, group: int, home: int)
     """
     n_members = 0
     for v in range(len(group_of)):
+        # written in any case; only a member advances the end, which saves a branch
         scratch.members[n_members] = v
         n_members += group_of[v] == group
     members = scratch.members[:n_members]
@@ -170,6 +171,7 @@ def _by_all_links(
         if scratch.locked[v]:
             continue
         scratch.group_gain_s[:] = 0.0
+        # links to idle devices go to the last entry, which is never read
         for u in range(len(group_of)):
             scratch.group_gain_s[group_of[u]] += scratch.freed_s[v, u]
         for other in range(len(scratch.filled)):
@@ -251,6 +253,7 @@ def crossover(
     n = len(child)
     for v in range(n):
         genes[v] = v
+    # Fisher-Yates, stopped early: no device is drawn twice
     for i in range(min(n_genes, n)):
         j = i + below(state, n - i)
         genes[i], genes[j] = genes[j], genes[i]
@@ -263,6 +266,7 @@ def crossover(
     for v in range(n):
         if excess[child[v]] > 0:
             while excess[free] >= 0:
+                # a filled group never becomes too small again, so the search for a free one never goes back
                 free += 1
             excess[child[v]] -= 1
             excess[free] += 1

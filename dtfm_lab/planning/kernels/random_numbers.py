@@ -17,11 +17,13 @@ def seeded(rng: np.random.Generator) -> RandomState:
 @compiled
 def uniform(state: RandomState) -> float:
     """Return a random number in [0, 1)."""
+    # the constants of the published generator
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
+    # the top 53 bits, as many as a double holds
     return float(z >> np.uint64(11)) * 2.0**-53
 
 

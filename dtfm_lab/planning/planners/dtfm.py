@@ -63,7 +63,7 @@ def dtfm(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
 
 @planners.register("hybrid")
 def hybrid(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """The same algorithm with the classical gain, which counts all links."""
+    """The paper's genetic algorithm with the classical gain, which counts all links."""
     return _evolve(problem, rng, classical=True)
 
 

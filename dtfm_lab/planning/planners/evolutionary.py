@@ -41,11 +41,11 @@ GROWTH = 1 / 3
 RANDOM_HOT = 0.1
 """First temperature of a random placement, as a share of the best cost at 8 stages."""
 CLUSTERED_HOT = (0.003, 0.01)
-"""The same for a placement made from clusters: a range to draw from."""
+"""First temperature of a placement made from clusters: a range to draw from."""
 PARENT_HOT = (0.001, 0.012)
-"""The same for a copy of a parent."""
+"""First temperature of a copy of a parent."""
 RECOMBINED_HOT = (0.0008, 0.006)
-"""The same for an offspring of two parents."""
+"""First temperature of an offspring of two parents."""
 DONOR_SHARE = (0.1, 0.5)
 """Minimum and maximum share of the devices that a recombination takes from the donor."""
 COLD = 1e-4
@@ -130,6 +130,7 @@ def evolutionary(problem: Problem, rng: np.random.Generator) -> Iterator[Generat
             yield Generation(grid, best.cost_s, priced, operator=operator, complete=False, held=held)
         evaluations += 1
         rematched = _individual(problem, improved.row)
+        # the best order of these groups may be cheaper than the one that annealing ended with
         if rematched.cost_s < improved.cost_s:
             improved = replace(improved, row=rematched.row, cost_s=rematched.cost_s)
         best = min(best, improved, key=cost_of)
@@ -257,10 +258,12 @@ def recombined(
     np.add.at(shared, (donor_groups, recipient_groups), 1.0)
     shared[problem.n_stages :, : problem.n_stages] = -n  # the idle devices are matched to the idle devices
     _, match = scipy.optimize.linear_sum_assignment(-shared)
+    # the run wraps around, so that devices at its ends are taken as often as others
     part = leaf_order[(rng.integers(n) + np.arange(max(1, int(n * rng.uniform(*DONOR_SHARE))))) % n]
     wanted = recipient_groups.copy()
     wanted[part] = match[donor_groups[part]]
     child = np.where(wanted[recipient] == recipient_groups[recipient], recipient, -1)
+    # in random order, because the first to come gets the free position of a group
     unplaced = rng.permutation(recipient[child < 0])
     problem.fill(child, unplaced, wanted[unplaced])
     return child

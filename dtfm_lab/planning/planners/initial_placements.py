@@ -79,6 +79,7 @@ class ClusteredPlacements:
         if n < 3:
             return [np.arange(n)]
         trees = []
+        # the last linkage is poor as it is, see LINKAGES
         for tree in self._trees[:-1]:
             trees.append(tree)
             if n <= OPTIMAL_ORDER_UP_TO:
@@ -114,6 +115,7 @@ def _idle_last(problem: Problem, order: IntArray) -> IntArray:
     n_idle = problem.n_devices - problem.n_tasklets
     if not n_idle:
         return order
+    # only the links to as many devices as are used: a far device that stays idle does not count
     near = np.sort(problem.pair.hop_s + problem.pair.group_s, axis=1)[:, : problem.n_tasklets]
     worst = np.argsort(-near.sum(axis=1), kind="stable")[:n_idle]
     idle = np.isin(order, worst)
@@ -138,6 +140,7 @@ def _compositions(n: int, rng: np.random.Generator) -> Iterator[IntArray]:
         if n % part == 0:
             yield np.full(n // part, part)
     for _ in range(SAMPLED_COMPOSITIONS):
+        # a random share of cuts, so that both short and long runs occur
         yield _runs(rng.random(n - 1) < 0.7 * rng.random())
 
 

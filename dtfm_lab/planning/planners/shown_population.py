@@ -50,7 +50,7 @@ class ShownPopulation:
         self._rows: list[IntArray] = []
         """Placements that annealing begins with, by number, as far as they are known beforehand."""
         self._waiting: dict[int, PopulationMember] = {}
-        """Those of ``_rows`` that have not been annealed yet."""
+        """The placements of ``_rows`` that have not been annealed yet."""
         self._newest: deque[PopulationMember] = deque(maxlen=SHOWN)
 
     def wait(self, operator: str, row: IntArray, one: PopulationMember | None = None) -> None:

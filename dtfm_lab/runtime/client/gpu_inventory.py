@@ -47,6 +47,7 @@ def driver_gpus() -> list[AttachedGpu]:
     if shutil.which("nvidia-smi") is None:
         raise NoGpu("nvidia-smi, which comes with NVIDIA's driver, is not there")
     answer = _asked(f"{QUERY},{CAPABILITY}")
+    # Older drivers do not know the capability and refuse the whole query.
     if answer.returncode and CAPABILITY in answer.stdout + answer.stderr:
         answer = _asked(QUERY)
     gpus = parse_query(answer.stdout) if answer.returncode == 0 else []
@@ -147,6 +148,7 @@ def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[AttachedGpu] | None = N
     seen = visible(driver_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")) if gpus is None else gpus
     peaks = least_peak_bytes(spec.trained, spec.programs(synchronise=True))
     for number, gpu in enumerate(seen):
+        # Workers take GPUs in turn, as they will when they start.
         sharing = range(number, len(spec.workers), len(seen))
         needed = sum(CONTEXT_BYTES + int(peaks[spec.workers[rank]]) for rank in sharing)
         free = gpu.memory_bytes if gpu.free_bytes is None else gpu.free_bytes

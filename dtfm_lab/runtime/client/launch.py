@@ -81,9 +81,11 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
         iterations=options.iterations or DEFAULT_ITERATIONS[clock],
         checkpoint_folder=writable_folder("checkpoint_folder", options.checkpoint_folder),
     )
+    # Before the text is read or torch loaded: the quickest check first.
     if reason := why_too_large(spec.trained) or why_too_large_for_gpus(spec):
         raise JobError(f"job {spec.trained.name}: {reason}")
     spec = _check_files(spec)
+    # Only found, not loaded, because loading takes seconds.
     if importlib.util.find_spec("torch") is None:
         raise MissingExtra("real runs need torch, which is not installed: pip install 'dtfm_lab[train]'")
     return spec
@@ -95,6 +97,7 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
     Raises what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
     """
     if workers is None:
+        # Without a wish, a large plan runs in part instead of being refused.
         return (plan, None) if plan.job.n_tasklets <= MOST_WORKERS else subplan_for(plan, DEFAULT_WORKERS)
     running, part = subplan_for(plan, workers)
     if (needed := running.job.n_tasklets) > MOST_WORKERS:
@@ -164,6 +167,7 @@ def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:
         for rank, worker in enumerate(spec.workers)
         for target in spec.targets(*worker)
     ]
+    # The real clock emulates no links, so none can be slowed.
     of = "link" if links and spec.clock != "real" and rng.random() < 0.5 else "device"
     return Secret(of, str(rng.choice(links if of == "link" else names)), FACTOR)
 

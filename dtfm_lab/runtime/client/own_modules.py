@@ -105,6 +105,7 @@ def _described(source: str, *, timed: bool) -> Any:
         except subprocess.TimeoutExpired:
             raise JobError(f"it was not exported within {PATIENCE_S:.0f} s; wanted a smaller one") from None
         finally:
+            # The module may have started processes of its own.
             _end_group(process)
         if not answer.is_file():
             raise JobError(f"{_end_of(status, said)}; wanted code that returns (module, data) or (module, data, loss)")
@@ -129,6 +130,7 @@ def _end_of(status: int, said: Path) -> str:
     if status < 0:
         how = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
     with said.open("rb") as file:
+        # Only the end: the code may have printed anything.
         file.seek(max(said.stat().st_size - MOST_SAID, 0))
         lines = file.read().decode(errors="replace").strip().splitlines()
     last = f": {shortened(lines[-1].strip())}" if lines else ""
@@ -147,15 +149,18 @@ def _source_of(module: Any, example: Any, loss: Any) -> str:
         return f"{Path(path).resolve()}:{function}"
     if example is None:
         raise JobError(f"module {type(module).__name__}: example is None; wanted a batch or a dataset")
+    # Only for modules given as objects, so it is loaded here.
     import cloudpickle
 
     try:
         made = cloudpickle.dumps((module, example) if loss is None else (module, example, loss))
     except Exception as error:
         raise JobError(f"module {type(module).__name__}: it cannot be pickled: {error}") from None
+    # With the import path, by which another process finds the module's own code.
     written = cloudpickle.dumps((sys.path, made))
     folder = modules_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # By its content, so that the same module has one file.
     path_of = folder / f"{type(module).__name__.lower()}-{hashlib.sha256(written).hexdigest()[:16]}{SUFFIX}"
     path_of.write_bytes(written)
     return str(path_of)

@@ -86,6 +86,7 @@ class RunProcess:
         self._has_pid, self._end_known, self._all_gone = threading.Event(), threading.Event(), threading.Event()
         self._stopping = False
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        # On a thread, because a full pipe would make the caller wait.
         threading.Thread(target=self._write_input, args=(own,), daemon=True).start()
 
     def send(self, line: str) -> None:
@@ -220,6 +221,7 @@ class ForkServer:
                     return False
                 run.server = self
                 self._ordered[run.number] = run
+                # Loading ahead has low priority, and a run must not wait for it long.
                 if not self._hurries:
                     unhurried = threading.Timer(HURRY_S, self._give_up_unhurried)
                     unhurried.daemon = True
@@ -239,18 +241,21 @@ class ForkServer:
 
     def _listen(self) -> None:
         with contextlib.suppress(OSError):
+            # The socket closes when the server ends, however it ended.
             while message := self.socket.recv(MESSAGE_BYTES):
                 self._take_message(json.loads(message))
         with _lock:
             self.lives = False
             self.socket.close()
         self.process.wait()
+        # Runs that were asked for and never started can still start elsewhere.
         for run in self._ordered.values():
             run.start_python()
         for run in self._begun.values():
             run.set_ended(None)
 
     def _take_message(self, message: dict[str, Any]) -> None:
+        # Two threads ask for a server: the caller's and the one that listens.
         with _lock:
             match message:
                 case {"event": "ready"}:

@@ -134,6 +134,7 @@ class RunRecord:
 
         Raises RunError if the run failed, or if there is no whole iteration.
         """
+        # A failed run has no measurement to trust.
         if self.error is not None:
             raise RunError(self.error)
         with self._lock:
@@ -196,6 +197,7 @@ class RunRecord:
                 case "iteration":
                     self.losses.append(event["loss"])
                     self.late_messages, self.overruns = event["late_messages"], event["overruns"]
+                    # Whole iterations beyond those that a view shows go to disk, or memory would fill up.
                     self._write_rows(self.last_whole + 1 - SHOWN)
                 case "lost":
                     self.conditions[event["device"]] = "gone" if event.get("gone") else "lost"
@@ -232,6 +234,7 @@ class RunRecord:
         again = event["iteration"]
         self._take_back(again)
         if self.last_whole >= self._since and (rows := self._part()) is not None:
+            # What an earlier plan measured stays, but as a trace of its own.
             self.earlier += (rows,)
         self._spans.clear()
         self._rows, self._actions = SpillBuffer(), {}
@@ -262,6 +265,7 @@ class RunRecord:
         del self.losses[max(0, again - self.spec.first_iteration) :]
         for iteration in [i for i in self._spans if i >= again]:
             del self._spans[iteration]
+        # Its rows are on disk already.
         if again < self._next:
             places = range(len(self._rows) // ROW.itemsize)
             self._rows.cut(bisect_left(places, again, key=self._iteration_at) * ROW.itemsize)

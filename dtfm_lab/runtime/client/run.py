@@ -52,6 +52,7 @@ class Run(RunRecord):
         self._process.send(spec.to_line())
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
+        # Events arrive as long as the process lives, so they need a thread of their own.
         threading.Thread(target=self._read_events, daemon=True).start()
 
     @property
@@ -70,6 +71,7 @@ class Run(RunRecord):
             with contextlib.suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(arrived.set)
 
+        # Registered before the first look, so that no event is missed.
         with self._changed:
             self._listeners.append(listen)
         try:
@@ -235,6 +237,7 @@ class Run(RunRecord):
         with self._changed:
             self._changed.wait_for(lambda: len(self._events) > at, timeout=patience_s)
             length, lines = READ_BYTES, b""
+            # A line may be longer than one read, so it reads more until a line is whole.
             while at + len(lines) < len(self._events) and not lines.endswith(b"\n"):
                 lines = self._events.read(at, length)
                 lines = lines[: lines.rfind(b"\n") + 1]
@@ -249,6 +252,7 @@ class Run(RunRecord):
             if event is None:  # a library that prints
                 self._stderr.append(line)
             elif last is not None:
+                # After the last event there is nothing more to say.
                 continue
             elif event["event"] in LAST_EVENTS:
                 last = event

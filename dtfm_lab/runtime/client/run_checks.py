@@ -79,6 +79,7 @@ def why_too_large(job: Job) -> str:
     # replicas last had in common, and the changes since. Measured with 25 million parameters: 7.4 and 8.6.
     copies = 8 if job.synchronise_every == 1 else 10
     needed = job.n_tasklets * BYTES_PER_WORKER + copies * each * job.modelled().parameters * job.n_replicas
+    # Free now, which other programs may take before the workers do; but nothing better is known.
     if needed <= (available := psutil.virtual_memory().available):
         return ""
     return (
@@ -142,6 +143,7 @@ def writable_folder(what: str, given: object) -> str | None:
         raise LabError(f"{what} {found}: is a file; wanted a folder, or a name that is free")
     try:
         Path(found).mkdir(parents=True, exist_ok=True)
+        # Only writing tells: permissions alone do not know of full or read-only disks.
         with tempfile.TemporaryFile(dir=found):
             return found
     except OSError as error:

@@ -64,10 +64,12 @@ class SpillBuffer:
         """Write the tail to the file. A later attempt overwrites what a failed one has written."""
         if self._descriptor is None:
             file = tempfile.TemporaryFile(prefix="dtfm_lab-")  # noqa: SIM115
+            # Closed with the buffer, not by whoever forgets it.
             weakref.finalize(self, file.close)
             self._descriptor = file.fileno()
         written = 0
         while written < len(self._tail):
+            # A write may stop short, as on a full disk.
             written += os.pwrite(self._descriptor, self._tail[written:], self._n_on_disk + written)
         self._n_on_disk += written
         self._tail.clear()

@@ -101,6 +101,7 @@ def calibrate(
     seconds = {key: statistics.fmean(alike[group[key]]) for key in measured}
     if spec.clock != "paced":
         rows, busy_s = _rows(seconds), sum(figures.cpu_s for figures in measured.values())
+        # 1 - CPU / wall: how much of the time computing threads waited for a core
         waiting = 1 - busy_s / max(sum(figures.wall_s for figures in measured.values()), busy_s) if busy_s > 0 else 0.0
         if spec.clock == "virtual":
             return RunCalibration(rows, 1.0, 0, compute_spread=SPREAD_UNDER_LOAD * waiting)
@@ -112,6 +113,7 @@ def calibrate(
     if spec.time_scale is not None:
         return RunCalibration(_rows(seconds), spec.time_scale, 0)
     needed_s = {key: PADDING * figures.crowded_wall_s for key, figures in measured.items()}
+    # at least 1: a second of the run never passes faster than a second of the wall
     enough = max(1.0, *(needed_s[key] / seconds[key] for key in seconds))
     if enough <= LARGEST_SCALE:
         return RunCalibration(_rows(seconds), enough, 0)
@@ -136,6 +138,7 @@ def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[fl
         links = Links.free(len(spec.plan.topology)).delayed(message_s)
         return simulate_iteration(spec.plan, spec.built, rows, links).makespan_s
 
+    # nothing is sent, so no delay of messages makes the iteration longer
     if predicted_s(0.0) >= whole_s or predicted_s(whole_s) < whole_s:
         return 0.0
     low_s, high_s = 0.0, whole_s

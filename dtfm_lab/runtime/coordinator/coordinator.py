@@ -159,6 +159,7 @@ class Coordinator:
             order = orders.Calibrate(iteration=number, counts=counts, first=first, began_monotonic_s=moment_s)
             answers = self._pool.order_all(order)
             took_s = time.monotonic() - began_s
+            # `_message_s` compares these with a simulated iteration that synchronises
             if counts and self._spec.synchronises(number):
                 self._calibrated_s.append(max(min(float(answer.get("took_s", took_s)), took_s) for answer in answers))
             number, n_counted, counted_s = number + 1, n_counted + counts, counted_s + took_s * counts
@@ -248,6 +249,7 @@ class Coordinator:
 
     def _is_replaceable(self, ranks: Collection[int]) -> bool:
         lost = {*self._without_state, *ranks}
+        # before training there is no state to lose
         return self._train_orders is None or self._recovery(lost) is not None
 
     def _recovery(self, lost: Collection[int]) -> Recovery | None:
@@ -260,6 +262,7 @@ class Coordinator:
         pool = self._pool
         for rank, how in lost.items():
             emit("lost", device=pool.device(rank), iteration=self._done, how=how, gone=rank in pool.gone)
+        # a device that left gets no replacement, so only a new plan can continue the run
         if pool.gone & lost.keys():
             pool.drop(lost)
             pool.await_plan()
@@ -288,6 +291,7 @@ class Coordinator:
         damaged: list[str] = []
         found = self._recovery(lost)
         if self._handed is None and found is not None and found.checkpoint is not None:
+            # its contents are checked before all workers rely on it
             damaged = self._checkpoints.forget_damaged()
             warn(*damaged)
             found = self._recovery(lost)
@@ -306,6 +310,7 @@ class Coordinator:
         found = self._refuse_unrecoverable(self._without_state)
         if found is not None:
             self._done = found.version
+            # iterations that are repeated report their losses again
             del self._losses[self._done - self._spec.first_iteration :]
         self._span_rows = []
         donors = {} if found is None else found.donors
@@ -362,6 +367,7 @@ class Coordinator:
             if self._handed is not None:
                 self._until_done(self._join)  # all read the state
         paced = self._time_scale if spec.clock == "paced" else 0.0
+        # a pause is in seconds of the run, and only the paced clock lets these pass
         left_s = command["pause_s"] * paced - (time.monotonic() - began_s)
         if left_s > 0:
             self._until_done(partial(pool.rest, left_s))

@@ -60,6 +60,7 @@ def holders(spec: RunSpec, living: Collection[int]) -> set[int] | None:
     of the state, so that only a checkpoint has it.
     """
     if _why_alone(spec):
+        # every rank has a part of the state that no other rank has
         return set(living) if len(living) == len(spec.workers) else None
     first: dict[int, int] = {}
     for rank in sorted(living):
@@ -117,6 +118,7 @@ class CheckpointPolicy:
         """Lock the folder. Raises FileError if another run uses it."""
         self._spec = spec
         self._every = spec.checkpoint_every
+        # so that a resumed run writes after the same iterations as one that was never interrupted
         self._latest = spec.first_iteration - spec.first_iteration % max(1, self._every)
         """Iterations at the newest checkpoint, or the value that stands for it before the first one."""
         self._after_next = False
@@ -195,6 +197,7 @@ class CheckpointPolicy:
         """
         spec = self._spec
         self._latest, self._after_next = done, False
+        # a run that was set back writes its later checkpoints again
         self._states = [state for state in self._states if state[0] < done]
         folder = checkpoint_folders.folder_for(self._parent(), done)
         checkpoint_folders.prepare(folder)

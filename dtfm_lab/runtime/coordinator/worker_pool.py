@@ -131,6 +131,7 @@ class WorkerPool:
             try:
                 answers = self.order_each(HandOver, each.__getitem__)
             except WorkersLost as loss:
+                # another replica may write in its place, so the writers are chosen again
                 self.drop(loss.how)
                 continue
             if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
@@ -229,10 +230,12 @@ class WorkerPool:
                     case "error":
                         raise RunFailed(f"{self.describe(worker.rank)} failed {self.phase}: {message['message']}")
                     case "alive" if not message["works"]:
+                        # a heartbeat of a worker that waits is no progress
                         continue
                     case "alive":
                         pass
                     case _ if message.get("epoch", self.epoch) != self.epoch:
+                        # the answer to an older order
                         continue
                     case "broken":
                         broken_s, broken = broken_s or time.monotonic(), message["message"]
@@ -279,6 +282,7 @@ class WorkerPool:
             elif time.monotonic() - self.workers[rank].last_message_s > STUCK_TIMEOUT_S:
                 how = f"{STOOD_STILL} for {STUCK_TIMEOUT_S:.0f} s"
                 raise RunFailed(f"{self.describe(rank)} {how} {self.phase}: {why_unrecoverable(self._spec, rank)}")
+        # the link of a silent worker may be down, so nothing is known of its work
         heard = [worker for worker in workers if not worker.is_silent]
         for worker in [worker for worker in heard if worker.rank not in {*lost, *answered}]:
             if (overdue := self.limits.overdue(worker.rank, worker.progress, do)) is None:
@@ -307,6 +311,7 @@ class WorkerPool:
     def _leave(self, name: str) -> None:
         """Note that a device has left for good. A new plan that uses it is discarded."""
         if self.new_plan is not None and name in self.new_plan["devices"]:
+            # that plan was made before the device left
             self.new_plan = None
         for rank, worker in self.workers.items():
             if self.device(rank) == name:

@@ -97,8 +97,10 @@ def write_certificates(folder: Path) -> Certificates:
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
+        # Hosts' clocks may differ.
         .not_valid_before(now - SKEW)
         .not_valid_after(now + VALID)
+        # It signs nothing else, so it is no authority.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -60,6 +60,7 @@ class Channel:
         self.peer = self.own_address = ""
         """The IP addresses of the other end and of this one, for a TCP connection."""
         if connection.family in (socket.AF_INET, socket.AF_INET6):
+            # small messages leave at once
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.lose_when_silent()
             self.peer = plain_address(str(connection.getpeername()[0]))
@@ -145,6 +146,7 @@ def values_of(line: bytes) -> dict[str, Any]:
 def whole_number(values: dict[str, Any], name: str) -> int:
     """Return the whole number of this name, at least 0. Raises ValueError or KeyError."""
     number = values[name]
+    # not isinstance, because True is an int, too
     if type(number) is not int or not 0 <= number <= LARGEST:
         raise ValueError(f"{name} is {shortened(number)}; wanted 0 to {LARGEST}")
     return number
@@ -155,11 +157,13 @@ def challenge(channel: Channel, secret: str) -> None:
 
     This is the listening end's part of the handshake. ``respond`` is the other.
     """
+    # A fresh number from both ends, so that an old proof cannot be repeated.
     own_nonce = secrets.token_hex(16)
     channel.send(protocol=PROTOCOL, nonce=own_nonce)
     answer = channel.receive(HANDSHAKE_S, LONGEST_ANSWER)
     if answer.get("protocol") != PROTOCOL:
         found = f"speaks version {shortened(answer.get('protocol'))} of the protocol"
+        # Told before the connection closes, so that the other end can say what to do.
         channel.send(refused=f"{found}; the listener speaks {PROTOCOL}")
         raise ConnectionLost(f"{found}; wanted {PROTOCOL}, the same dtfm_lab everywhere")
     nonces = f"{own_nonce} {answer.get('nonce')}"
@@ -183,6 +187,7 @@ def respond(channel: Channel, secret: str) -> None:
 
 
 def _same(proof: str, found: Any) -> bool:
+    # compares in constant time, so that a proof cannot be guessed byte by byte
     return isinstance(found, str) and hmac.compare_digest(proof.encode(), found.encode(errors="replace"))
 
 
@@ -246,6 +251,7 @@ class MessageStream:
                     try:
                         sent = self._socket.send(left)
                     except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                        # TLS may have to read before it can write
                         sent = 0
                 if not sent:
                     self._wait(select.POLLOUT)
@@ -253,6 +259,7 @@ class MessageStream:
 
     def poll(self) -> bool:
         """Return whether ``recv_bytes`` would return, or raise, without waiting."""
+        # the error is left for `recv_bytes` to raise
         with contextlib.suppress(EOFError, OSError):
             while not self._is_whole():
                 if not self._read():

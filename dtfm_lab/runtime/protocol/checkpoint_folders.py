@@ -89,6 +89,7 @@ def prepare(folder: Path) -> None:
     FileError."""
     with explained(f"checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
+        # the description first: without it, whatever is left is no checkpoint
         (folder / META).unlink(missing_ok=True)
         for old in folder.glob(TENSORS):
             old.unlink()
@@ -111,9 +112,11 @@ def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Pa
         files = {path.name: path.stat().st_size for path in paths}
         sha256 = {path.name: known.get(path.name) or digest_of(path) for path in paths}
     if not files:
+        # A folder that was deleted while the run went on.
         raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: its files are gone")
     sealed = replace(checkpoint, files=files, sha256=sha256)
     data = dump(CheckpointFile(dtfm_checkpoint=1, **{name: getattr(sealed, name) for name in _FIELDS}))
+    # The description is checked by its own digest, which cannot be part of what it covers.
     data["sha256"][META] = _digest_of_values(data)
     return write_text(checkpoint.folder / META, json.dumps(data, indent=1) + "\n")
 
@@ -169,6 +172,7 @@ def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
     cut = max(len(written) - keep, 0)
     for folder in written[:cut]:
         with contextlib.suppress(OSError):
+            # the description first, so that a half-removed checkpoint is not mistaken for a whole one
             (folder / META).unlink(missing_ok=True)
             for file in folder.glob(TENSORS):
                 file.unlink()
@@ -250,6 +254,7 @@ def read(folder: Path, *, contents: bool = True) -> Checkpoint:
         raise FileError(f"checkpoint {folder}: names no files; wanted at least {TENSORS.replace('*', '0')}")
     for name, size in file.files.items():
         there = folder / name
+        # a name with a folder in it would lead outside
         if Path(name).name != name or not there.is_file() or there.stat().st_size != size:
             found = f"has {there.stat().st_size} bytes" if there.is_file() else "is not there"
             raise FileError(f"checkpoint {folder}: {name} {found}; wanted {size} bytes")
@@ -294,6 +299,7 @@ def resumed(spec: RunSpec) -> RunSpec:
     damaged: list[str] = []
     newest = latest(folder, damaged.append)
     spec = replace(spec, notes=(*spec.notes, *(f"{why}; an earlier state is used instead" for why in damaged)))
+    # The run begins later than that, so there is nothing to resume.
     if newest is None or newest.iteration <= spec.first_iteration:
         return spec
     if notes := resumable(newest, spec):

@@ -71,6 +71,7 @@ def exit_after(work: Callable[..., object], *arguments: Any) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
+        # Not sys.exit, whose exit handlers belong to the parent.
         os._exit(status)
 
 

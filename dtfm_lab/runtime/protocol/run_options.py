@@ -146,9 +146,9 @@ class RunOptions(RunSettings):
     workers: Annotated[
         int | Sequence[int] | None,
         Option(
-            help="Run only part of the plan: at most N workers, or (stages, pipelines). By default all of a plan of "
-            "up to 32 workers, and 8 workers of a larger one. All stages and as many pipelines as fit run, or "
-            "else the first stages of two pipelines. Devices, links, layers and micro-batches stay the plan's."
+            help="Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 "
+            "workers, and 8 of a larger plan. All stages and as many pipelines as fit run, or the first stages of two "
+            "pipelines. Nothing else about the plan changes."
         ),
     ] = None
 
@@ -202,6 +202,7 @@ class RunSpec(RunSettings):
 
     def to_line(self) -> str:
         """Return the spec as one line of JSON."""
+        # vars also has the cached properties
         values = {k: v for k, v in vars(self).items() if k in self.__dataclass_fields__}
         subplan = values.pop("subplan")
         values["rehearsed"] = None if subplan is None else subplan._asdict()
@@ -304,6 +305,7 @@ class RunSpec(RunSettings):
 
     def rank(self, stage: int, replica: int) -> int:
         """Return the rank of the worker that holds this stage."""
+        # with several stages per device, stage s is on device s modulo S
         return self._ranks[stage % self.plan.job.n_stages, replica]
 
     @cached_property

@@ -82,6 +82,7 @@ class AutogradStage:
         """Loss of each micro-batch, divided by ``loss_divisor``. Filled on the last stage."""
         layers = list(module.modules()) if split_backward else []
         holders = Counter(p for layer in layers for p in layer.parameters(recurse=False))
+        # these get their gradients in the first half of a split backward pass
         self._shared = [p for p, count in holders.items() if count > 1]
         for layer in layers:
             if self._own_weights(layer):
@@ -95,6 +96,7 @@ class AutogradStage:
         ``saves``: True if what a backward pass needs is kept.
         """
         inputs = batch[microbatch][0] if received is None else received.view(self._shape).requires_grad_(saves)
+        # without a graph, autograd keeps no activations
         with torch.set_grad_enabled(saves and not self._recompute):
             outputs = self._run(microbatch, inputs, batch)
         if saves:
@@ -122,6 +124,7 @@ class AutogradStage:
         inputs, outputs, layer_outputs = self._restore(microbatch, batch)
         wanted = [output for _, output in layer_outputs] + self._shared + ([inputs] if inputs.requires_grad else [])
         gradient = None if received is None else received.view(self._shape)
+        # the second half walks the same graph again
         found = torch.autograd.grad(outputs, wanted, gradient, retain_graph=True)
         n = len(layer_outputs)
         self._weight_work[microbatch] = [
@@ -164,6 +167,7 @@ class AutogradStage:
         return [p for p in layer.parameters(recurse=False) if not any(p is shared for shared in self._shared)]
 
     def _save_layer_output(self, module: nn.Module, _: Any, output: torch.Tensor) -> None:
+        # without gradients there is no backward pass that could use the output
         if torch.is_grad_enabled():
             self._layer_outputs.append((module, output))
 

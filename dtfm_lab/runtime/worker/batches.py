@@ -92,6 +92,7 @@ def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _sampled(n: int, global_batch: int, seed: int, step: int) -> torch.Tensor:
     """Return which of n samples are in the batch of a step."""
+    # a prime factor keeps the seeds of neighbouring runs and steps apart
     return torch.randint(0, n, (global_batch,), generator=torch.Generator().manual_seed(seed * 1_000_003 + step))
 
 
@@ -145,6 +146,7 @@ def generate(
             if temperature == 0:
                 tokens.append(int(logits.argmax()))
                 continue
+            # less the largest logit, so that the exponential does not overflow
             probabilities = torch.softmax((logits - logits.max()) / temperature, dim=0)
             tokens.append(int(torch.multinomial(probabilities, 1, generator=generator)))
     return bytes(tokens[first:]).decode(errors="replace")

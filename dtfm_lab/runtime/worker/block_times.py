@@ -104,6 +104,7 @@ def _block_s(shape: dict[str, int], runs_on: str, dtype: torch.dtype, seconds: f
     forwards: list[float] = []
     backwards: list[float] = []
     deadline_s = time.monotonic() + seconds
+    # at least a few passes, even on a machine too slow for the time limit
     while len(forwards) < WARM_UPS + LEAST_REPEATS or (len(forwards) < MOST_REPEATS and time.monotonic() < deadline_s):
         outputs: list[torch.Tensor] = []
         forwards.append(_seconds(lambda kept=outputs: kept.append(block(inputs)), runs_on))  # type: ignore[misc]
@@ -141,6 +142,7 @@ def _block_launch_s(runs_on: str, dtype: torch.dtype) -> float:
         for _ in range(LAUNCHED_BLOCKS):
             block(inputs).backward(gradient)
 
+    # the first pass loads what the others find loaded, so it is not timed
     pass_all()
     return min(_seconds(pass_all, runs_on) for _ in range(3)) / LAUNCHED_BLOCKS
 
@@ -163,6 +165,7 @@ def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
     before = _reset_peak(runs_on)
     block, inputs = _block(shape, runs_on, torch.float32)
     optimizer = torch.optim.Adam(block.parameters())
+    # Adam makes its moments in the first step, so only the second has them beside the activations
     for _ in range(2):
         block(inputs).square().mean().backward()
         optimizer.step()

@@ -73,6 +73,8 @@ def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, r
         for module in modules.values():
             for name, parameter in module.named_parameters():
                 for kind, vector in _vectors(state):
+                    # a run without local updates wrote none: its replicas are equal, so their parameters are the common
+                    # ones
                     missing = kind == ".in_common" and not found.holds(name + kind)
                     whole = found.get(name + ("" if missing else kind), parameter.shape).view(-1)
                     here, there = _held(state, parameter, kind)
@@ -112,6 +114,7 @@ class CheckpointTensors:
                     first, end = int(match[2]), int(match[3])
                     if first < end:
                         self._pieces.setdefault(match[1], {})[first] = end, match[0]
+        # tensors of different iterations do not make one state
         if len(steps) > 1:
             self._files.close()
             found = ", ".join(f"{name} after {n}" for n, name in sorted(steps.items()))

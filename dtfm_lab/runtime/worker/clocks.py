@@ -72,6 +72,7 @@ class PacedClock(Clock):
 
     def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
         self._now_s = start_s + specified_s
+        # counted, because the trace then shows this machine and not the device
         if (elapsed_s := self._elapsed_s(time.monotonic())) > self._now_s:
             self.overruns += 1
             self._now_s = elapsed_s
@@ -97,6 +98,7 @@ class RealClock(Clock):
 
     def start_iteration(self, began_monotonic_s: float) -> None:
         super().start_iteration(began_monotonic_s)
+        # all workers begin at the same moment, whenever their orders arrived
         self._sleep_until(began_monotonic_s)
 
     def begin(self, ready_s: float) -> float:

@@ -80,6 +80,7 @@ class AllReduce:
             return
         for step in self._steps:
             summed = [need for need in step.needs if self._steps[need].action.kind is Kind.REDUCE]
+            # a shard that another sum still changes is encoded after that sum
             if step.action.kind is Kind.SEND_G and at in step.needs and summed in ([], [at]):
                 self._encoded[step.action] = self._codec.encode(self._elements_of(self._shards[step.action]))
 
@@ -93,6 +94,7 @@ class AllReduce:
             sender = action.other_end(self._replica, self._n_replicas)[1]
             parts[sender] = self._codec.decode(self._received.pop(action))
         own.zero_()
+        # always in the order of the replicas, because another order would round differently
         for replica in sorted(parts):
             own.add_(parts[replica])
         if at in self._needs_of_averages:
@@ -100,6 +102,7 @@ class AllReduce:
             if self.splits_states:
                 return
             self._averaged[shard] = self._codec.encode(own)
+            # this replica has to use the same rounded numbers as those that it sends them to
             if self._codec.is_lossy:
                 own.copy_(self._codec.decode(self._averaged[shard]))
         else:
@@ -200,6 +203,7 @@ class DeviceMath:
         planned, members = spec.plan.job, spec.members(position)
         steps = spec.programs(synchronise=True).of(position, replica)
         if planned.averaged_share < 1:
+            # shares are of all parameters, but here one fragment is the whole vector
             steps = tuple(step._replace(share=round(step.share / planned.averaged_share, 9)) for step in steps)
         self.all_reduce = AllReduce(
             steps, planned.synchronisation, replica, members, planned.n_replicas, self._codec, self._uncompressed
@@ -241,6 +245,7 @@ class DeviceMath:
 
         So the mean over replicas is the mean loss. 0 on devices without the last stage.
         """
+        # in the order of micro-batches, so that the sum always rounds the same
         own = sum(loss for stage in self._stages.values() for _, loss in sorted(stage.losses.items()))
         return own * self._weight
 
@@ -270,6 +275,7 @@ class DeviceMath:
         """
         gradients = self.state.gradients
         if self._synchronises and not self._local_updates and not self.all_reduce.splits_states:
+            # a copy, because the state's own gradients take over the averages only in `step`
             gradients = gradients.clone()
             self.all_reduce.copy_averages_to(gradients)
         return self._uncompressed.encode(gradients[self._tied])
@@ -308,6 +314,7 @@ class DeviceMath:
         """Take the optimizer's step with the averaged gradients, or begin to average what local updates changed."""
         splits_states = self.all_reduce.splits_states
         if self._sums_of > 1:
+            # it computed the absent replicas' micro-batches, too, so their sum is here and still has to be averaged
             self.state.gradients.div_(self._sums_of)
         elif self._synchronises and not self._local_updates and not splits_states:
             self.all_reduce.copy_averages_to(self.state.gradients)

@@ -11,6 +11,7 @@ from dtfm_lab.domain.job import message_bytes
 from dtfm_lab.domain.network import OutgoingLinks, Passage
 from dtfm_lab.domain.schedule import ACROSS_STAGES, COMPUTE, PASSES, RECEIVES, SENDS, Action, Kind, Step
 from dtfm_lab.domain.trace import Span
+from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.autograd_stage import Batch
 from dtfm_lab.runtime.worker.clocks import Clock, RealClock
@@ -69,6 +70,7 @@ class ProgramExecutor:
         """The activity of this worker. Heartbeats report it."""
         self._specified_s, self._report, self._log = specified_s, report, log
         self._links = OutgoingLinks(spec.links, spec.device(position, replica))
+        self._slower = float(spec.links.slower(spec.plan.placement.devices)[position])
         self._codec = Codec(job.compression if job.codes_activations else "none", DTYPES[spec.trained.dtype])
 
     def iteration(self, iteration: int, batch: Batch, began_monotonic_s: float) -> float:
@@ -125,6 +127,7 @@ class ProgramExecutor:
         self.activity.end()
         self._log.add(action.stage, action.kind, busy_s, wall_s)
         specified_s = self._specified_s.get((action.stage, action.kind), busy_s)
+        # read once, because another thread may change it meanwhile
         if (slower := self.slowdown) != 1.0:
             busy_s, specified_s = busy_s * slower, specified_s * slower
             if isinstance(self.clock, RealClock):
@@ -157,6 +160,7 @@ class ProgramExecutor:
 
     def _keep_result(self, action: Action, result: torch.Tensor | None) -> None:
         if result is not None:
+            # on one device the next stage takes the result as it is
             self._results[action] = result if self._one_device else self._codec.encode(result)
 
     def _receive(self, at: int, action: Action) -> None:
@@ -186,6 +190,7 @@ class ProgramExecutor:
 
             blocks = self._blocking and action.kind in ACROSS_STAGES
             self.transport.send(to_rank, self._iteration, there, content, stamp, sent, acknowledged=blocks)
+            # a blocking device computes on only when its message has arrived
             if blocks:
                 self.transport.flush()
             return
@@ -194,6 +199,7 @@ class ProgramExecutor:
             ready_s,
             message_bytes(self._spec.plan.job, self._spec.built, step),
             in_turn=step.in_turn,
+            slower=self._slower if action.kind in BETWEEN_REPLICAS else 1.0,
         )
         self._delivered_s[at] = passage.delivered_s
         self.transport.send(to_rank, self._iteration, there, content, lambda: passage)

@@ -161,6 +161,7 @@ class ExportedModule:
 
     def stage(self, begin: int, end: int, most_elements: int) -> StageOfModule:
         """Return the part between two cuts. It passes on ``most_elements`` numbers."""
+        # placeholders first: they become the arguments, in this order
         wanted, found = {}, fx.Graph()
         for node in self.graph.graph.nodes:
             if node.op == "placeholder":
@@ -229,6 +230,7 @@ def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: to
     ends = [0, *exported.cuts, len(exported.depends)]
     bounds = [ends[n_blocks] for n_blocks in accumulate(job.cut(n_stages), initial=0)]
     sizes = job.boundary_elements(n_stages)[1:]
+    # both ends in any case, to find the parameter that they share
     found = {
         stage: exported.stage(bounds[stage], bounds[stage + 1], sizes[stage]) for stage in {0, n_stages - 1, *held}
     }

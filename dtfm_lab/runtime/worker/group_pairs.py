@@ -118,6 +118,7 @@ class PairStore(Store):
         except (KeyError, TypeError, ValueError):
             raise ConnectionLost("speaks another protocol") from None
         self._n_received += 1
+        # limited, so that a faulty peer cannot fill this worker's memory
         if self._n_received > MOST_KEYS or len(value) > LONGEST_VALUE or key in self._values:
             raise ConnectionLost("set keys that no rendezvous has")
         self._values[key] = value
@@ -191,6 +192,7 @@ class GroupCarrier:
         try:
             nonce = secrets.token_hex(16)
             store.set(f"nonce {rank}", nonce)
+            # both nonces are part of the proof, so that no earlier proof can be replayed
             nonces = [nonce, store.get(f"nonce {1 - rank}").decode()]
             group = self._backend.make(store, rank, self._connect_s)
             wire = GroupWire(self._backend, group, store, connection, pair, names, rank)
@@ -247,6 +249,7 @@ class GroupWire:
             own, others = self._backend.empty(PROOF_BYTES), self._backend.empty(PROOF_BYTES)
             own.copy_(torch.frombuffer(bytearray(proof(1 - self._to)), dtype=torch.uint8))
             turns = [("send", own), ("receive", others)]
+            # one end sends first and the other receives, so that they do not wait for each other
             for what, content in turns if self._to == RECEIVER else turns[::-1]:
                 self._transfer(what, content, PROOF, within_s)
             if not hmac.compare_digest(others.cpu().numpy().tobytes(), proof(self._to)):

@@ -53,6 +53,7 @@ def described(source: str, *, timed: bool = False) -> dict[str, Any]:
     parts = pairwise([0, *cuts, len(exported.depends)])
     for (begin, end), goes in zip(parts, [*crossing, 1], strict=True):  # the last block is followed by the loss
         stage = exported.stage(begin, end, EXAMPLES * goes)
+        # parameters are in memory anyway, so they count 0
         held = dict.fromkeys((p.untyped_storage().data_ptr() for p in stage.parameters()), 0)
 
         def keep(tensor: torch.Tensor, held: dict[int, int] = held) -> torch.Tensor:
@@ -64,6 +65,7 @@ def described(source: str, *, timed: bool = False) -> dict[str, Any]:
             received = stage(before, batch)
         took_s.append(_seconds(stage, before.detach(), batch) if timed else 0.0)
         own_parameters = {id(p): p.numel() for p in stage.parameters()}
+        # a parameter counts in the first block that uses it
         new = own_parameters.keys() - set().union(*uses)
         layers.append(
             {

@@ -89,6 +89,7 @@ def build_stages(job: Job, n_stages: int, held: Iterable[int], seed: int) -> dic
     for stage in held:
         first = sum(len(layers) for layers in stages[:stage])
         modules[stage] = nn.Sequential()
+        # named by the index in the whole model, so that a checkpoint fits any cut
         for index, layer in enumerate(stages[stage], start=first):
             modules[stage].add_module(str(index), _build_layer(job, layer.kind, index, seed))
     if job.modelled().tied and n_stages - 1 in modules:
@@ -120,6 +121,7 @@ def next_token_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor
 
 def _build_layer(job: Job, kind: LayerKind, index: int, seed: int) -> nn.Module:
     layer = LAYERS[kind](job.modelled()).to(DTYPES[job.dtype])
+    # a prime factor keeps the seeds of neighbouring runs and layers apart
     _initialise(layer, job.modelled(), torch.Generator().manual_seed(seed * 100_003 + index))
     return layer
 

@@ -109,14 +109,16 @@ class TrainingState:
     def to_bytes(self) -> torch.Tensor:
         """Return everything except the gradients as (bytes,) uint8, for a replacement. The last 8 bytes hold the
         number of steps."""
+        # a float64 holds any number of steps exactly, in eight bytes
         steps = torch.tensor([self.steps], dtype=torch.float64).view(torch.uint8)
         return torch.cat([*(vector.view(torch.uint8) for vector in self._vectors), steps.to(self.parameters.device)])
 
     def load_bytes(self, raw: torch.Tensor, version: int) -> None:
-        """Take over the state on which ``to_bytes`` was called."""
+        """Take over the state in the bytes that ``to_bytes`` of another replica returned."""
         start = 0
         for vector in self._vectors:
             stop = start + vector.numel() * vector.element_size()
+            # a copy, because a view of a wider type needs aligned memory
             vector.copy_(raw[start:stop].clone().view(vector.dtype))
             start = stop
         self.steps = int(raw[-8:].cpu().clone().view(torch.float64))

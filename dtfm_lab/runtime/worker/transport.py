@@ -73,6 +73,7 @@ class PeerListener:
             elif self._attempts.get(key, attempt) != attempt:
                 refusal = f"rank {rank} is connected already in epoch {epoch}"
             elif key in self._attempts and key not in self._accepted:
+                # handed out already: what was sent over it would be missing on a new one
                 refusal = f"rank {rank} has lost its connection of epoch {epoch}"
             else:
                 channel.acknowledge()
@@ -238,6 +239,7 @@ class Transport:
         raw = content.detach().contiguous().view(-1).view(torch.uint8)
         buffer = self._processor.send_buffer(raw)
         with self._changed:
+            # counted before it is queued, so that `flush` cannot miss it
             self._n_unsent += 1
         self._outboxes[to].put(OutgoingMessage(iteration, action, buffer, raw.numel(), stamp, on_sent, acknowledged))
 
@@ -273,6 +275,7 @@ class Transport:
     def abort(self) -> None:
         """Abandon all connections. Every present and later wait raises Aborted."""
         self._fail(Aborted())
+        # peers may still be connecting for this epoch
         self._listener.abandon_before(self._epoch + 1)
         for outbox in self._outboxes.values():
             outbox.put(None)
@@ -337,6 +340,7 @@ class Transport:
             self._wires.append(wire)
             failed = self._failure is not None
             self._changed.notify_all()
+        # it failed before the wire was listed, so `_fail` did not abort it
         if failed:
             wire.abort()
         yield wire
@@ -351,6 +355,7 @@ class Transport:
                 receive_exactly(connection, memoryview(header))
                 *passage, iteration, stage, kind, microbatch, peer, n_bytes, acknowledged = HEADER.unpack(header)
                 buffer = wire.receive(n_bytes)
+                # the moment of arrival, however long the computing thread takes to fetch it
                 arrived_s = time.monotonic()
                 if acknowledged:
                     connection.sendall(ACKNOWLEDGEMENT)

@@ -125,6 +125,7 @@ class Worker:
                 case orders.Exit():
                     os._exit(self._host.on_exit(order))
                 case orders.Calibrate() | orders.Iterate():
+                    # moments are given by the coordinator's clock; another host's clock differs
                     began_s = order.began_monotonic_s + self._host.clock_offset_s()
                     order = replace(order, began_monotonic_s=began_s)
                 case orders.Join() | orders.HandOver() | orders.Become():
@@ -139,6 +140,7 @@ class Worker:
         self._report.event("listening", address=list(self._listener.address), torch=torch.__version__)
         while True:
             order, epoch = self._orders.get()
+            # a newer order to join has made it void
             if epoch < self._epoch:
                 continue
             self._has_order = True
@@ -320,6 +322,7 @@ class Worker:
         to_ranks = {*spec.targets(self._position, self._replica), *order.gives_state_to}
         from_ranks = {*spec.sources(self._position, self._replica), *([] if source is None else [source])}
         addresses = {target: tuple(order.addresses[target]) for target in to_ranks}
+        # under the lock, so that no order to join comes between the check and the new transport
         with self._lock:
             if epoch < self._epoch:
                 raise Aborted

@@ -68,6 +68,7 @@ def event_loop(
     missing = n_predecessors.copy()
     free_s, last = np.zeros(n_queues), np.full(n_queues, -1)
     last_sent, behind = np.full(n_turns, -1), np.full(n, -1)
+    # numba takes the type of an empty heap from an entry that was in it
     ready = [(0.0, 0)]
     ready.pop()
     for i in range(n):
@@ -114,6 +115,7 @@ def event_loop(
         if role[i] == SEND:
             j = partner[i]
             first_s = at_s + latency_s[i]
+            # a predecessor that ends at 0 s delays nothing, but is still the one that it waited for
             if first_s > ready_s[j] or after[j] < 0:
                 ready_s[j], after[j] = max(first_s, released_s[j]), i
             missing[j] -= 1

@@ -82,6 +82,7 @@ def ring_times(
                 b = turn[i, next_turn[i]]
                 next_turn[i] += 1
                 t = ready_s[i, b]
+                # what came before its own gradients were whole can leave now
                 n_steps = 1 + arrived[i, b]
                 k = 0
             else:
@@ -123,6 +124,7 @@ def ring_times(
                     n_going += 1
                     sent[i, b] += 1
                 k += 1
+        # what this device sends is what arrives at the next one
         came_s, going_s = going_s, came_s
         came_of, going_of = going_of, came_of
         n_came = n_going
@@ -162,10 +164,12 @@ def shared_ring_times(
     returned = np.zeros((n, n_buckets), dtype=np.bool_)
     held = np.zeros((n, n_buckets), dtype=np.int64)
     next_back = np.full((n, n_buckets), n_rounds + 1)
+    # numba takes the type of an empty heap from an entry that was in it
     events = [(0.0, 0)]
     events.pop()
     for b in range(n_buckets):
         for i in range(n):
+            # the whole event in one number, so that events at the same time have a fixed order
             heapq.heappush(events, (ready_s[i, b], (b * n + i) * n_messages * 4))
     while len(events) > 0:
         t, code = heapq.heappop(events)
@@ -214,6 +218,7 @@ def shared_ring_times(
                 if returned[i, b]:
                     heapq.heappush(events, (t, ((b * n + i) * n_messages + k + 1) * 4))
                 else:
+                    # it passes averages on only after its own step
                     held[i, b] += 1
         if kind == SUM:
             if computes:

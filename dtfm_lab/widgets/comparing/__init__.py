@@ -80,6 +80,7 @@ class ComparePanel(Panel):
             self._show_findings()
             return
         self.tiles.value = tiles_html((Tile("Error", "…", BEGUN), *NOTHING[1:]))
+        # Here, because a comparison is of one plan, and the lab may show another since.
         by_stage = comparison.rows.groupby("stage")["device"].unique()
         self._devices_of = {str(stage): tuple(names) for stage, names in by_stage.items()}
         begin(self._find(comparison), self._report_error)
@@ -95,6 +96,7 @@ class ComparePanel(Panel):
     def _show_findings(self) -> None:
         """Show the findings. While something is secretly slow, hide everything that names it."""
         found, secret = self._findings, self._lab_state.is_mystery
+        # A fit would name what is slow.
         self.refitting.hold(secret=secret)
         self._lab_state.suspects = () if found is None or secret else found.suspects
         if found is None:

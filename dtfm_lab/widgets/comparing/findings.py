@@ -78,6 +78,7 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     error_s, whole_s = comparison.error_s, comparison.predicted_iteration_s
     notable_s = NOTABLE * whole_s
     share = signed_share(comparison.iteration_error)
+    # An error inside the prediction's own interval was to be expected.
     where = "in its interval" if comparison.is_inside else "out of its interval"
     note = f"{share}, {where}" if comparison.inside_sentence else f"{share} of the prediction"
     part = comparison.measured.context.part
@@ -140,6 +141,7 @@ def tables(comparison: Comparison) -> list[Table]:
     by_device = whole.groupby(["device", "iteration"], as_index=False)[BOTH].sum()
     order, suspects = _suspicion(comparison)
     later_s = received.groupby(["link", "iteration"])["end_s_error"].last().groupby("link").mean()
+    # The letter of most messages on the link gives its colour.
     hues = received.groupby("link")["kind"].agg(lambda kinds: HUES.get(str(kinds.mode()[0])[-1], "averaging"))
     links = [
         row | {"second_s": float(later_s[row["id"]]), "hue": str(hues[row["id"]])} for row in _of(received, "link")
@@ -163,6 +165,7 @@ def tables(comparison: Comparison) -> list[Table]:
         marked.sort(key=lambda row: (not row["suspect"], ranks[row["id"]], -abs(row["error_s"])))
         table = {"key": key, "name": name, "noun": noun, "own": own, "second": second}
         table["measured"] = BY_MODEL if key == "links" and by_model else "measured"
+        # Chosen by suspicion, but shown by size.
         shown = sorted(marked[:MOST_ROWS], key=lambda row: -abs(row["error_s"]))
         found.append(table | {"count": len(marked), "rows": shown})
     return found
@@ -194,6 +197,7 @@ def _of(rows: pd.DataFrame, by: str) -> list[Table]:
         error = estimate(measured - predicted, group["iteration"].to_numpy(), np.mean)
         predicted_s, measured_s = float(predicted.mean()), float(measured.mean())
         error_s, has_interval = measured_s - predicted_s, np.isfinite(error.low) and np.isfinite(error.high)
+        # Emulated links keep to the model, and what is left is rounding.
         if np.abs(predicted - measured).max() <= ROUNDING * abs(measured_s):
             error, error_s = ConfidenceInterval(0.0, 0.0, 0.0), 0.0
         low_s, high_s = (float(end) if has_interval else None for end in (error.low, error.high))

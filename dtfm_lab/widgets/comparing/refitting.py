@@ -94,6 +94,7 @@ class Refitting:
         try:
             found = await asyncio.to_thread(comparison.refit, plan, lab.simulate)
         except LabError:
+            # Another comparison has come meanwhile, and this error is not about it.
             if comparison is self._comparison:
                 raise
             return
@@ -149,8 +150,10 @@ class Refitting:
 def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topology:
     """Return the drawn network with the links that the fit changed, if both ends are still drawn."""
     before, fitted = plan.topology, found.topology
+    # Another network is open, so the fit starts from the plan's own.
     if drawn is None or not set(fitted.names) & set(drawn.names):
         drawn = before
+    # Numbers of the page come back rounded, which is no change.
     changed = ~np.isclose(fitted.latency_s, before.latency_s, rtol=ROUNDING, atol=0.0)
     changed |= ~np.isclose(fitted.bandwidth_bytes_per_s, before.bandwidth_bytes_per_s, rtol=ROUNDING, atol=0.0)
     latency_s, bandwidth = drawn.latency_s.copy(), drawn.bandwidth_bytes_per_s.copy()
@@ -161,6 +164,7 @@ def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topo
         if i == j or here is None or there is None:
             continue
         latency_s[here, there], bandwidth[here, there] = fitted.latency_s[i, j], fitted.bandwidth_bytes_per_s[i, j]
+        # Times measured for the old link are wrong for the new one.
         if message_s is not None:
             message_s[here, there] = np.nan
     return replace(drawn, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth, message_s=message_s)

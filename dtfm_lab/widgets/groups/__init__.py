@@ -137,10 +137,12 @@ class GroupsPanel(Panel):
         """Select the devices that are selected elsewhere, if the plan has them."""
         known = set() if self._lab_state.plan is None else set(self._lab_state.plan.topology.names)
         names = [name for name in self._lab_state.selected if name in known]
+        # Setting an equal selection again would go round between the two views.
         if set(names) == set(self.groups.selected):
             return
         with self._is_following:
             group = self.groups.selected_group
+            # The group was selected as a whole, which the new selection is not.
             if group != NO_GROUP and set(names) != set(self.groups.groups[group]["devices"]):
                 self.groups.selected_group = NO_GROUP
             self.groups.selected = names
@@ -167,6 +169,7 @@ class GroupsPanel(Panel):
             begin(self._show_why(self._n_requested), self._report_error)
 
     async def _show_why(self, request: int) -> None:
+        # Whoever clicks through many devices waits for none of them.
         await asyncio.sleep(SETTLED_S)
         plan = self._lab_state.plan
         if request != self._n_requested or plan is None:
@@ -179,12 +182,14 @@ class GroupsPanel(Panel):
             return
         lines = "".join(f"<p>{escape(line)}</p>" for line in text.splitlines())
         self.why.value = f'<div class="dtfm-why" role="status"><b>{escape(title)}</b>{lines}</div>'
+        # The explanation is on the screen first; prices take longer.
         if device:
             await self.hand.price(plan, device)
 
     async def _explained(self, plan: Plan) -> Explanation:
         """Return the plan's explanation. It is computed once, on a thread."""
         if self._explaining is None or self._explaining[0] is not plan:
+            # The task is kept, so that a second request waits for it instead of computing again.
             self._explaining = plan, asyncio.ensure_future(asyncio.to_thread(explain, plan))
         return await self._explaining[1]
 

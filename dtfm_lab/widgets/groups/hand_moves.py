@@ -74,11 +74,13 @@ class HandMoves:
             return
         self._groups.offers = priced
         now_s = await asyncio.to_thread(self._iteration, plan)
+        # The cost is always known; seconds only if they can be simulated quickly.
         if now_s is None:
             return
         for at, place in enumerate(priced["groups"]):
             after = await asyncio.to_thread(exchanged, plan, device, place["partner"])
             after_s = await asyncio.to_thread(self._iteration, after)
+            # Each price is shown as it comes, so the user may have moved on.
             if self._lab_state.plan is not plan or self._groups.offers.get("device") != device:
                 return
             if after_s is not None:
@@ -229,10 +231,12 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
     for name in (device, partner):
         plan.topology.index(name)
     places = {name: stage for stage, group in enumerate(plan.stages) for name in group}
+    # Two devices of one stage do the same, so nothing would change.
     if places.get(device) == places.get(partner):
         where = "idle" if device not in places else f"of stage {places[device]}"
         raise PlanError(f"{device} and {partner} are both {where}; wanted devices of two groups")
     other = {device: partner, partner: device}
+    # For the communication cost, groups have no order of devices, and pairs are matched anew.
     if plan.objective == "communication":
         stages = [[other.get(name, name) for name in group] for group in plan.stages]
         made = evaluate(plan.topology, plan.job, stages=stages)
@@ -240,6 +244,7 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
         names = plan.topology.names
         rank_of = dict(zip(names, plan.rank_map, strict=True))
         made = evaluate(plan.topology, plan.job, rank_map=[rank_of[other.get(name, name)] for name in names])
+    # The bound holds for all placements, so it holds for this one.
     bound_s = min(max(made.lower_bound_s, plan.lower_bound_s), made.cost.total_s)
     made = simulated(replace(made, lower_bound_s=bound_s, objective=plan.objective, queueing=plan.queueing))
     iteration_bound_s = plan.iteration_lower_bound_s

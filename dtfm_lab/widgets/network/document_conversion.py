@@ -62,6 +62,7 @@ def document_of(topology: Topology) -> Document:
 
     A large network is drawn by host, see ``drawn_hosts``.
     """
+    # Thousands of GPUs cannot be drawn one by one; their hosts can.
     if (grouped := by_host(topology)) is not None:
         hosts, more = grouped
         document = document_of(hosts)
@@ -143,6 +144,7 @@ def _named(error: str, mapping: Mapping[str, Any]) -> str:
         noun = {"devices": "device", "regions": "inside region", "between": "region pair", "links": "link"}[part]
         return f"{noun} {one['name'] if 'name' in one else ' – '.join(ends)}: "
 
+    # Only the first: an error names one place.
     return re.sub(r"\b(devices|regions|between|links)\[(\d+)\]\.", thing, line, count=1)
 
 
@@ -191,6 +193,7 @@ def _drawn_devices(topology: Topology, sections: list[dict[str, Any]]) -> list[d
     drawn = []
     for device, section, (x, y) in zip(topology.devices, sections, canvas_positions(topology), strict=True):
         shown: dict[str, Any] = {"name": device.name, "region": device.region, "gpu": device.gpu, "x": x, "y": y}
+        # Without any price, the field would only be noise.
         shown |= {"price_per_hour": device.price_per_hour} if priced else {}
         shown |= {key: section[key] for key in KEPT if key in section}
         shown |= {"hardware": _hardware(device)} if device.gpu in unusual else {}
@@ -225,9 +228,11 @@ def _sections(drawn: list[dict[str, Any]]) -> list[dict[str, Any]]:
         section = {"name": device["name"], "gpu": gpu, "position": (device["x"], device["y"])}
         section |= {"region": device["region"]} if device["region"] else {}
         section |= {key: device[key] for key in KEPT if device.get(key) is not None}
+        # A device added to the drawing takes what other devices with its GPU have.
         own = own if own and own["gpu"] == gpu else hardware.get(gpu)
         section |= {key: own[key] for key in ("peak_tflops", "memory_gib")} if own else {}
         price = device.get("price_per_hour")
+        # 0 says that it has no price; only a missing one is taken from others.
         section["price_per_hour"] = prices.get(gpu, 0.0) if price is None else price
         sections.append(section)
     return sections

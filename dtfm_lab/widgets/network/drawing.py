@@ -115,9 +115,11 @@ def change_words(before: Document, after: Document) -> str:
     """Return what an edit of the drawing changes, in a few words: "ada removed", "front – back changed"."""
     was, now = ({one["name"]: one for one in document["devices"]} for document in (before, after))
     for names, verb in ((now.keys() - was.keys(), "added"), (was.keys() - now.keys(), "removed")):
+        # With equal numbers, a renamed device would be reported as removed and added.
         if names and len(was) != len(now):
             return f"{_some(sorted(names), 'device')} {verb}"
     if changed := [name for name in now.keys() & was.keys() if now[name] != was[name]]:
+        # Moving changes the drawing only, so it is told apart from real changes.
         moved = all({**was[name], "x": 0, "y": 0} == {**now[name], "x": 0, "y": 0} for name in changed)
         return f"{_some(sorted(changed), 'device')} {'moved' if moved else 'changed'}"
     pairs = [" – ".join(_ends(line)) for line in _changed_lines(before, after)]
@@ -149,6 +151,7 @@ def _some(names: list[str], noun: str) -> str:
 
 def _shared(new: Any, before: Any) -> Any:
     """Return ``new`` with equal parts of ``before`` reused: all of it, or the beginning and the end of a list."""
+    # Equal parts are shared, so that many kept edits take little memory.
     if new == before:
         return before
     if not isinstance(new, list) or not isinstance(before, list):

@@ -60,11 +60,14 @@ def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
     None if that would lose something: the network is small, links between two hosts differ, or devices of a host
     differ.
     """
+    # Measured times are by device, so those networks are drawn in full.
     if len(topology) <= MOST_DRAWN or topology.message_s is not None:
         return None
+    # A zero byte is in no name, so a device without a host is its own group.
     groups = list(by_key((device.host or f"\0{i}", i) for i, device in enumerate(topology.devices)).values())
     firsts = [topology.devices[ids[0]] for ids in groups]
     names = [first.host or first.name for first in firsts]
+    # Nothing to combine, or two hosts of the same name, or hosts that one entry cannot describe.
     if len(groups) == len(topology) or len(set(names)) < len(names) or not _are_alike(topology, groups):
         return None
     first = np.array([ids[0] for ids in groups])
@@ -80,6 +83,7 @@ def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
         name=topology.name,
         description=topology.description,
         link_spread=topology.link_spread,
+        collectives=topology.collectives,
     )
     return hosts, [_entry(topology, ids) for ids in groups]
 
@@ -94,6 +98,7 @@ def _entry(topology: Topology, ids: list[int]) -> dict[str, Any]:
 
 def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
     """True if all devices of each host are alike, and so are all links inside it and between any two hosts."""
+    # The name and the place do not count: everything else must be alike.
     for ids in groups:
         kinds = {replace(topology.devices[i], name="x", position=None) for i in ids}
         if len(kinds) > 1 or topology.devices[ids[0]].gpus > 1:
@@ -102,6 +107,7 @@ def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
     for number, ids in enumerate(groups):
         of[ids] = number
     first = np.array([ids[0] for ids in groups])
+    # The last device of a host, for links inside; with one device it is the first, and the diagonal does not count.
     second = np.array([ids[-1] for ids in groups])
     for matrix in (topology.latency_s, topology.bandwidth_bytes_per_s):
         if not (matrix == _expanded(matrix[np.ix_(first, first)], matrix[first, second], of)).all():
@@ -136,6 +142,7 @@ def with_members(hosts: Topology, document: Document) -> Topology:
             devices.append(device)
             continue
         for number, name in enumerate(one["members"]):
+            # A new host may reuse names of devices that are drawn.
             own = name if name not in taken else _free(f"{device.name}-{number}", taken)
             taken.add(own)
             devices.append(replace(device, name=own, host=device.name))
@@ -149,6 +156,7 @@ def with_members(hosts: Topology, document: Document) -> Topology:
         name=hosts.name,
         description=hosts.description,
         link_spread=hosts.link_spread,
+        collectives=hosts.collectives,
     )
 
 

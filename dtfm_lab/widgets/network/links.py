@@ -78,6 +78,7 @@ def drawn_links(document: Document, names: Sequence[str]) -> DrawnLinks:
         grid = np.ix_(rows, columns)
         latency_ms[grid], gbps[grid], origin[grid] = line["latency_ms"], line["bandwidth_gbps"], why
 
+    # From the most general to the most specific: each line overrides those before it.
     set_links(drawn, drawn, document["default"], Origin.DEFAULT)
     for line in filled(document):
         a, b = (members.get(region, []) for region in line["regions"])
@@ -121,6 +122,7 @@ def filled(document: Document) -> list[dict[str, Any]]:
     fill = document.get("fill")
     if fill not in WHERE:
         return []
+    # A line drawn by hand beats the rule.
     with_line = {frozenset(ends_of(line)) for line in document["between"]}
     places = {region["name"]: find_place(region["name"]) for region in document["regions"]}
     inside = {region["name"]: float(region["bandwidth_gbps"]) for region in document["regions"]}
@@ -134,6 +136,7 @@ def filled(document: Document) -> list[dict[str, Any]]:
             lines.append(_line_by_rule(a, b, link_between(one, other), min(inside[a], inside[b])))
         elif a in middles and b in middles:
             apart_m = METRES_PER_PIXEL * dist(middles[a], middles[b])
+            # In steps, so that a small move does not change the link.
             link = link_over(DRAWN_STEP_M * max(1, round(apart_m / DRAWN_STEP_M)))
             lines.append(_line_by_rule(a, b, link, min(inside[a], inside[b])))
     return lines

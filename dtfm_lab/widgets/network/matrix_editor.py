@@ -106,6 +106,7 @@ class MatrixEditor:
         except LabError as error:
             self.result.value = f'<div class="dtfm-line dtfm-warning" role="alert">{escape(str(error))}</div>'
             return
+        # An equal document would still count as an edit to undo.
         if document != self._drawing.document:
             self._drawing.document = document
         text = f"{counted(n_changed, 'link')} changed"
@@ -115,12 +116,14 @@ class MatrixEditor:
         """Return the edited document and the number of links that changed."""
         document, topology = self._drawing.document, self.canvas.topology
         assert topology is not None, "links are selected of nothing"
+        # Names may be doubled while someone types in the drawing.
         drawn = Counter(device["name"] for device in document["devices"])
         if lost := next((name for pair in links for name in pair if drawn[name] != 1), None):
             raise TopologyError(f"device {lost} is drawn {drawn[lost]} times; wanted once, before its links are edited")
         wanted = dict.fromkeys([*links, *((b, a) for a, b in links)] if self.both_ways.value else links)
         rows, columns = zip(*((topology.index(a), topology.index(b)) for a, b in wanted), strict=True)
         ms, gbps = to_ms(topology.latency_s[rows, columns]), to_gbps(topology.bandwidth_bytes_per_s[rows, columns])
+        # A line holds both numbers, so the one that was not typed goes along.
         (ms if shows == LATENCY else gbps)[:] = number
         speeds = zip(map(_plain, ms), map(_plain, gbps), strict=True)
         return set_links(document, dict(zip(wanted, speeds, strict=True))), len(wanted)

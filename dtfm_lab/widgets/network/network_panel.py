@@ -29,7 +29,7 @@ from dtfm_lab.widgets.views.view import DocumentView
 
 VIEWS = {"canvas": "Rows", "map": "Map", "matrix": "Matrix"}
 """Labels of the network's views. The canvas is "Rows" because it lays out a region's devices in rows."""
-REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects"]
+REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects", "binding"]
 """Traits of the lab's state that the drawn network shows."""
 MANY_DEVICES, MANY_LINKS = 32, 150
 """If a network has more than both, a note points to the matrix."""
@@ -134,6 +134,7 @@ class NetworkPanel(Panel):
             if isinstance(measured := settings.get("measured"), dict):
                 with contextlib.suppress(LabError):
                     timed = topology_from_mapping(measured)
+            # A saved drawing may differ from the bundled network of that name, so none is named.
             self.choose.value = None if document["devices"] else BLANK
             self._begin(document, timed)
         if settings.get("view") in list(VIEWS):
@@ -194,6 +195,7 @@ class NetworkPanel(Panel):
         """Return the document's topology. This is quick if devices were only moved."""
         if self._accepted is not None:
             before, topology = self._accepted
+            # Only places have changed, so speeds are not computed again, which takes a while on large networks.
             if _unplaced(before) == _unplaced(document) and filled(before) == filled(document):
                 drawn = [one for one in document["devices"] for _ in one.get("members") or (one,)]
                 pairs = zip(topology.devices, drawn, strict=True)
@@ -212,6 +214,7 @@ class NetworkPanel(Panel):
         """Update everything around the drawing in the shown view: problem, summary, stages and notes."""
         document, canvas = self.drawing.document, self.canvas
         pairs = filled(document)
+        # One message to the page instead of five.
         with canvas.hold_sync():
             canvas.gpus, canvas.filled = self._gpus, pairs
             canvas.problem, canvas.summary = self._problem, self._summary
@@ -226,14 +229,22 @@ class NetworkPanel(Panel):
         self.note.value = markup.line("<br>".join(notes))
 
     def _highlight(self) -> dict[str, Any]:
-        """Return ``DocumentView.highlight``: each device's stage and replica, and the suspected links and devices."""
-        roles, suspects = self._of_hosts(self._roles()), [list(ends) for ends in self.lab_state.suspects]
-        return roles | {"suspects": suspects} if roles and suspects and not run_staleness(self.lab_state) else roles
+        """Return ``DocumentView.highlight``: each device's stage and replica, suspects, and what limits the plan."""
+        state, roles = self.lab_state, self._of_hosts(self._roles())
+        if not roles:
+            return roles
+        if (suspects := [list(ends) for ends in state.suspects]) and not run_staleness(state):
+            return roles | {"suspects": suspects}
+        hosts, ends = self.drawn_hosts, state.binding
+        drawn = hosts.link(ends) if len(ends) == 2 else hosts.entries(ends)
+        shows_plan = not (state.shown_stages or state.shown_tasks or state.moment)
+        return roles | {"binds": [*drawn]} if drawn and shows_plan else roles
 
     def _roles(self) -> dict[str, Any]:
         plan = self.lab_state.plan
         stages, drawn = dict(self.lab_state.shown_stages), {*self.drawn_hosts.entry_of}
         looked_at, moment = self.lab_state.shown_tasks, self.lab_state.moment
+        # Only if all these devices are drawn: some may have left the drawing since.
         if not stages and moment and {*moment["tasks"], *moment["absent"]} <= drawn:
             return highlight_of(moment["tasks"]) | {"absent": moment["absent"]}
         if not stages and looked_at and set(looked_at) <= drawn:
@@ -282,11 +293,13 @@ class NetworkPanel(Panel):
 
     def _switch(self) -> None:
         """Show another view. Only the view that is shown follows the drawing."""
+        # Made when first shown: the map's coastlines and a large matrix cost time and memory.
         if self.shown.value == "map" and self.map is None:
             self.map = classed(MapView(self.drawing, height=0), "dtfm-fill")
         if self.shown.value == "matrix" and self.matrix is None:
             self.matrix = MatrixEditor(self.drawing, height=0)
         for view, canvas in self._made:
+            # Hidden views follow nothing, so that an edit is drawn once.
             if canvas is not self.canvas:
                 canvas.leave()
             show(view, canvas is self.canvas)

@@ -98,6 +98,7 @@ class NetworkFilesRow:
             return topology, document_of(topology)
 
         def shown(opened: tuple[Topology, Document]) -> None:
+            # The network is no bundled one any more.
             self.choose.value = None
             self._show(*opened)
 
@@ -144,6 +145,7 @@ class NetworkFilesRow:
                 self._enable(True)
             then(result)
 
+        # In a script there is no loop to come back to.
         if not has_event_loop():
             then(work())
             return
@@ -168,6 +170,7 @@ def topology_from_bytes(files: Sequence[NamedBytes]) -> Topology:
     if not files:
         raise FileError("no file was given; wanted one")
     with TemporaryDirectory(prefix="dtfm-") as folder:
+        # A page may send names with folders of either system; only the last part is used.
         paths = [Path(folder, Path(name.replace("\\", "/")).name or "unnamed") for name, _ in files]
         try:
             for path, (_, data) in zip(paths, files, strict=True):

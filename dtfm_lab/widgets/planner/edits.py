@@ -109,6 +109,7 @@ class PlanChange:
             kept = "The old plan no longer fits in memory" if self.no_longer_fits else ""
         else:
             kept = f"The old plan would take {words(held)} now"
+        # Else the edit would get credit for what only a longer search found.
         if self.earlier is not None and was is not None and self.earlier < was * (1 - SAME):
             found = f"The search found a better plan: it would have taken {words(self.earlier)} even before the edit"
             return ". ".join(filter(None, (found, kept, self.moved)))
@@ -165,7 +166,7 @@ class EditHistory:
         self._settled: BeforeEdit | None = None
         """What is shown, as long as the plan matches the drawn network."""
         self._predicted: BeforeEdit | None = None
-        """The same, at the time of the last prediction."""
+        """What was shown at the time of the last prediction."""
         self.before: BeforeEdit | None = None
         self._plans: dict[tuple[str, Job], Plan] = {}
         """The newest plan of each recent network and job, by the network's fingerprint."""
@@ -196,6 +197,7 @@ class EditHistory:
             self._last_edit_s, self._was_in_gesture = now_s - ONE_EDIT_S, False
         if self._settled is None:  # nothing is shown yet that an edit could be compared with
             return
+        # Edits in quick succession, or in one drag, count as one: the user thinks of them so.
         if now_s - self._last_edit_s >= ONE_EDIT_S and not self._was_in_gesture:
             self.before = self._settled
         self._last_edit_s, self._was_in_gesture = now_s, self._in_gesture()
@@ -217,7 +219,9 @@ class EditHistory:
         self._settled = BeforeEdit(state.topology, state.job, state.plan, modelled_s(state), shown)
         if state.job is not None:
             key = state.topology.fingerprint, state.job
+            # Taken out first, so that a plan used again counts as the newest.
             self._plans.pop(key, None)
             self._plans[key] = state.plan
             if len(self._plans) > MOST_REMEMBERED:
+                # Dictionaries keep their order, so the first is the oldest.
                 del self._plans[next(iter(self._plans))]

@@ -99,12 +99,14 @@ class ObjectiveControls(SavedControls):
         if job is None:
             return
         known = [*MEASURES, *(name for name in objectives if name not in MEASURES)]
+        # Without a model nothing can be simulated, which leaves only the paper's cost.
         offered = [COMMUNICATION] if job.model is None else known
         options = [(measure_of(name).choice, name) for name in offered]
         default, kept = default_objective(job), self.objective.value
         with self._is_offering, self._is_following:
             if options != list(self.objective.options):
                 self.objective.options = options
+            # What the user chose stays, unless the job suggests another objective than the last one did.
             self.objective.value = kept if kept in offered and default == self._default else default
         self._default, self._settled = default, self.settings()
         self._show()
@@ -112,6 +114,7 @@ class ObjectiveControls(SavedControls):
     def _keep(self) -> None:
         """Record a change by the user, so that it can be undone."""
         before, self._settled = self._settled, self.settings()
+        # The panel's own changes are no edits of the user.
         if self._is_following or before == self._settled:
             return
         was, now = (measure_of(settings["objective"]).choice for settings in (before, self._settled))
@@ -183,6 +186,7 @@ class JobControls(SavedControls):
         base, settings, job = state
         if state == self._state():
             return
+        # The job's name would otherwise load the job anew.
         self._base = base
         with self._is_filling:
             self.job.value = settings["job"]
@@ -205,6 +209,7 @@ class JobControls(SavedControls):
     def take_exactly(self, job: Job) -> None:
         """Choose a job with everything it specifies, including its shape."""
         self.take(job)
+        # Fields that are open leave the shape to the planner, so the menu has nothing to add.
         topology, shape = self._lab_state.topology, (job.n_stages, job.n_replicas)
         if topology is None or None in shape:
             return
@@ -251,6 +256,8 @@ class JobControls(SavedControls):
         batch, kept = self.batch.value, self.microbatch.value if also is None else also
         if not 1 <= batch <= MOST_COUNT:
             return  # the job says what is wanted
+        # The current one stays even if it divides nothing: an error is better than a silent change of the user's
+        # choice.
         sizes = sorted({*divisors(batch), kept} - {OPEN_MICROBATCH})
         chooses = [] if self._chosen.model is None else [(CHOOSES, OPEN_MICROBATCH)]
         with self._is_filling:
@@ -272,6 +279,7 @@ class JobControls(SavedControls):
             wanted = OPEN_SHAPE if is_open else (self._chosen.n_stages, self._chosen.n_replicas)
         plan = self._lab_state.plan
         if plan is not None and wanted == (plan.job.n_stages, plan.job.n_replicas):
+            # Devices may have joined or left since, so the nearest shape that the network allows is offered.
             near = nearest_shape(job, (plan.job.n_stages, plan.job.n_replicas), len(topology))
             if near is not None and (job.model is not None or near[0] == job.n_stages):
                 wanted, shapes = near, sorted({*shapes, near})
@@ -323,6 +331,7 @@ class JobControls(SavedControls):
         if self.shape.value:
             given["n_stages"], given["n_replicas"] = self.shape.value
         elif None not in (chosen.n_stages, chosen.n_replicas):
+            # The chosen job names a shape, but the user leaves it to the planner.
             given["n_stages"] = given["n_replicas"] = None
         if chosen.model is not None:
             given |= {"global_batch": self.batch.value, "microbatch": self.microbatch.value or None}
@@ -379,6 +388,7 @@ def job_words(before: Job | None, job: Job | None) -> str:
     if before.name != job.name:
         return f"{before.name} → {job.name}"
     changed = [field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)]
+    # A change of model alters many derived fields, and only those that people set are worth telling.
     chosen = [name for name in JOB_FIELDS if name in changed]  # the others follow from these
     clauses = [
         f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"

@@ -97,6 +97,7 @@ class PlanPanel(Panel):
         return {name: each.settings() for name, each in kept.items()} | {"mode": self.mode.value}
 
     def restore(self, settings: dict[str, Any]) -> None:
+        # A file may be old or edited by hand, so each part is checked.
         saved = {name: value for name, value in settings.items() if isinstance(value, dict)}
         self.job_controls.restore(saved.get("job", {}))
         self.objective_controls.restore(saved.get("objective"))
@@ -104,6 +105,7 @@ class PlanPanel(Panel):
             searching.restore(saved.get(SAVED_AS[name], {}))
         mode = settings.get("mode")
         if self._is_idle and isinstance(mode, str):
+            # Files from before the modes were renamed still open.
             restore_values({"mode": self.mode}, {"mode": MODES_BEFORE.get(mode, mode)})
 
     def redo(self) -> None:
@@ -154,6 +156,7 @@ class PlanPanel(Panel):
         for search in self._searches:
             search.update_buttons(free=self._is_idle)
         for control in (self.mode, self.picture, self.slow, self.racing, self.aim):
+            # One search at a time: they would compete for the processor and for the plan.
             control.disabled = not self._is_idle
         show(self.typical_prices, self._lacks_prices)
         if self._is_idle == (STEP in self.lab_state.busy):
@@ -208,6 +211,7 @@ class PlanPanel(Panel):
             self.note.value = markup.line(f"The network or the job has changed since this plan: {then}.", "warning")
         else:
             self._note_plan()
+            # Memory needs a simulation, so it is checked only where it is seen.
             if state.shows(STEP) and has_event_loop():
                 begin(self._look_at_memory(plan), self._report_error)
 

@@ -38,6 +38,7 @@ def headline(plan: Plan) -> str:
         f" = data parallel {format_s(cost.data_parallel_s)} + pipeline {format_s(cost.pipeline_s)}; "
         f"lower bound {format_s(plan.lower_bound_s)}, gap {format_share(plan.gap)}"
     )
+    # Without seconds, or if it is the aim, the cost is the main number.
     if plan.iteration_s is None or plan.objective == "communication":
         communication = f"<b>{communication}</b>{how}"
     parts.append(f"communication cost {communication}")
@@ -133,6 +134,7 @@ def describe_moves(difference: Difference) -> str:
 def _who_moved(difference: Difference) -> list[str]:
     groups = _groups(difference)
     swapped = _swapped(groups)
+    # A swap of whole groups counts for both, so it comes before smaller moves.
     phrases = [(2 * one.n_devices, f"{one.name} and {other.name} swapped stages") for one, other in swapped]
     done = {group.name for pair in swapped for group in pair}
     for group in groups:
@@ -141,6 +143,7 @@ def _who_moved(difference: Difference) -> list[str]:
             phrases.append((n, f"{who} {move.words}"))
     if not phrases and (n := len(difference.new_pipelines)):
         return [f"{n} of {counted(difference.after.job.n_replicas, 'pipeline')} re-paired"]
+    # The largest moves first, since only a few are named.
     phrases.sort(key=lambda phrase: -phrase[0])
     named, rest = (sum(n for n, _ in part) for part in (phrases[:NAMED], phrases[NAMED:]))
     if rest > named:  # if many moved, their number says more than four names
@@ -181,6 +184,7 @@ def _swapped(groups: list[MovedGroup]) -> list[tuple[MovedGroup, MovedGroup]]:
         move = group.as_one
         if move is None or None in move:
             continue
+        # Popped, so that each group is in one pair at most.
         if (other := by_move.pop(Move(move.now, move.was), None)) is not None:
             pairs.append((other, group))
         else:

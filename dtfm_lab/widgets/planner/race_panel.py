@@ -137,6 +137,7 @@ class RacePanel(SearchMode):
         try:
             await search.watch_all(show)
         finally:
+            # Also after an error or Stop: what was found so far counts.
             if self.standings.newest:
                 self.curve.caption = self._describe("over after")
                 self._show_table()
@@ -158,6 +159,7 @@ class RacePanel(SearchMode):
         standings = self.standings
         leader = standings.leader
         used_s = max(step.seconds for step in standings.newest.values())
+        # Values so close are as good as equal.
         ties = [s.planner for s in standings.newest.values() if s.best_s <= leader.best_s * (1 + PROVEN)]
         words = self._measure.gap_words(leader.best_s, standings.bound_s)
         lead = f"{listed(ties)} lead{'s' if len(ties) == 1 else ''} with {self._measure.words(leader.best_s)}"
@@ -187,21 +189,20 @@ def race(
 ) -> Iterator[PlanStep]:
     """Yield steps of all planners, interleaved. ``seconds`` of a step is the CPU time that its planner has used.
 
-    The planner that has used the least CPU time gets the next turn. So at any moment all have used the same time to
-    within one turn, however busy the machine is. CPU time is that of the thread that runs the turns, read around each
-    step, and of threads that a planner starts, such as a solver's. These threads continue between turns, so a planner
-    may get ahead and then waits for the others. A planner's initial placements and its bound count as its time.
-    Compiling kernels, which happens once per machine, counts for no planner. A planner ends when it has used ``cpu_s``
-    or has proved its best.
+    The planner that has used the least CPU time gets the next turn, so all have used equally much to within one turn,
+    however busy the machine is. It counts the thread that runs the turns and threads that a planner starts, such as a
+    solver's. These continue between turns, so a planner may get ahead and then waits for the others. Initial placements
+    and bounds count; compiling kernels does not. A planner ends when it has used ``cpu_s`` or has proved its best.
 
-    A turn yields the steps that improved the best or the bound, and its newest step. A planner that ends yields its
-    last step again, with all the time that it has used.
+    A turn yields the steps that improved the best or the bound, and the newest. A planner that ends yields its last
+    step again, with all its time.
 
-    ``options`` are further keywords of ``planning.search``, such as the objective. Raises what ``search`` raises.
+    ``options`` are further keywords of ``planning.search``. Raises what ``search`` raises.
     """
     racers = [_Racer(topology, job, name, seed, options) for name in planners]
     try:
         while racers:
+            # The planner that used least goes next, so that all have had equally much at any moment.
             yield from min(racers, key=lambda one: one.used_s).turn()
             for racer in [one for one in racers if one.ended or one.used_s >= cpu_s]:
                 racers.remove(racer)
@@ -217,6 +218,7 @@ class _Racer:
 
     def __init__(self, topology: Topology, job: Job, planner: str, seed: int, options: Mapping[str, Any]) -> None:
         self._tasks = BackgroundTasks()
+        # The race counts CPU seconds itself, so the planner gets no limit of its own.
         self._steps = search(
             topology, job, planner, seed=seed, seconds=ENDLESS_S, background_tasks=self._tasks, **options
         )
@@ -230,9 +232,11 @@ class _Racer:
 
     def turn(self) -> Iterator[PlanStep]:
         """Search for ``TURN_S`` and yield the steps that improved, and the newest."""
+        # A planner that waits for a thread uses no CPU time, and must not hold up the others for ever.
         ends_s, latest = self.used_s + TURN_S, time.monotonic() + WAIT_S
         newest = None
         while self.used_s < ends_s and time.monotonic() < latest:
+            # Time of this thread only, so that the drawing and other processes do not count.
             began_s = time.thread_time()
             step = next(self._steps, None)
             self._own_s += time.thread_time() - began_s
@@ -244,6 +248,7 @@ class _Racer:
                 self._best_s, self._bound_s = step.best_s, step.bound_s
                 newest = None
                 yield replace(step, seconds=self.used_s)
+        # The newest step shows that the planner still searches, even if nothing improved.
         if newest is not None:
             yield replace(newest, seconds=self.used_s)
 

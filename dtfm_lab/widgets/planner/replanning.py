@@ -76,7 +76,7 @@ class LiveReplanning(Panel):
         """Called on the search's thread with the next plan before it is set, so that its prediction is ready with
         it."""
         self.show_at_hand: Callable[[Plan], Callable[[], None] | None] = lambda plan: None
-        """Called on that thread with the current plan on the edited network.
+        """Called on the search's thread with the current plan on the edited network.
 
         The function that it returns is called on the kernel's loop, and the search starts after it.
         """
@@ -137,6 +137,7 @@ class LiveReplanning(Panel):
             state.not_planned = ""  # the edit was undone
         if self._next_request() is None:
             return
+        # The running search is for an older request; the loop in ``_follow`` starts the next.
         self._cancel()
         if self._task is None:
             if not has_event_loop():
@@ -169,6 +170,7 @@ class LiveReplanning(Panel):
                 except LabError as error:
                     why_not = str(error)
                 now = self._next_request()
+                # Edited meanwhile, so the plan found is of no use any more.
                 if not self.switch.value or now is None or not _same(now, request):
                     continue
                 self._is_freer = False
@@ -179,12 +181,12 @@ class LiveReplanning(Panel):
                     continue
                 self.took_s = time.monotonic() - began_s
                 self._take(found)
-                self._looks_further = True
+                self._looks_further = self._lab_state.searches_on = True
                 await self._look_further(found, request.job, live)
-                self._looks_further = False
+                self._looks_further = self._lab_state.searches_on = False
                 live.is_over = True
         finally:
-            self._task, self._looks_further = None, False
+            self._task, self._looks_further, self._lab_state.searches_on = None, False, False
             if self._lab_state.live_search is not None:
                 self._lab_state.live_search.is_over = True
 
@@ -197,6 +199,7 @@ class LiveReplanning(Panel):
             if not cancelled.is_set() and (show := self.show_at_hand(start)) is not None:
                 shown = asyncio.run_coroutine_threadsafe(_called(show), loop)
                 with suppress(TimeoutError):
+                    # The thread may not touch widgets, so the event loop draws.
                     shown.result(SHOWN_S)  # else the search would compete with the message for the interpreter
 
         if plan is None:
@@ -215,6 +218,7 @@ class LiveReplanning(Panel):
                 await asyncio.wait_for(self._woken.wait(), rest_s)
             lab_state = self._lab_state
             busy = lab_state.is_needed_elsewhere
+            # Whoever took another plan by hand does not want it replaced.
             if self._cancelled.is_set() or busy or lab_state.plan is not found.plan or not self.switch.value:
                 return
             better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s, live), self._woken)
@@ -278,6 +282,7 @@ class BackgroundBound:
             self._task = begin(self._rise(plan), logger.warning)
 
     async def _rise(self, plan: Plan) -> None:
+        # A plan right after an edit is soon replaced, and raising a bound keeps a core busy.
         await asyncio.sleep(BOUND_REST_S)
         state = self._lab_state
         limit_s = plan.iteration_s
@@ -299,6 +304,7 @@ class BackgroundBound:
                 rose_s = time.monotonic()
 
         def tick() -> None:
+            # A bound that has stopped rising would cost a core for nothing.
             if time.monotonic() > min(began_s + LONGEST_S, rose_s + STALLED_S):
                 rising.stop()
 

@@ -70,7 +70,9 @@ class BackgroundSearch(Stream[PlanStep]):
         improved = item.best_s < self._best_s.get(name, math.inf) or item.bound_s > self._bound_s.get(name, -math.inf)
         self._best_s[name], self._bound_s[name] = item.best_s, item.bound_s
         with self._lock:
+            # The page draws less often than steps come, so steps without news make room for newer ones.
             if last is not None and last.is_superseded and self._unseen.pop(last.number, None) is not None:
+                # A sampled population or median must outlive the step that brought it.
                 item = item if item.median_s is not None else replace(item, median_s=last.step.median_s)
                 item = item if item.population is not None else replace(item, population=last.step.population)
             self._unseen[number] = item

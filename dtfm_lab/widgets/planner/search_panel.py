@@ -132,6 +132,7 @@ class SearchPanel(SearchMode):
         if last is not None:
             found = last
             self.curve.caption = describe_progress(found, over=True)
+            # A simulation takes a while on large networks, and the page must go on responding.
             self._lab_state.plan = await asyncio.to_thread(lambda: nearest(simulated(found.plan), None))
 
     def _clear(self) -> None:
@@ -145,6 +146,7 @@ class SearchPanel(SearchMode):
             if frame is None:
                 continue
             if one.topology.names != self._names:
+                # Frames of another network cannot be drawn in the same picture.
                 frames = []
                 self._begin_population(one)
             frames.append(frame)
@@ -227,6 +229,7 @@ class SearchPanel(SearchMode):
             return
         step = live.shown[-1].step
         is_of_plan = plan.topology.fingerprint == step.topology.fingerprint and plan.objective == step.objective
+        # A bound above the best plan's seconds would be a contradiction on the screen.
         if is_of_plan and step.objective == "iteration" and min(bound_s, step.best_s) > step.bound_s:
             live.shown.append(Shown(replace(step, bound_s=min(bound_s, step.best_s)), None))
             self._draw_more(live, is_over=True)

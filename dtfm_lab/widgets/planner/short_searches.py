@@ -30,7 +30,7 @@ PLANNER = "evolutionary"
 PATIENCE_S = 1.0
 """Maximum seconds to wait for a plan while the search's code is loaded. Compiling it takes longer."""
 COMPILING_S = 300.0
-"""The same for the last search after an edit, which also waits for the compiler."""
+"""Maximum seconds to wait for the last search after an edit, which also waits for the compiler."""
 EXPLAINED_LATER_UP_TO = 64
 """Maximum devices for which a change is described on the kernel's loop. This takes 5 ms, and 170 ms for 256 devices."""
 BETTER = 5e-4

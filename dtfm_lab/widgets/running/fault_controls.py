@@ -55,6 +55,7 @@ class ConditionMonitor:
     def look(self) -> dict[str, dict[str, Any]]:
         """Return the state of every device by name, as ``DevicesView.states`` has it."""
         run, now_s = self._run, self._now_s()
+        # Summing all spans takes a while, and the shares only change with an iteration.
         if self._busy[0] != run.last_whole:
             self._busy = run.last_whole, run.busy()
         found = {}
@@ -71,6 +72,7 @@ class ConditionMonitor:
     def _condition(self, name: str) -> str:
         reported = self._run.conditions.get(name, "")
         if name in self._killed:
+            # A kill takes a moment to be noticed; until then the run still reports the device as well.
             if self._run.running and reported != "lost" and len(self._faults_of(name)) == self._killed[name]:
                 return "killed"
             del self._killed[name]
@@ -127,6 +129,7 @@ class FaultControls:
 
     def offer(self, plan: Plan | None) -> None:
         """Show the devices of a plan, unless a run is in progress."""
+        # Devices of a run in progress stay: the user may be disturbing them.
         if self._run is not None and self._run.running:
             return
         self._run = self._monitor = None
@@ -197,6 +200,7 @@ class FaultControls:
                 run.slow(device, slower * TIMES_SLOWER)
             case "resume":
                 run.resume(device)
+                # Resuming means well again, so the slowness goes as well.
                 if slower > 1:
                     run.slow(device, 1.0)
 
@@ -256,6 +260,7 @@ class Departures:
         if topology.name != run.spec.plan.topology.name:
             self._run = None  # another network was opened, which does not affect the run's devices
             return
+        # Each device leaves once, even if the network changes again before the next plan.
         for name in sorted(run.ranks.keys() - set(topology.names) - self._left):
             self._left.add(name)
             self._try(partial(run.leave, name))
@@ -265,6 +270,7 @@ class Departures:
         run, state = self._run, self._lab_state
         if run is None or state.plan is None or state.plan_is_stale or not run.running:
             return
+        # The same devices with another placement are no reason to move a run.
         if (names := set(state.plan.topology.names)) == self._there:
             return
         self._there, self._left = names, set()

@@ -65,6 +65,7 @@ class MysteryControls:
         self._say(answer)
         self._lab_state.is_mystery = False
         self._lab_state.set_note("compare", f"Mystery: {answer}.")
+        # Shown at once in all pictures, so that the evidence can be seen.
         link = tuple(secret.name.split(" -> ")) if secret.of == "link" else ()
         self._lab_state.selected_link, self._lab_state.selected = link, () if link else (secret.name,)
 
@@ -104,6 +105,7 @@ def evidence_of(comparison: Comparison | None, of: str, name: str) -> str:
         return ""
     frame = comparison.links if of == "link" else comparison.devices.groupby("device").sum()
     predicted, measured = (frame[column].to_dict() for column in ("predicted_s", "measured_s"))
+    # Nothing predicted is nothing to compare with, and would divide by zero.
     if not predicted.get(name, 0.0) > 0:
         return f": there is no measurement of {'it' if of == 'device' else 'its messages'}"
     times = measured[name] / predicted[name]

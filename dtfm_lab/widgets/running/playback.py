@@ -32,6 +32,9 @@ SETTLED_S = 0.3
 """Seconds without another prediction before one is sent. A drag makes dozens."""
 SHOWN_S = 1.0
 """Minimum seconds that a measured iteration is shown before a newer one replaces it."""
+SECOND_CAPTION = 0.33
+THIRD_CAPTION = (0.6, 0.68)
+"""Shares of the iteration from which the second and third caption are shown. Each needs time to be read."""
 AS_PLAYED = {"lost": "killed"}
 
 Rows = npt.NDArray[np.float32]
@@ -60,8 +63,28 @@ def rows_of_trace(trace: Trace) -> Rows:
     target = np.concatenate([np.full(len(computed), COMPUTES), device[received]])
     columns = (trace.start_s[begins], trace.end_s[ends], kind[trace.action[begins]], device[begins], target)
     rows = np.column_stack(columns)
+    # Half the bytes of doubles, and more precise than a screen shows.
     played: Rows = rows[np.argsort(rows[:, 0], kind="stable")].astype("<f4")
     return played
+
+
+def captions_of(trace: Trace) -> list[dict[str, object]]:
+    """Return ``PlayerView.captions`` of a predicted iteration: what the picture shows while it plays."""
+    stages, replicas = len(trace.context.devices), len(trace.context.devices[0])
+    captions: list[dict[str, object]] = [{"from": 0.0, "text": "Each number is a part of the model", "kinds": []}]
+    if stages > 1:
+        text = "Dots are messages"
+        captions.append({"from": SECOND_CAPTION, "text": text, "kinds": ["forward", "backward"]})
+    if replicas > 1:
+        kind = np.array([KINDS.get(action.kind, -1) for action in trace.actions])[trace.action]
+        averaging = (kind == AVERAGING) & (trace.iteration == trace.typical_iteration)
+        begins_s = (
+            trace.start_s[averaging].min(initial=np.inf)
+            - trace.start_s[trace.iteration == trace.typical_iteration].min()
+        )
+        begin = float(np.clip(begins_s / trace.iteration_s, *THIRD_CAPTION))
+        captions.append({"from": begin, "text": "Green: replicas agree", "kinds": ["averaging"]})
+    return captions
 
 
 class Playback:
@@ -84,8 +107,19 @@ class Playback:
         self._looked = (-1, 0, 0.0)
         """Iteration and number of spans of the run's last rows, and when they were made."""
         self._is_waiting = self._is_run = False
-        self.view.observe(lambda _: self._release(), "playing")
+        self.view.observe(lambda change: self._play_or_end(change["new"]), "playing")
         lab_state.observe(lambda _: self._follow(), ["predicted", "measured", "tried"])
+
+    def play_first(self, trace: Trace) -> None:
+        """Play the first predicted iteration by itself, with captions for a person who has not seen them."""
+        self.view.captions = captions_of(trace)
+        self.view.playing = True
+
+    def _play_or_end(self, playing: bool) -> None:
+        if playing:
+            self._release()
+        else:
+            self.view.captions = []
 
     def begin_run(self) -> None:
         """Play a run from now on."""
@@ -101,10 +135,12 @@ class Playback:
 
         ``expected_s`` is the expected length of an iteration, 0 if that is unknown.
         """
+        # Before the first iteration is complete, what there is of it is better than a still picture.
         iteration, is_whole = (run.last_whole, True) if run.losses else (run.spec.first_iteration, False)
         spans = run.spans_of(iteration)
         before = self._looked
         now_s = time.monotonic()
+        # A complete iteration stays for a moment, or the player would jump with each.
         if (iteration, len(spans)) == before[:2] or (is_whole and now_s - before[2] < SHOWN_S) or not spans:
             return
         self._looked = iteration, len(spans), now_s
@@ -112,6 +148,7 @@ class Playback:
         rows = rows_of_trace(Trace.from_spans(context, spans))
         known_s = float(rows[:, 1].max(initial=0.0))
         self.drawing.playback_devices = device_names(context)
+        # Both fields in one message, else the player would draw one with the other's old value.
         with self.view.hold_sync():
             self.view.iteration, self.view.known_s = iteration, known_s
             self.view.length_s = known_s if is_whole else max(known_s, expected_s)
@@ -145,6 +182,7 @@ class Playback:
         first."""
         try:
             before: object = self._traces if self._seen == (None, None) else None
+            # A slider's answers come in quick succession, and only the last is worth sending.
             while before != (before := self._traces):
                 await asyncio.sleep(SETTLED_S)
             trace = self._newest()

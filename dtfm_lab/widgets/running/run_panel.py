@@ -151,6 +151,7 @@ class RunPanel(Panel):
             plan = self._lab_state.chosen_plan
             if plan is None:
                 return
+            # Warnings of the start belong in the lab's list, not in the notebook's output.
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
                 options = values_of(self._controls) | {"queueing": self._lab_state.queueing} | self.run_options
@@ -163,8 +164,10 @@ class RunPanel(Panel):
             self._lab_state.report_error("run", str(error))
             return
         self.happenings.begin()
+        # Workers may all warn of the same; it is told once.
         for line in dict.fromkeys(str(one.message) for one in caught):
             self.happenings.add(f"note: {line}")
+        # Runs share the machine's cores, so one at a time, over all labs of a notebook.
         if RunPanel.newest is not None and RunPanel.newest.running:
             begin(asyncio.to_thread(RunPanel.newest.stop), self._report_error)
         RunPanel.newest = self.run
@@ -178,6 +181,7 @@ class RunPanel(Panel):
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
         self.progress.begin()
         self.guessing.begin(secret)
+        # The secret must not be in what the lab reports about the run.
         reported = self.run.spec if secret is None else replace(self.run.spec, emulated=None)
         self._reductions = run_report.describe_reductions(reported)
         if secret is not None:
@@ -197,6 +201,7 @@ class RunPanel(Panel):
         while True:
             running = run.running  # read before the spans, so that none is missed at the end
             replans = run.replans
+            # A replan that has been answered: rows and prediction are of another plan from here on.
             if len(replans) > n_reported and "lost_s" in replans[-1]:
                 n_reported, predicted, shown_iteration = len(replans), False, (-1, 0)
                 self._take_up(run)
@@ -205,6 +210,7 @@ class RunPanel(Panel):
                 expected = await asyncio.to_thread(_predicted, run, run.context(), " from the profile just taken")
                 self._tell_prediction(expected.trace)
                 self._schedule.show(expected)
+                # A prediction of a part would replace the whole plan's in the bar.
                 if run is self.run and not expected.trace.context.part:  # the bar says what the chart shows
                     self._lab_state.predicted = expected.trace
                 self._expected_s = expected.trace.iteration_s * run.time_scale
@@ -219,6 +225,7 @@ class RunPanel(Panel):
                 shown_iteration, shown = (iteration, n_faults), 0
             if len(spans) > shown:
                 self._schedule.chart.extend_measured(*rows.bars(spans[shown:]))
+                # Only new spans are sent, since an iteration may have many thousands.
                 shown = len(spans)
             gaps.draw(run, shown_iteration[0])
             self._show_progress(run)
@@ -233,6 +240,7 @@ class RunPanel(Panel):
         if run is self.run and run.status != "done":
             self._say(run.error or f"stopped after {len(run.losses)} of {counted(run.spec.iterations, 'iteration')}")
             self.losses.total = len(run.losses)  # the axis ends where the run did
+        # Without an iteration nothing is measured.
         if run.status == "stopped" and not run.losses:
             self._update_buttons()
             return
@@ -264,6 +272,7 @@ class RunPanel(Panel):
         self.written.value = written_html(run, measured)
         self._schedule.show(predicted)
         self._schedule.chart.show_measured(measured)
+        # Measured and predicted change together; else one would be compared with the other's predecessor.
         with self._lab_state.hold_trait_notifications():
             self._lab_state.measured, self._lab_state.ran = measured, self._plan
             if not measured.context.part:  # else the bar keeps the prediction of the plan

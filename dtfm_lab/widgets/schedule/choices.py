@@ -58,6 +58,7 @@ class ChoiceControls:
         """Take the job's options that differ from the previous job's. A new shape or batch changes none."""
         plan = self._lab_state.plan
         job = self._lab_state.job
+        # A plan of another job says nothing about this one.
         if plan is not None and (job is None or is_plan_of(plan.job, job)):
             job = plan.job  # includes the planner's choices, such as recomputation
         if job is None:
@@ -66,6 +67,7 @@ class ChoiceControls:
         others = self._others().items()
         kept = {name: v for name, v in others if before is None or getattr(before, name) == getattr(job, name)}
         values = {name: getattr(job, name) for name in self.by_option}
+        # The user's own choices stay, since nothing that they are about has changed.
         if before is not None and values == {name: getattr(before, name) for name in self.by_option}:
             values = self._values()
         self._lab_state.choices = kept | values

@@ -187,8 +187,11 @@ class PredictionChart(GanttView):
         """
         context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
         regions = {device.name: device.region for device in prediction.plan.topology.devices}
+        # Several stages per device take shades, so that they can be told apart.
         n_shades = context.stages_per_device
+        # Bars of other rows have nowhere to glide from.
         has_ghost = before is not None and before is not prediction and before.rows.shape == rows.shape
+        # One message, else the page would draw new bars with old rows.
         with self.hold_sync():
             self.set_predicted(
                 *chart.bars,

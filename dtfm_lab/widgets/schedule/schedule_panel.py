@@ -69,7 +69,8 @@ class SchedulePanel(Panel):
         self.told_before_s: Callable[[], float | None] = lambda: None
         """Returns the iteration time before the last edit, as the bar shows it. None if the bar shows none."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
-        """The same for the current plan on a network that was just edited, while a search runs."""
+        """The prediction for the current plan on a network that was just edited, while a search runs, and the
+        request that it answers."""
         self._asked: object = None
         """The request that the shown prediction answers."""
         self._edited_at_s = 0.0
@@ -146,6 +147,7 @@ class SchedulePanel(Panel):
         if shown is None or not is_comparable(shown, prediction):
             self._before = None
         elif asked != self._asked and now_s - self._edited_at_s > SETTLED_S:
+            # Changes in quick succession are compared with what was there before the first.
             self._before = shown
         if asked != self._asked:  # else a search continues after the same edit
             self._asked, self._edited_at_s = asked, now_s
@@ -155,6 +157,7 @@ class SchedulePanel(Panel):
             self._other_source = None
         state.set_note("schedule", "" if self._other_source is None else changed_source(self._other_source, prediction))
         self._shown = prediction
+        # A part of the plan may fit where the whole does not.
         if not prediction.trace.context.part:
             state.lacking = prediction.lacking
 
@@ -292,6 +295,7 @@ class SchedulePanel(Panel):
         """
         state, self._at_hand = self._lab_state, None
         is_of_run = state.comparison is not None or "run" in state.busy
+        # A chosen setting or a measured run has its own prediction, which this one would hide.
         if is_of_run or state.is_chosen_otherwise or not state.shows("schedule"):
             return None
         wanted = self._wanted_of(plan)
@@ -301,6 +305,7 @@ class SchedulePanel(Panel):
             return None
         self._at_hand = wanted[1:], prediction
 
+        # The search or the user may have moved on since the thread began.
         def show() -> None:
             if state.topology is plan.topology and state.plan_is_stale and wanted == self._wanted_of(plan):
                 self.chart.reset_measured()
@@ -332,6 +337,7 @@ class SchedulePanel(Panel):
                 return
             schedule = self._lab_state.schedule
             wanted = (plan, schedule, self._lab_state.queueing, self._is_automatic)
+            # Used once at most: it is of one plan.
             foreseen, self._foreseen = self._foreseen, None
             ran = predicted_of_run(self._lab_state)  # an edit was undone: what was measured stands beside it again
             if ran is None and foreseen is not None and foreseen[0] == wanted:
@@ -343,6 +349,7 @@ class SchedulePanel(Panel):
                     work = partial(ChartedPrediction.of, plan, ran, note)
                 prediction = await self.chart.wait_for(work, f"simulating {schedule} …", self._set_slow)
         except LabError as error:
+            # A refused request clears the chart only if no newer one has come.
             if request == self._predictions.n_requested:
                 self._clear(REFUSED)
                 self._report_error(str(error))

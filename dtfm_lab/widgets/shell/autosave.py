@@ -75,6 +75,7 @@ class Autosave:
         if self._path is None or not has_event_loop():
             return
         self._is_due = True
+        # The loop that is writing sees the mark and saves once more.
         if self._writing:
             return
         self._writing = True
@@ -82,6 +83,7 @@ class Autosave:
 
     async def _save_until_done(self) -> None:
         """Save, and save again for changes made meanwhile."""
+        # A program may end within the delay, and its last change is to be saved all the same.
         atexit.register(self._save_at_exit)
         try:
             while self._is_due:
@@ -112,6 +114,7 @@ class Autosave:
         assert self._path is not None
         try:
             if self._path.exists():
+                # Moved aside, so that the new lab's first save does not overwrite what is offered.
                 os.replace(self._path, self._before)
             kept = self._before.stat()
         except OSError:  # there is no saved file, or the folder cannot be written to

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import traitlets
 
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import UNSAID
 from dtfm_lab.domain.units import FAR_TIMES, LOOSE_TIMES, counted, format_range, format_s, format_times, signed_share
@@ -16,6 +17,7 @@ from dtfm_lab.widgets.lab_state import (
     LabState,
     is_profiled,
     modelled_s,
+    planned_as,
     run_staleness,
     shown_prediction,
     shown_s,
@@ -23,15 +25,28 @@ from dtfm_lab.widgets.lab_state import (
 from dtfm_lab.widgets.planner.edits import BeforeEdit, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, shape_words
 from dtfm_lab.widgets.planner.replanning import LiveReplanning
-from dtfm_lab.widgets.shell.headline import ALIKE, headline, reason_of
+from dtfm_lab.widgets.shell.headline import ALIKE, Headline, headline, reason_of
 from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
+from dtfm_lab.widgets.what_if.binding import Binding, binding_of
 
 REST_S = 0.3
 """Seconds that a plan must last before it is analysed, so that a drag is not slowed."""
 PROVED = 5e-4
 """Gap below which a communication cost is reported as proved."""
-SAID = "bound_s", "busy", "message", "pane", "hand_note", "lacking", "run_part", "run_story", "run_progress", "notes"
+SAID = (
+    "bound_s",
+    "busy",
+    "message",
+    "pane",
+    "hand_note",
+    "lacking",
+    "searches_on",
+    "run_part",
+    "run_story",
+    "run_progress",
+    "notes",
+)
 """Traits besides the results that the bar shows."""
 CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper plans, and see how much slower they are"}
 
@@ -57,7 +72,7 @@ class StatusBar:
         self._lab_state, self._replanning, self._can_refit = lab_state, replanning, can_refit
         self.history = replanning.history
         lab_state.observe(lambda change: self._take_plan(change["new"]), "plan")
-        self._reason: tuple[object, str] = (None, "")
+        self._reason: tuple[object, Binding] = (None, Binding(""))
         """The last analysed request, see ``_asked``, and what limits its plan."""
         self.refreshing = OncePerTurn(self.refresh)
         self.view = TopBar(on_press, live=replanning.switch.value)
@@ -95,15 +110,20 @@ class StatusBar:
     def refresh(self) -> None:
         state, view, before = self._lab_state, self.view, self.history.before
         topology, job = state.topology, state.job
+        # One message for all fields, so that no number of the old plan stands beside a new one.
         with view.hold_sync():
             view.network = ["", ""] if topology is None else [topology.name, consists_of(state)]
             view.job = ["", ""] if job is None else [job.name, shape_of(state)]
             view.numbers = bar_numbers(state, before)
             if not self._is_replanning:  # keep the old headline until there is a new one
-                view.headline = headline(state, before, self._replanning.last, self._known_reason())._asdict()
+                binding = self._known_binding()
+                state.binding = drawn_as(state, binding.devices)
+                said = headline(state, before, self._replanning.last, binding.words)
+                view.headline = said._asdict() | {"handle": handle_in(said, binding.handle, state.binding)}
             view.action = self.action._asdict()
             took_s = self._replanning.took_s
-            view.live_note = f"planned in {format_s(took_s)}" if took_s and not state.not_planned else ""
+            planned = f"planned in {format_s(took_s)}" if took_s and not state.not_planned else ""
+            view.live_note = "still searching" if planned and state.searches_on else planned
 
     @property
     def _asked(self) -> tuple[object, ...]:
@@ -111,22 +131,48 @@ class StatusBar:
         state = self._lab_state
         return state.plan, state.schedule, state.queueing, tuple(sorted(state.choices.items()))
 
-    def _known_reason(self) -> str:
+    def _known_binding(self) -> Binding:
         """Return what limits the plan, if known. A thread finds out once the plan has lasted for a while."""
         if self._lab_state.plan is None or self._lab_state.plan_is_stale:
-            return ""
-        asked, words = self._reason
+            return Binding("")
+        asked, found = self._reason
+        # Words of another plan would be false, so an old reason is dropped at once.
         is_known = asked == self._asked
         if not is_known and has_event_loop():
             begin(self._analyse(self._asked), lambda _: None)
-        return words if is_known else ""
+        return found if is_known else Binding("")
 
     async def _analyse(self, asked: tuple[object, ...]) -> None:
         await asyncio.sleep(REST_S)
         shown = self._lab_state.shown_plan
         if shown is not None and asked == self._asked and asked != self._reason[0]:
-            self._reason = asked, await asyncio.to_thread(reason_of, shown)
+            self._reason = asked, await asyncio.to_thread(_binding, shown)
             self.refresh()
+
+
+def _binding(plan: Plan) -> Binding:
+    """Return what limits a plan: with a handle if it can be simulated, else in words alone."""
+    try:
+        return binding_of(plan) if plan.job.model is not None else Binding(reason_of(plan))
+    except LabError:
+        return Binding("")
+
+
+def drawn_as(state: LabState, devices: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the drawn devices that devices of the plan stand for: of a group of GPUs, the first."""
+    plan, topology = state.plan, state.topology
+    planned = None if plan is None or topology is None else planned_as(plan, topology)
+    if plan is None or planned is None:
+        return ()
+    first = {plan.topology.names[at]: name for name, at in reversed(planned.items())}
+    drawn = tuple(first[name] for name in devices if name in first)
+    return drawn if len(drawn) == len(devices) else ()
+
+
+def handle_in(said: Headline, handle: str, devices: tuple[str, ...]) -> dict[str, Any]:
+    """Return {text, devices} of the link or device that the headline names. Empty if it names none that is drawn."""
+    is_named = bool(handle and devices) and any(handle in words for words in (said.lead, said.rest))
+    return {"text": handle, "devices": [*devices]} if is_named else {}
 
 
 def consists_of(state: LabState) -> str:
@@ -142,6 +188,7 @@ def shape_of(state: LabState) -> str:
     """Return the job's planned shape and its batch."""
     plan, job = state.plan, state.job
     assert job is not None
+    # A stale plan may have another shape than the job has now.
     planned = job if plan is None or state.plan_is_stale else plan.job
     batch_size = state.choices.get("global_batch", planned.global_batch)
     if planned.n_stages is None or planned.n_replicas is None:
@@ -170,6 +217,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     if tokens_per_s:
         numbers.append(_number("Throughput", f"{format_count(tokens_per_s)} {counted}/s", word="throughput"))
     if dollars:
+        # Clicking the price asks for a cheaper plan.
         numbers.append(_number(f"Price, billion {counted}", format_dollars(dollars), word="price", ask=CHEAPER))
     return [*numbers, _measured_number(state)]
 
@@ -241,6 +289,7 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
     note, short = _bound_words(plan, state.schedule) if is_planned else _as_chosen(state, plan)
     if between := "" if shown is None else format_range(*shown.interval()):
         note, short = f"{between} · {note}", f"{between} · {short}"
+    # A model's seconds and a profile's differ for other reasons than the edit.
     was = "" if before is None or modelled_s(state) != seconds else _was(before.iteration_s, seconds)
     if lacks := bool(state.lacking) and shown is not None:
         note = short = "does not fit in memory"
@@ -320,6 +369,7 @@ def next_action(state: LabState, *, can_refit: bool = False) -> NextAction:
         return NextAction("plan", "Plan", "" if state.job is not None else "the job does not fit this network")
     if state.plan.job.model is None:
         return NextAction("plan", "Plan again")
+    # A measurement from before the last edit says nothing about this plan.
     if state.measured is None or run_staleness(state):
         label = f"Train {state.run_part.removeprefix('the whole plan, ')}" if state.run_part else "Run it for real"
         return NextAction("run", f"{label}, although it does not fit" if state.lacking else label)

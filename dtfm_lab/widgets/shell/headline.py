@@ -43,6 +43,7 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     An error comes first, including why nothing could be planned. Then come the shown pane's note, the last edit with
     its effect, and ``reason``: what limits the plan, see ``reason_of``.
     """
+    # The order is by urgency: errors, what runs now, what does not fit, and only then what changed.
     if state.message:
         return Headline(f"{state.step.capitalize().replace('-', ' ')}:", state.message, "error")
     if state.topology is None:
@@ -70,6 +71,7 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return Headline("The plan is out of date: the network has changed.", "Press Plan again, or turn Live on.")
     if clauses := "" if run_staleness(state) else _measured(state):
         return _split(clauses)  # the run came after the edit
+    # Only if the shown plan is the one that the longer search found.
     longer = found.gain if found is not None and found.plan is plan else ""
     edit = "" if before is None else describe_edit(before.topology, plan.topology, before.job, state.job)
     if before is not None and edit:
@@ -125,6 +127,7 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
         return lead, ""
     as_chosen = all(getattr(plan.job, name) == value for name, value in state.choices.items())
     as_planned = plan.job.model is None or (as_chosen and state.schedule == plan.job.schedule_name)
+    # The sentence compares plans as planned; with other choices, only what moved is certain.
     return lead, change.sentence if as_planned else change.moved
 
 
@@ -200,11 +203,13 @@ def _counted(names: list[str]) -> str:
 
 def _of_links(before: Topology, after: Topology) -> str:
     """Name the pair of regions or of devices whose numbers changed. If there are several, count the links."""
+    # Undoing may change the order of devices, so links are compared by name.
     order = [before.names.index(name) for name in after.names]
     pairs = np.ix_(order, order)
     gbps = to_gbps(before.bandwidth_bytes_per_s[pairs]), to_gbps(after.bandwidth_bytes_per_s)
     ms = to_ms(before.latency_s[pairs]), to_ms(after.latency_s)
     changed = _differ(*gbps) | _differ(*ms)
+    # A device has no link to itself.
     np.fill_diagonal(changed, False)
     if not changed.any():
         return ""

@@ -36,6 +36,7 @@ def inspect(state: LabState) -> Facts:
     if len(state.selected_link) == 2 and known.issuperset(state.selected_link):
         return _of_link(topology, plan, planned or {}, *state.selected_link)
     selected = [name for name in state.selected if name in known]
+    # One device has more to tell than a group, so it comes first.
     if len(selected) == 1:
         return _of_device(topology, plan, selected[0], planned) | _drawn_as(drawn, selected[0])
     if selected and plan is not None and planned is not None and len({planned.get(name) for name in selected}) == 1:
@@ -70,6 +71,7 @@ def _of_pipeline(plan: Plan) -> Facts:
         {"stage": s, "name": _place(plan, group.tolist()), "layers": layer or f"stage {s}", "group_s": float(group_s)}
         for s, (group, layer, group_s) in enumerate(zip(plan.placement.devices, layers, cost.group_s, strict=True))
     ]
+    # One unit for all hops, so that they can be compared at a glance.
     unit, in_unit = ("ms", 1e3) if cost.hop_s.max(initial=0.0) < 1 else ("s", 1.0)
     hops = [{"seconds": float(s), "text": in_figures(float(s) * in_unit)} for s in cost.hop_s]
     total = [
@@ -153,8 +155,10 @@ def _of_link(topology: Topology, plan: Plan | None, planned: Mapping[str, int], 
 def _use(plan: Plan, a: int, b: int) -> str:
     """Return what the plan sends over the link between two devices, or between their regions."""
     topology, devices = plan.topology, plan.placement.devices
+    # A device without a region counts as its own.
     region = [device.region or device.name for device in topology.devices]
     pair = {region[a], region[b]}
+    # Links between regions are drawn as one line, so the answer is about all of them.
     exact = region[a] == region[b]
 
     def joins(one: int, other: int) -> bool:
@@ -170,6 +174,9 @@ def _use(plan: Plan, a: int, b: int) -> str:
         words.append(f"carries {counted(len(hops), 'hop')} between stages {between}")
     if groups:
         words.append(f"averages stage{'' if len(groups) == 1 else 's'} {', '.join(map(str, groups[:MOST_LISTED]))}")
+    last, model = len(devices) - 1, plan.job.model
+    if last and model is not None and model.tied and any(joins(*pair) for pair in devices[[0, last]].T.tolist()):
+        words.append(f"adds up the gradients of the embedding that stages 0 and {last} share")
     return "; ".join(words) if words else "sends nothing over it"
 
 

@@ -119,6 +119,7 @@ class Panes:
         layout.add_class("dtfm-layout-menu")
         head = classed(w.HBox([self.tabs, self._stale, self.redo, layout]), "dtfm-head")
         self._boxes = {step.name: w.VBox() for step in steps}
+        # Styles hide boxes by these classes, see ``css``.
         for name, box in self._boxes.items():
             classed(box, "dtfm-out", f"dtfm-out-{name}")
         outs = classed(w.VBox(list(self._boxes.values())), "dtfm-outs")
@@ -127,6 +128,7 @@ class Panes:
         self.split.observe(lambda _: self._split(), "value")
         self.tabs.observe(lambda change: lab_state.set_trait("pane", change["new"]), "value")
         lab_state.observe(self._follow, "pane")
+        # An edit sets several traits; the tabs are redrawn once for all.
         self._showing = OncePerTurn(self._show_states)
         lab_state.observe(lambda _: self._changed(), [*RESULT_TRAITS, "bound_s", "busy"])
         self._show()
@@ -148,6 +150,7 @@ class Panes:
             return
         self._before = change["old"] if change["old"] in self._steps else self._before
         if self.tabs.value != change["new"]:  # if equal, the page has already switched
+            # With two panes, the one that was shown moves to the second place.
             if self.tabs.second:
                 self.tabs.second = change["old"]
             self.tabs.value = change["new"]
@@ -199,6 +202,7 @@ class Panes:
             box = self._boxes[name]
             mark(box, "dtfm-stale", bool(found.stale))
             if name == state.pane:
+                # Live replanning refreshes the result anyway, unless it is one that only the user starts.
                 waits = bool(found.stale) and not (self._is_live() and not step.asked_for)
                 self._stale.value = markup.line(escape(f"before the last edit: {found.stale}")) if waits else ""
                 self._stale.tooltip = found.stale
@@ -232,6 +236,7 @@ class NetworkPane:
         self._offer_layouts()
         self.view = classed(w.VBox([head, panel.picture, player, self.inspector]), "dtfm-cause")
         w.link((panel.shown, "value"), (self.tabs, "value"))
+        # An edit sets several traits, and one look at them is enough.
         inspecting = OncePerTurn(self._inspect)
         lab_state.observe(lambda _: inspecting.ask(), RESULT_TRAITS)
         pointed_at = ["selected", "selected_link", "selected_stage", "shown_stages", "shown_tasks"]
@@ -264,6 +269,7 @@ class NetworkPane:
         """Change a field of the selected device as one undoable edit, or explain why the device is in its place."""
         if key == "why":
             return self.answers.explain()
+        # A host with several GPUs is one entry of the drawing.
         drawn = self._panel.drawn_hosts.entries(self._lab_state.selected)
         if len(drawn) != 1:
             return None

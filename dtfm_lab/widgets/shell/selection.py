@@ -55,11 +55,13 @@ def with_field(document: Document, name: str, key: str, text: str) -> Document:
         try:
             value = float(value)
         except ValueError:
+            # Fails the check below, which says what is wanted.
             value = math.nan
         if not least <= value < math.inf:
             raise TopologyError(f"{name}: {label.partition(' (')[0].lower()} is {text.strip()}; wanted {wanted}")
 
     def changed(device: dict[str, Any]) -> dict[str, Any]:
+        # An empty number is left out, which the drawing's format reads as unknown.
         kept = {what: held for what, held in device.items() if what != key}
         return device if device["name"] != name else kept if value is None else device | {key: value}
 
@@ -84,6 +86,7 @@ class SelectionAnswers:
         asked = self._wanted()
         if asked != self._asked:
             self._asked, self._rows = asked, []
+            # Simulations with a faster device take a while, so the page shows the other facts first.
             if asked is not None and has_event_loop():
                 begin(self._answer(asked), self._report_error)
         rows: list[list[Any]] = [[what, text, -1] for what, text in self._rows]
@@ -116,14 +119,17 @@ class SelectionAnswers:
         return (plan, state.schedule, state.queueing, tuple(devices)) if known.issuperset(devices) else None
 
     async def _answer(self, asked: Asked) -> None:
+        # Whoever clicks through many devices waits for none of them.
         await asyncio.sleep(QUIET_S)
         plan, schedule, queueing, devices = asked
+        # Asked for another device since, or too many devices for a quick answer.
         if asked != self._asked or plan.job.n_tasklets > MOST_DEVICES:
             return
         try:
             rows = await asyncio.to_thread(savings, plan, schedule, queueing, devices)
         except LabError:  # the schedule does not fit, and its pane says why
             return
+        # The selection may have changed while the thread computed.
         if asked == self._asked:
             self._rows = rows
             self._changed()

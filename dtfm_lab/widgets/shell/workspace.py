@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from html import escape
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,26 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_bytes
 from dtfm_lab.files.reading import reason_of, write_bytes, write_text
-from dtfm_lab.files.workspaces import MARK, WorkspaceState, link_of, load_workspace, save_workspace, state_from_link
+from dtfm_lab.files.workspaces import (
+    MARK,
+    PICTURE,
+    WorkspaceState,
+    link_of,
+    load_workspace,
+    save_workspace,
+    state_from_link,
+)
 from dtfm_lab.simulation import simulate
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, labelled
 from dtfm_lab.widgets.lab_state import LabState, is_profiled, run_staleness, shown_prediction
 from dtfm_lab.widgets.shell.still_page import still_page
+from dtfm_lab.widgets.shell.still_page.linked import picture_of
 from dtfm_lab.widgets.tasks import begin
 
+VIEWER = "lab/open.html"
+"""The page of the project's site that shows what a link holds."""
 MOST_DOWNLOADED = 4_000_000
 """Maximum bytes of a download link on the page. A larger file is only on the disk."""
 ENDING = ".json"
@@ -35,6 +47,14 @@ NOUNS = tuple(name for name in WorkspaceState.model_fields if name != "settings"
 """Traits of the lab's state that a workspace keeps."""
 
 logger = logging.getLogger(__name__)
+
+
+def site_address() -> str:
+    """Return the address of the project's site, which the package names if the project has one. Empty otherwise."""
+    with contextlib.suppress(PackageNotFoundError):
+        named = [url.partition(", ") for url in metadata("dtfm_lab").get_all("Project-URL") or ()]
+        return next((address for what, _, address in named if what == "Documentation"), "")
+    return ""
 
 
 def state_of(lab_state: LabState, panels: Mapping[str, Panel]) -> WorkspaceState:
@@ -54,6 +74,7 @@ def restore_state(state: WorkspaceState, lab_state: LabState, panels: Mapping[st
     for step, what in BLOCKING_STEPS.items():
         if step in lab_state.busy:
             raise LabError(f"{what} is in progress; stop it or wait until it ends, then restore")
+    # Kept, because a saved state may fail halfway, and half a state is worse than none.
     before = state_of(lab_state, panels)
     try:
         _restore_all(state, lab_state, panels)
@@ -71,6 +92,7 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     lab_state.plan = None  # else replanning would search for the old plan on the new network
     lab_state.predicted = lab_state.measured = lab_state.comparison = lab_state.ran = None
     _restore_panel("network", state, panels)
+    # Setting an equal network would still tell all panels that it is new.
     if _fingerprint(lab_state.topology) != _fingerprint(state.topology):
         lab_state.topology = state.topology
     _restore_panel("plan", state, panels)
@@ -79,6 +101,7 @@ def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str
     ):  # if it was None, it was refused, although the controls hold a valid one
         lab_state.job = state.job
     lab_state.plan = state.plan
+    # Panels of results come after the plan, since theirs are made from it.
     for name in panels:
         if name not in ("network", "plan"):
             _restore_panel(name, state, panels)
@@ -122,11 +145,19 @@ class Workspace:
     """The row with a file name, Save, Restore, an upload, Page, Copy link and Record. A line reports the result."""
 
     def __init__(
-        self, lab_state: LabState, panels: Mapping[str, Panel], copy: Callable[[str], None] = lambda _: None
+        self,
+        lab_state: LabState,
+        panels: Mapping[str, Panel],
+        send: Callable[[dict[str, str]], None] = lambda _: None,
+        site: str | None = None,
     ) -> None:
-        """``copy`` makes the page put a link on the clipboard. The result is passed to ``show_copied``."""
-        self._lab_state, self._panels, self._copy = lab_state, panels, copy
-        self._link = ""
+        """``send`` takes a message that makes the page copy a link, see ``TopBar``. The result goes to ``show_copied``.
+
+        ``site`` is the address of the project's site, whose page opens links. By default it is that of the package.
+        """
+        self._lab_state, self._panels, self._send = lab_state, panels, send
+        self._link, self._has_picture = "", False
+        self._viewer = f"{site}{VIEWER}" if (site := site_address() if site is None else site) else ""
         what = "A file for the whole lab: network, plan, settings, prediction, measurement. Or a link to restore"
         self.path = labelled(w.Text, "File", "230px", "32px", "lab.json", tooltip=what)
         self.save = button("Save", "save", "Save the whole lab in this file")
@@ -192,18 +223,32 @@ class Workspace:
 
     async def _copy_link(self) -> None:
         self._report("packing…")
-        self._link = await asyncio.to_thread(link_of, state_of(self._lab_state, self._panels))
+        state, picture = state_of(self._lab_state, self._panels), b""
+        if self._viewer and (plan := self._lab_state.shown_plan) is not None:
+            predicted = None if is_profiled(self._lab_state) else shown_prediction(self._lab_state)
+            picture = await asyncio.to_thread(picture_of, plan, predicted)
+        self._link = await asyncio.to_thread(link_of, state, picture)
+        self._has_picture = PICTURE in self._link
         self._report("copying…")
-        self._copy(self._link)
+        self._send({"kind": "copy", "link": self._link, "address": self._viewer})
 
     def show_copied(self, done: bool) -> None:
-        """Report that the page has copied the link, or show it to be copied by hand."""
+        """Report that the page has copied the link and who can open it, or show it to be copied by hand."""
         if done:
-            who = "open it on this page, or anywhere with dtfm-lab open LINK"
-            self._report(f"copied a link of {len(self._link):,} characters: {who}")
+            self._report(f"copied a link of {len(self._link):,} characters. {self._who_can_open()}")
         else:
-            link = f'<input readonly class="dtfm-share" aria-label="Link" value="{escape(self._link)}">'
+            whole = escape(f"{self._viewer}{self._link}")
+            link = f'<input readonly class="dtfm-share" aria-label="Link" value="{whole}">'
             self._report("the browser does not allow copying. Copy it by hand:", link)
+
+    def _who_can_open(self) -> str:
+        if self._viewer and (self._has_picture or self._lab_state.plan is None):
+            shows = "the plan and its predicted iteration" if self._has_picture else "the network"
+            return f"Anyone can open it in a browser, without login: it shows {shows}"
+        if self._viewer:
+            return "Anyone can open it in a browser. It shows the plan; the iteration is too long for a link: Save page"
+        have = "Whoever has dtfm_lab can open it: dtfm-lab open LINK"
+        return f"{have}. In a browser it asks for the login of your lab. For anyone else, use Save page"
 
     async def open_link(self, link: str) -> None:
         """Restore what a link holds. Raises FileError in one line."""
@@ -226,6 +271,7 @@ class Workspace:
         """Restore from a file that the page sent."""
         name = Path(str(file["name"])).name or "workspace.json"
         with tempfile.TemporaryDirectory() as folder:
+            # The reader of files goes by the ending, which an upload may lack.
             path = Path(folder, name if name.lower().endswith(ENDING) else f"{name}{ENDING}")
             try:
                 await asyncio.to_thread(write_bytes, path, bytes(file["content"]))
@@ -233,6 +279,7 @@ class Workspace:
             except LabError as error:  # without the name of the temporary folder
                 raise FileError(str(error).replace(f"{folder}{os.sep}", "")) from None
             finally:
+                # Emptied, so that the same file can be chosen again.
                 self.upload.value = ()
 
     def _path(self) -> Path:

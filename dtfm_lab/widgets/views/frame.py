@@ -12,16 +12,17 @@ from dtfm_lab.widgets.views.view import View
 class TopBar(View, page="top_bar"):
     """Shows its traits. Presses go to ``on_press`` by name.
 
-    The page opens the menus ``network``, ``job`` and ``more`` by itself: boxes of widgets with the class
+    The page itself opens the menus ``network``, ``job`` and ``more``: boxes of widgets with the class
     ``dtfm-menu-<name>`` anywhere in the lab. It also closes the menus of panes, sets ``dark``, handles the keys of the
     whole lab, and shows the lab in the whole window.
 
-    When the kernel has ended, the page dims the lab and says so. Its button runs ``again`` in a new kernel and puts the
-    result into the lab's output. A page without a notebook is reloaded.
+    When the kernel has ended, the page dims the lab. Its button runs ``again`` in a new kernel and puts the result into
+    the lab's output. A page without a notebook is reloaded.
 
     A link to a lab in the page's address goes to ``on_link``, with whether this tab has already opened it. A click or a
     key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that it waits for Python. The message
-    {"kind": "copy", "link"} makes the page copy the link. It then reports "copied" or "not-copied" as pressed.
+    {"kind": "copy", "link", "address"} makes the page copy the link, to open at the address or else at the page's own.
+    It then reports "copied" or "not-copied" as pressed.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
@@ -31,7 +32,16 @@ class TopBar(View, page="top_bar"):
     numbers = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{label, value, was, note, short, bad, word, under, ask} of each number. ``word`` is its entry in the glossary."""
     headline = traitlets.Dict().tag(sync=True)
-    """{lead, rest, kind}, see ``shell.headline``."""
+    """{lead, rest, kind, handle}, see ``shell.headline``.
+
+    ``handle`` is {text, devices}: words of the sentence that stand for a device, or for the link between two. A click
+    on them presses "handle", which selects it. It is empty if there is nothing to select.
+    """
+    step = traitlets.Dict().tag(sync=True)
+    """{name, words, buttons} of the next step of the first minute, see ``shell.first_minute``.
+
+    ``buttons`` are {name, label}; a click presses the name. The page hides the row once a person has closed it.
+    """
     action = traitlets.Dict().tag(sync=True)
     """{name, label, why_not} of the next action."""
     live = traitlets.Bool(True).tag(sync=True)

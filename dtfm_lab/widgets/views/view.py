@@ -44,8 +44,9 @@ class View(DeferredWidget, anywidget.AnyWidget):
         self.on_msg(lambda _, content, buffers: self.received(content, buffers))
 
     def own_traits(self) -> dict[str, Any]:
-        """Return the traits that a page receives of this view, without those of every widget."""
-        return dict(self.get_state([name for name in self.keys if name not in View.class_trait_names()]))
+        """Return the traits that a page receives of this view, without those of every widget, its script and styles."""
+        names = [name for name in self.keys if name not in View.class_trait_names() and not name.startswith("_")]
+        return dict(self.get_state(names))
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         """Handle a message of the page. Its ``kind`` says which one."""
@@ -96,7 +97,8 @@ class DocumentView(View):
     """{"stages": {device: stage}} marks devices with their stage. {} marks none.
 
     With a plan, "tasks" has {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target]
-    of each link and [name] of each device to draw in red. "absent" lists devices that are away, which are drawn faded.
+    of each link and [name] of each device to draw in red. "binds" is [source, target] of the link, or [name] of the
+    device, that limits the plan. "absent" lists devices that are away, which are drawn faded.
     """
     playback = traitlets.Bytes(b"").tag(sync=True)
     """The iteration to play: little-endian f4 rows of running/playback."""
@@ -119,6 +121,7 @@ class DocumentView(View):
     def following(self) -> bool:
         return bool(self._links)
 
+    # Called twice, a second set of links would replace the first, which nobody could unlink any more.
     def follow(self) -> None:
         """Show the drawing and follow its changes from now on."""
         self._links = self._links or [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
@@ -135,6 +138,7 @@ class DocumentView(View):
         elif content.get("kind") == "gesture":
             self.drawing.gesture(str(content.get("phase")))
         elif content.get("kind") == "swap":
+            # The page may still show a device that was removed meanwhile.
             drawn = {device["name"]: device["name"] for device in self.document["devices"]}
             a, b = drawn.get(content.get("a")), drawn.get(content.get("b"))
             if a is not None and b is not None:

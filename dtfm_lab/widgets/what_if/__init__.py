@@ -162,6 +162,7 @@ class WhatIfPanel(Panel):
         try:
             chosen = self._lab_state.chosen_plan
             if chosen is not None:
+                # Refuses a job without a model here, once, instead of at every move of a slider.
                 chosen.job.modelled()
                 base = WhatIfSetting.of(chosen, self._lab_state.schedule, self._lab_state.queueing)
         except LabError as error:
@@ -223,12 +224,14 @@ class WhatIfPanel(Panel):
         setting, base, answers = self.setting, self.base, self.answers
         if setting is None or base is None or answers is None:
             return
+        # A search for the previous setting would only take time from this answer.
         self._anew_cancelled.set()
         n_actions = answers.count_actions(setting)
         if n_actions > AT_ONCE_UP_TO:  # show the large number first, then the chart
             quick_s = await asyncio.to_thread(answers.quick, setting)
             if quick_s is not None and answers is self.answers and self.last_base is not None:
                 self.numbers.value = answer_text.large_numbers(quick_s, self.last_base.iteration_s)
+            # A newer setting waits, and would replace this one's chart at once.
             if self._asked.waits:
                 return
         try:
@@ -238,6 +241,7 @@ class WhatIfPanel(Panel):
             if answers is self.answers and setting == self.setting:
                 self._refuse(str(error))
             return
+        # Meanwhile the lab may have another plan or setting, to which this answer does not belong.
         if answers is not self.answers or base != self.base:
             return
         if found is None:
@@ -337,6 +341,7 @@ class WhatIfPanel(Panel):
         setting, base = self.setting, self.base
         if setting is not None and base is not None:
             self.pins.add(setting, base)
+            # The answer on the screen is this pin's, so it is not computed again.
             if self.last is not None and self.last.setting == setting:
                 self.pins.set_answer(setting, self.last.iteration_s)
 
@@ -351,9 +356,11 @@ class WhatIfPanel(Panel):
         elif selected and drawn.issuperset(selected):
             self.controls.link = tuple(selected)
         elif not (self.controls.link and drawn.issuperset(self.controls.link)):
+            # If the selected link is gone, the one that was turned before stays, as long as the network has it.
             self.controls.link = None
 
     def _load(self, setting: WhatIfSetting) -> None:
+        # Otherwise the scope would take the selected link instead of the setting's.
         with self._is_loading:
             self.scope.value = ONE_LINK if setting.link else ALL_LINKS
         self.controls.show(setting)
@@ -372,6 +379,7 @@ class WhatIfPanel(Panel):
                 self._report_error(str(error))
                 return
         always = {option.name for option in tried_options()}
+        # Together, or others would predict with the new schedule and the old batch.
         with self._lab_state.hold_trait_notifications():
             self._lab_state.schedule, self._lab_state.queueing = values["schedule"], values["queueing"]
             self._lab_state.choices = {

@@ -55,7 +55,9 @@ class Measure(NamedTuple):
         """Return the title, the number and its difference from the base's, ``-14 %`` or ``+2.1 points``."""
         now, then = getattr(answer, self.name), None if base is None else getattr(base, self.name)
         change = ""
+        # Below this the difference is rounding, and "-0 %" would read like a change.
         if then is not None and abs(now - then) > 1e-9 * max(abs(now), abs(then)):
+            # A change of shares in percent would be taken for points.
             change = f"{100 * (now - then):+z.1f} points" if self.in_points else percent(now / then - 1) if then else ""
         named = self.title.replace("tokens", answer.prediction.trace.context.plan.counted)
         title = word(named) if self.in_points else escape(named)
@@ -157,9 +159,11 @@ def from_to(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
 def reason(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
     """Return one sentence about the part of a device's time that changed most, or that is largest if none changed."""
     largest = max(now.parts, key=lambda part: now.parts[part])
+    # A change that rounding could explain needs no reason.
     if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
         return f"{PARTS[largest]} is {_share(largest, now)} of a device's time, and this does not change it."
     rose = now.iteration_s > base.iteration_s
+    # Counted in the direction of the whole, because a part that moved against it explains nothing.
     changes = {part: (now.parts[part] - base.parts[part]) * (1 if rose else -1) for part in now.parts}
     part = max(changes, key=lambda each: changes[each])
     turned = now.setting.changes_from(base.setting)
@@ -174,6 +178,7 @@ def _follows(part: str, name: str, factor: float, now: WhatIfAnswer, base: WhatI
     before_s, after_s = base.parts[part], now.parts[part]
     if before_s <= 0 or after_s <= 0:
         return f"was {_share(part, base)}"
+    # The exponent of a power law: 1 if the part grows as the number does, 0 if it does not depend on it.
     power = abs(math.log(after_s / before_s) / math.log(factor))
     if power >= ONE_TO_ONE:
         much = "almost one to one" if power < 2 - ONE_TO_ONE else "more than one to one"
@@ -224,6 +229,7 @@ class WhatIfAnswer:
         tried = setting.on(plan)
         prediction = ChartedPrediction.of(tried, trace)
         known, bubble, held = trace.metrics, trace.bubble, prediction.memory
+        # Mean over the devices, as the bubble is of the whole pipeline.
         waits = {cause.value: float(bubble[f"{cause}_s"].mean()) for cause in CAUSES}
         parts = {"computing": float(bubble["busy_s"].mean()), **waits}
         position, replica = held.worst

@@ -113,6 +113,7 @@ class WhatIfSetting:
         """
         values = self.values
         if self.link:
+            # The factors are for one link now, so the rest of the network stays as it is.
             values |= dict.fromkeys(FACTORS, 1.0)
             plan = plan.changed(topology=self.scaled(plan.topology))
         changed = Variation(values).on(plan)
@@ -155,6 +156,7 @@ def with_factors(topology: Topology, pairs: list[tuple[int, int]], *, bandwidth:
     bandwidth_bytes_per_s[i, j] *= bandwidth
     message_s = None if topology.message_s is None else topology.message_s.copy()
     if message_s is not None:
+        # Measured times are for the old link, so the formula takes their place.
         message_s[i, j] = np.nan
     return replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 

@@ -231,6 +231,7 @@ class SettingControls:
             values, schedule = setting.values, self.by_name["schedule"]
             if values["schedule"] not in [name for _, name in schedule.options]:  # registered later, or unknown here
                 schedule.options = [*schedule.options, (values["schedule"], values["schedule"])]
+            # A saved setting may hold a number that the slider does not offer.
             _offer(self.by_name["synchronise_every"], sorted({*EVERY, values["synchronise_every"]}), _iterations)
             values |= self._allowed(values["microbatch"], values["global_batch"])
             self._offer_batches(values["microbatch"], values["global_batch"])
@@ -244,6 +245,7 @@ class SettingControls:
         assert self._job is not None
         assert self.base is not None
         planned = [self.base.values[name] for name in BATCH_OPTIONS]
+        # As much of the setting as the job allows: both values, else the batch, else the micro-batch.
         for pair in ((microbatch, batch), (planned[0], batch), (microbatch, planned[1])):
             if pair[1] % pair[0] == 0 and pair[1] // pair[0] >= self._job.n_replicas:
                 return dict(zip(BATCH_OPTIONS, pair, strict=True))
@@ -282,6 +284,7 @@ class SettingControls:
         base = None if self.base is None else self.base.values
         for name, (label, rest) in MAIN.items():
             stops, texts = self._stops(name)
+            # A factor changes nothing at 1, other numbers at the plan's own value.
             neutral = 1.0 if name in FACTORS else stops[0] if base is None else base[name]
             zero = _nearest(stops, neutral)
             values[name] = at = _nearest(stops, self.by_name[name].value)
@@ -302,6 +305,7 @@ class SettingControls:
         with self._is_sliding:
             for name in MAIN:
                 stops, at, control = self._stops(name)[0], self.sliders.values.get(name), self.by_name[name]
+                # The page sends positions, which may be of a list that has just become shorter.
                 if isinstance(at, int) and 0 <= at < len(stops) and at != _nearest(stops, control.value):
                     control.value = stops[at]
         self._show_sliders()

@@ -22,6 +22,7 @@ def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[s
     out."""
     useful = [gain for gain in gains if gain.change < -LEAST_REPORTED]
     useful.sort(key=lambda gain: gain.change_s)
+    # The longest bar fills the row, and the others are in proportion.
     most_s = -useful[0].change_s if useful else 1.0
     return [
         {
@@ -45,6 +46,7 @@ def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
     within = first.get(gain.name.removeprefix("links within "), [])
     if gain.of == "regions" and len(within) > 1:
         return within[:2]
+    # A device's name may contain the separator, so every place to split is tried.
     parts = gain.name.split(BETWEEN)
     for at in range(1, len(parts)):
         a, b = BETWEEN.join(parts[:at]), BETWEEN.join(parts[at:])
@@ -69,22 +71,29 @@ def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], fa
     A link between two regions stands for those of all their devices, as in the inspector. Raises LabError if the plan
     cannot be simulated.
     """
-    topology = plan.topology
+    words = {
+        "compute": f"if {factor:g} x as fast",
+        "bandwidth": f"with {factor:g} x the bandwidth",
+        "latency": f"with 1/{factor:g} of the latency",
+    }
     base = Baseline.of(plan, schedule, queueing=queueing)
-    at = [topology.index(name) for name in devices]
-    if len(at) == 1:
-        whats = {"compute": f"if {factor:g} x as fast"}
-        target = ImprovedTarget("device", devices[0], [(at[0], at[0])])
-    else:
-        whats = {"bandwidth": f"with {factor:g} x the bandwidth", "latency": f"with 1/{factor:g} of the latency"}
-        target = ImprovedTarget("link", "", joined(topology, at[0], at[1]))
-    before_s, rows = base.iteration_s, []
-    for what, words in whats.items():
-        saved_s = before_s - base.improved_s(what, target, factor)
-        share = saved_s / before_s if before_s > 0 else 0.0
-        saves = f"saves {format_s(saved_s)}, {format_share(share)}" if share > LEAST_REPORTED else "saves nothing"
-        rows.append([words, saves])
+    rows = []
+    for what, share in improved_shares(base, devices, factor).items():
+        saved = f"saves {format_s(share * base.iteration_s)}, {format_share(share)}"
+        rows.append([words[what], saved if share > LEAST_REPORTED else "saves nothing"])
     return rows
+
+
+def improved_shares(base: Baseline, devices: Sequence[str], factor: float) -> dict[str, float]:
+    """Return the share of the iteration that each improvement of a device, or of the link between two, would save."""
+    topology, before_s = base.plan.topology, base.iteration_s
+    at = [topology.index(name) for name in devices]
+    whats: tuple[str, ...] = ("compute",)
+    target = ImprovedTarget("device", devices[0], [(at[0], at[0])])
+    if len(at) > 1:
+        target, whats = ImprovedTarget("link", "", joined(topology, at[0], at[1])), ("bandwidth", "latency")
+    saved_s = {what: before_s - base.improved_s(what, target, factor) for what in whats}
+    return {what: seconds / before_s if before_s > 0 else 0.0 for what, seconds in saved_s.items()}
 
 
 def joined(topology: Topology, a: int, b: int) -> list[tuple[int, int]]:

@@ -40,7 +40,7 @@ class WorthPanel(Panel):
         classed(self.factor, "dtfm-segmented")
         self.start = button("List savings", "", "Simulate the plan again with each link and device improved", "auto")
         self.stop = button("Stop", "", "Stop, and keep the list so far", "auto")
-        self.rows = WorthView(self._select, caption=NO_PLAN)
+        self.rows = WorthView(lab_state.select, caption=NO_PLAN)
         title = classed(w.HTML("<b>If one thing were</b>"), "dtfm-worth-title")
         row = toolbar(title, self.factor, spacer(), self.start, self.stop)
         self.view = pane([row, classed(self.rows, "dtfm-fill")], "dtfm-worth-pane")
@@ -91,6 +91,7 @@ class WorthPanel(Panel):
         if asked is None and not self.rows.rows:
             self.rows.caption = NO_PLAN
         elif is_old and self._is_small(asked) and PANE in self._lab_state.shown_panes:
+            # A hidden list is computed when its pane is opened.
             self.redo()
 
     async def _list(self, asked: Asked) -> None:
@@ -103,6 +104,7 @@ class WorthPanel(Panel):
 
         def more(found: list[SensitivityGain]) -> None:
             all_gains.extend(found)
+            # A newer request may have started, which owns the list now.
             if search is self._search:
                 self._show(all_gains, plan)
 
@@ -127,15 +129,6 @@ class WorthPanel(Panel):
             else "No single improvement makes this plan faster. "
         )
         self.rows.caption = progress + now + (rest if without else "")
-
-    def _select(self, devices: list[str]) -> None:
-        """Select a device, or a link by its two ends, in every view of the lab."""
-        known = set() if self._lab_state.topology is None else set(self._lab_state.topology.names)
-        if not devices or not known.issuperset(devices):
-            return
-        self._lab_state.selected_stage = -1
-        self._lab_state.selected_link = tuple(devices) if len(devices) == 2 else ()
-        self._lab_state.selected = tuple(devices) if len(devices) == 1 else ()
 
     def settings(self) -> dict[str, Any]:
         return {"factor": self.factor.value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loops import until
 
 import dtfm_lab as lab
-from dtfm_lab.extensions.advice.pane import NOTHING_YET, OTHER, AdvicePanel
+from dtfm_lab.extensions.advice.pane import NOTHING_YET, OTHER, QUICK, AdvicePanel
 from dtfm_lab.widgets.lab_state import LabState
 
 
@@ -66,3 +66,20 @@ async def test_a_mistake_is_one_line_and_what_was_found_stays():
     state.topology = None
     assert panel.start.disabled
     assert OTHER in panel.summary.value
+
+
+async def test_opened_with_a_plan_it_compares_by_itself_once_and_shows_a_card():
+    panel = a_panel()
+    state = panel._lab_state
+    state.shown_panes = ("advice",)
+    assert panel.asking is None, "no plan yet"
+    state.plan = lab.plan(state.topology, lab.load_job("small", n_stages=2, n_replicas=2), steps=1)
+    await until(lambda: panel.asking is None and panel.advice is not None)
+    assert QUICK in panel.summary.value
+    assert panel.advice.stopped, "upgrades and interruptions take longer"
+    assert panel.card.words.startswith(("Rent ", "Use "))
+    state.shown_panes = ()
+    first = panel.advice
+    state.shown_panes = ("advice",)
+    assert panel.asking is None
+    assert panel.advice is first

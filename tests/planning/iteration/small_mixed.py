@@ -129,6 +129,9 @@ def _rows(n: int, n_placed: int) -> IntArray:
 
 @lru_cache(maxsize=64)
 def _cuts(n_blocks: int, n_stages: int) -> IntArray:
-    """(cuts, S) blocks of each stage, one at least."""
-    ends = itertools.combinations(range(1, n_blocks), n_stages - 1)
-    return np.array([np.diff([0, *end, n_blocks]) for end in ends], dtype=np.int64)
+    """(cuts, S) blocks of each stage: one at least, or none beside the embedding or the head."""
+    ends = itertools.combinations(range(1, n_blocks + 2), n_stages - 1)
+    layers = np.array([np.diff([0, *end, n_blocks + 2]) for end in ends], dtype=np.int64)
+    layers[:, 0] -= 1
+    layers[:, -1] -= 1
+    return layers

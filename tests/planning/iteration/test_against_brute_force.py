@@ -6,6 +6,7 @@ import pytest
 from every_plan import uneven
 from small_mixed import Best, brute_force, small_job, small_network, with_moved_shares
 
+from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import search
 from dtfm_lab.simulation import memory, simulate
@@ -17,12 +18,17 @@ STEPS = 8
 
 
 @lru_cache
-def found(n: int, seed: int, n_replicas: int | None, differing: bool = False) -> tuple[Best, Plan, Plan]:
+def found(
+    n: int, seed: int, n_replicas: int | None, differing: bool = False, vocabulary: int = 8192
+) -> tuple[Best, Plan, Plan]:
     """The best plan with even shares, as brute force has it and as a plan, and the plan that the search finds.
 
-    ``differing``: for a model whose blocks pass on more or less.
+    ``differing``: for a model whose blocks pass on more or less. A large vocabulary makes the head heavy.
     """
     topology, job = small_network(n, seed), small_job(n_replicas=n_replicas)
+    if vocabulary != 8192:
+        model = gpt(name="heavy", n_layers=6, d_model=1024, n_heads=16, seq_len=1024, vocab_size=vocabulary)
+        job = job.with_fields(model=model)
     if differing:
         job = job.with_fields(model=uneven(job.modelled(), seed))
     best = brute_force(topology, job)
@@ -41,6 +47,21 @@ def test_no_plan_with_even_shares_is_faster_and_brute_force_is_simulated_as_it_w
     assert ours.iteration_s <= best.iteration_s * SAME
     assert memory(opponent).fits
     assert memory(ours).fits
+
+
+@pytest.mark.parametrize(("n", "seed"), CASES)
+def test_with_a_head_of_several_blocks_no_cut_is_faster(n, seed):
+    best, opponent, ours = found(n, seed, 1, vocabulary=65536)
+    assert simulate(opponent).iteration_s == pytest.approx(best.iteration_s, rel=1e-12)
+    assert ours.iteration_s is not None
+    assert ours.iteration_s <= best.iteration_s * SAME
+
+
+def test_the_search_gives_a_heavy_head_a_stage_of_its_own_where_that_is_best():
+    alone = [
+        best.blocks[-1] == 0 and len(best.blocks) > 1 for best, *_ in (found(*c, 1, vocabulary=65536) for c in CASES)
+    ]
+    assert any(alone)
 
 
 @pytest.mark.parametrize(("n", "seed"), CASES)

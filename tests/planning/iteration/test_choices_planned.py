@@ -40,6 +40,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "reserve_bytes": (1e9,),
     "fragmentation": (0.3,),
     "gradient_dtype": ("fp32",),
+    "gradient_buffers": ("buckets", "whole"),
     "optimizer": ("adam-8bit",),
     "frozen_weights": ("same", "int8", "nf4"),
     "memory_traffic": (True,),

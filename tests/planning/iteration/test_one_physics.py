@@ -30,7 +30,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "n_stages": (1, 2, 4),
     "n_replicas": (1, 3),
     "microbatch": (2,),
-    "blocks_per_stage": ((3, 1),),
+    "blocks_per_stage": ((3, 1), (4, 0), (0, 4)),
     "microbatches_per_replica": ((5, 1),),
     "stages_per_device": (2,),
     "flush_every": (2,),
@@ -116,7 +116,7 @@ def case_of(option: str, value: Any) -> tuple[Plan, Job]:
 def planned(topology: Topology, chosen: Job) -> Plan:
     """The plan on the devices in their order, with every count spelt out."""
     shape = chosen.n_stages, chosen.n_replicas
-    blocks = chosen.blocks_per_stage or tuple(4 // shape[0] for _ in range(shape[0]))
+    blocks = chosen.blocks_per_stage or chosen.modelled().even_cut(shape[0], chosen.cut_by)
     chosen = chosen.with_fields(microbatches_per_replica=chosen.microbatch_counts, warmups=chosen.warmups)
     if chosen.schedule != "interleaved-1f1b":
         chosen = chosen.with_fields(blocks_per_stage=blocks, warmups=chosen.warmups)
@@ -169,8 +169,43 @@ def test_every_way_to_average_is_replayed_as_the_engine_plays_it(shape: tuple[in
         assert replay.iteration_s == pytest.approx(simulate(plan).iteration_s, rel=1e-12, abs=0), fields
 
 
-def test_the_bound_is_the_seconds_where_replicas_are_alike_and_end_together():
-    topology = network(3, alike=True)
+@pytest.mark.parametrize("blocks", [(0, 4), (4, 0), (0, 4, 0), (0, 1, 3), (3, 1, 0)])
+@pytest.mark.parametrize("fields", [{}, {"recompute": True}, {"checkpointing": "block"}, {"compression": "int8"}])
+def test_a_stage_of_the_embedding_or_the_head_alone_costs_all_the_same(blocks: tuple[int, ...], fields: dict[str, Any]):
+    model = gpt(name="heavy head", n_layers=4, d_model=16, n_heads=2, seq_len=32, vocab_size=2000)
+    n = len(blocks)
+    for topology, more in ((network(n), {}), (in_pairs(network(2 * n)), {"tensor_parallel": 2})):
+        chosen = job(model=model, n_stages=n, n_replicas=1, blocks_per_stage=blocks, **fields | more)
+        plan = planned(topology, chosen)
+        engine_s = simulate(plan).iteration_s
+        replay = ReplayedPlan.of(plan)
+        assert replay is not None
+        assert replay.iteration_s == pytest.approx(engine_s, rel=1e-12, abs=0)
+        assert bound_of(plan, 2 * engine_s) <= engine_s * (1 + 1e-9)
+        freely = plan.changed(job=chosen.with_fields(blocks_per_stage=None))
+        assert bound_of(freely, 2 * engine_s) <= engine_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("per_host", [1, 2])
+def test_every_way_to_average_over_more_hosts_is_as_much_slower_in_the_replay_as_in_the_engine(per_host: int):
+    topology = network(6)
+    hosts = tuple(replace(one, host=f"h{i // per_host}") for i, one in enumerate(topology.devices))
+    plain = replace(topology, devices=hosts if per_host > 1 else topology.devices)
+    stated = replace(plain, collectives=((2, 0.7), (3, 0.3)))
+    for fields in ways_to_average():
+        slower = planned(stated, job(n_stages=2, n_replicas=3, global_batch=9, **fields))
+        engine_s = simulate(slower).iteration_s
+        assert engine_s > simulate(slower.changed(topology=plain)).iteration_s
+        assert bound_of(slower, 2 * engine_s) <= engine_s * (1 + 1e-9)
+        replay = ReplayedPlan.of(slower)
+        assert (replay is None) == (per_host > 1)  # the simulator prices plans whose devices share NICs
+        if replay is not None:
+            assert replay.iteration_s == pytest.approx(engine_s, rel=1e-12, abs=0), fields
+
+
+@pytest.mark.parametrize("collectives", [(), ((3, 0.2),)])
+def test_the_bound_is_the_seconds_where_replicas_are_alike_and_end_together(collectives: tuple[tuple[float, ...], ...]):
+    topology = replace(network(3, alike=True), collectives=collectives)
     for fields in ways_to_average():
         plan = planned(topology, job(n_stages=1, n_replicas=3, **fields))
         engine_s = simulate(plan).iteration_s

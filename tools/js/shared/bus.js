@@ -59,6 +59,18 @@ export const shines = (el, what) => ({
 export const onShine = (el, handler, cleanUp) => receive(el, "dtfm-shine", ({ what, from }) => handler(what, from === el), cleanUp);
 
 /**
+ * Asks the pictures of this lab to pulse where the plan is limited.
+ * @type {(el: Element) => void}
+ */
+export const pulse = (el) => send(el, "dtfm-pulse", {});
+
+/**
+ * `handler()` whenever the pictures of this lab are asked to pulse.
+ * @type {(el: Element, handler: () => void, cleanUp: CleanUps) => void}
+ */
+export const onPulse = (el, handler, cleanUp) => receive(el, "dtfm-pulse", () => handler(), cleanUp);
+
+/**
  * Says which moment of the iteration is shown: {t_s, playing}; null for none.
  * @type {(el: Element, time: Moment) => void}
  */

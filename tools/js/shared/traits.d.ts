@@ -15,6 +15,13 @@ export interface CandidatesView {
   title: string;
 }
 
+export interface CardView {
+  name: string;
+  own_id: string;
+  svg: string;
+  words: string;
+}
+
 export interface ConvergenceView {
   against: "evaluations" | "seconds";
   bound_label: string;
@@ -245,6 +252,7 @@ export interface MatrixView {
 }
 
 export interface PlayerView {
+  captions: Dict[];
   iteration: number;
   known_s: number;
   length_s: number;
@@ -326,6 +334,7 @@ export interface TopBar {
   numbers: Dict[];
   own_id: string;
   shown_as: string;
+  step: Dict;
   still: boolean;
   undo_label: string;
   visitor: string;

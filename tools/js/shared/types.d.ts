@@ -131,7 +131,7 @@ export type Filled = { regions: [string, string]; distance_km: number } & Condit
 /** [stage, replica]. */
 export type Task = [stage: number, replica: number];
 export type Tasks = Record<string, Task>;
-export type Highlight = { tasks?: Tasks; stages?: Record<string, number>; stage?: number; suspects?: string[][]; absent?: string[] };
+export type Highlight = { tasks?: Tasks; stages?: Record<string, number>; stage?: number; suspects?: string[][]; binds?: string[]; absent?: string[] };
 export type Condition = "killed" | "slow" | "paused" | "recovered";
 
 /** What is in the traits that every `DocumentView` has. */

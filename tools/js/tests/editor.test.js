@@ -167,6 +167,20 @@ test("a scene has every device, and the lines that the plan uses", () => {
   assert.equal(lightOf(null, scene), null);
 });
 
+test("what limits the plan is marked: a line, all lines between two regions, or a device", () => {
+  /** @type {(binds: string[]) => string[]} */
+  const marked = (binds) => {
+    const scene = sceneOf(DRAWN, [], { stages: { ada: 0, bob: 0, eve: 1 }, binds }, new Set());
+    const regionOf = new Map(DRAWN.devices.map(({ name, region }) => [name, region]));
+    const lines = scene.lines.filter((line) => line.binds).map(({ kind, ends }) => (kind === "pair" ? ends : ends.map((name) => regionOf.get(name))).join("–"));
+    return [...new Set(lines), ...scene.devices.filter((one) => one.binds).map(({ name }) => name)];
+  };
+  assert.deepEqual(marked(["ada", "bob"]), ["Oregon–Oregon"]);
+  assert.deepEqual(marked(["bob", "eve"]), ["Oregon–Tokyo"]);
+  assert.deepEqual(marked(["eve"]), ["eve"]);
+  assert.deepEqual(marked([]), []);
+});
+
 test("devices never cover their neighbours, however far away", () => {
   for (const zoom of [0.05, 0.3, 1, 4]) assert.ok(sizes(zoom, 90).height <= Math.max(9, 90 * zoom * 0.74) + 1e-9);
   assert.equal(nearest([]), 90);

@@ -96,7 +96,9 @@ def gpt(
         raise JobError(f"model {name}: seq_len is {t}; wanted at most {positions}, its learned positions")
     block = block_of(
         (d, n_heads, 0, t),
+        # Four projections of attention, and the two matrices of the MLP.
         weights=4 * d * d + 2 * d * ff,
+        # Biases of all six matrices, and two norms with weight and bias.
         vectors=(5 * d + ff) + 4 * d,
         held=9 * d + 2 * ff,
         half_scores=5,
@@ -152,6 +154,7 @@ def llama(
     biases = qkv_bias * (q + 2 * kv) + attention_out_bias * d + mlp_bias * (2 * ff + d)
     block = block_of(
         (d, n_heads, own_dim, t),
+        # As a GPT, but a gated MLP has three matrices, and fewer keys and values.
         weights=2 * d * q + 2 * d * kv + 3 * d * ff,
         vectors=biases + 2 * d + 2 * per_head * qk_norm,
         held=4 * d + (2 + qk_norm) * (q + kv) + 4 * ff,
@@ -192,6 +195,7 @@ def block_of(
     return Layer(
         kind=LayerKind.BLOCK,
         parameters=weights + vectors,
+        # Two FLOP per weight and token, and as many for scores and for their product with the values.
         forward_flop=float(2 * t * weights + 4 * t * t * (n_heads * head_dim or d)),
         output_elements=t * d,
         held_elements=t * held,
@@ -245,6 +249,7 @@ def completed(model: ModelSpec) -> ModelSpec:
         built = build(**sizes, name=model.name)
     except JobError:
         return model
+    # Only numbers that no layer gives are filled in; all others have to match.
     lacking = [name for name in NUMBERS_OF_CHOICES if not any(getattr(layer, name) for layer in model.layers)]
     without: dict[str, Any] = dict.fromkeys(lacking, 0)
     known = tuple(replace(layer, **without) for layer in built.layers)
@@ -252,8 +257,8 @@ def completed(model: ModelSpec) -> ModelSpec:
 
 
 def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
-    """Return the builder of the model's family, and the arguments that the block's numbers imply. JobError if none
-    fits."""
+    """Return the builder of the model's family, and the arguments that the block's numbers imply. Raises JobError if
+    none fits."""
     d, t = model.d_model, model.seq_len
     sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
     sizes |= {"vocab_size": model.vocab_size, "tied": model.tied}
@@ -299,6 +304,7 @@ def with_adapters(model: ModelSpec, rank: int) -> ModelSpec:
 
     def frozen(layer: Layer) -> Layer:
         own = adapters if layer.kind is LayerKind.BLOCK else 0
+        # A tied head shares the embedding's matrix, which is frozen as well.
         tied = model.vocab_size * model.d_model if model.tied and layer.kind is LayerKind.HEAD else 0
         return replace(
             layer,

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from dtfm_lab.domain.errors import JobError
 from dtfm_lab.domain.network import as_number, shortened
@@ -164,6 +167,7 @@ class ModelSpec:
                 )
             if layer.kind is LayerKind.HEAD or layer.output_elements == self.boundary_elements:
                 continue
+            # Only own modules may pass on less than the model's width.
             if not self.source or layer.output_elements > self.boundary_elements:
                 most = "at most " if self.source else ""
                 raise JobError(
@@ -266,6 +270,7 @@ class ModelSpec:
             )
         if length == self.seq_len:
             return replace(self, length_from="") if self.length_from else self
+        # Part of the FLOP grows with the length and part with its square, and here the parts are unknown.
         if any(layer.kind is LayerKind.BLOCK and layer.forward_flop < self.attention_flop for layer in self.layers):
             raise JobError(
                 f"model {self.name}: a block has fewer FLOP than its attention, so none for another seq_len "
@@ -273,6 +278,7 @@ class ModelSpec:
             )
         attention_flop = float(4 * length**2 * self.n_heads * self.head_dim)
 
+        # FLOP of attention grow with the square of the length, all others with the length.
         def resized(layer: Layer) -> Layer:
             before, after = (self.attention_flop, attention_flop) if layer.kind is LayerKind.BLOCK else (0.0, 0.0)
             return replace(
@@ -286,20 +292,15 @@ class ModelSpec:
 
         return replace(self, seq_len=length, length_from="", layers=tuple(resized(layer) for layer in self.layers))
 
-    def cut(self, n_stages: int, blocks: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Return the number of consecutive layers of each stage, given ``blocks`` per stage or an even division.
+    def cut(self, n_stages: int, blocks: Sequence[int] | None = None, by: str = "blocks") -> tuple[int, ...]:
+        """Return the number of consecutive layers of each stage, given ``blocks`` per stage or as ``even_cut``.
 
-        The embedding joins the first stage and the head the last. Spare blocks go to the first stages. With ``blocks``,
-        an end stage may hold only the embedding or the head. Raises JobError if a stage would be empty, or if
-        ``blocks`` do not add up to the model.
+        The embedding joins the first stage and the head the last. With ``blocks``, an end stage may hold only the
+        embedding or the head. Raises JobError if a stage would be empty, or if ``blocks`` do not add up to the model.
         """
-        if n_stages > self.n_blocks and blocks is None:
-            raise JobError(
-                f"model {self.name} has {counted(self.n_blocks, 'block')}, too few for {counted(n_stages, 'stage')}; "
-                f"wanted at most {counted(self.n_blocks, 'stage')}"
-            )
-        counts = list(even_shares(self.n_blocks, n_stages) if blocks is None else blocks)
+        counts = list(self.even_cut(n_stages, by) if blocks is None else blocks)
         layers = list(counts)
+        # Embedding and head go with the first and the last stage.
         if layers:
             layers[0] += self.layers[0].kind is LayerKind.EMBEDDING
             layers[-1] += self.layers[-1].kind is LayerKind.HEAD
@@ -310,6 +311,26 @@ class ModelSpec:
                 f"(none only beside the embedding or the head)"
             )
         return tuple(layers)
+
+    def even_cut(self, n_stages: int, by: str = "blocks") -> tuple[int, ...]:
+        """Return the blocks of each of ``n_stages`` stages that hold equal parts of the model.
+
+        ``by`` is one of ``CUTS_BY`` and says what is equal. Spare blocks go to the first stages. Raises JobError if
+        there are more stages than blocks.
+        """
+        if n_stages > self.n_blocks:
+            raise JobError(
+                f"model {self.name} has {counted(self.n_blocks, 'block')}, too few for {counted(n_stages, 'stage')}; "
+                f"wanted at most {counted(self.n_blocks, 'stage')}"
+            )
+        if by == "flop":
+            counts = list(balanced([layer.forward_flop for layer in self.layers], n_stages))
+        else:
+            counts = list(even_shares(len(self.layers) if by == "layers" else self.n_blocks, n_stages))
+        if by != "blocks":
+            counts[0] -= self.layers[0].kind is LayerKind.EMBEDDING
+            counts[-1] -= self.layers[-1].kind is LayerKind.HEAD
+        return tuple(counts)
 
     def to_frame(self, dtype: str = "fp16") -> pd.DataFrame:
         """Return one row per layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes,
@@ -332,3 +353,28 @@ class ModelSpec:
             "gradient_bytes": [each * layer.parameters for layer in self.layers],
         }
         return pd.DataFrame(columns).rename_axis("layer")
+
+
+def balanced(costs: Sequence[float], n_parts: int) -> tuple[int, ...]:
+    """Return the number of consecutive costs in each part, so that the most expensive part costs as little as possible.
+
+    No part is empty. Of the ways that are left, the one with the most equal parts is taken (least squares), and of
+    these one with large parts first.
+    """
+    before = np.concatenate([[0.0], np.cumsum(np.asarray(costs) / max(max(costs), 1e-300))])
+    part = before[None, :] - before[:, None]  # from each begin to each end
+    part[np.tril_indices(len(before))] = np.inf
+    most = part[0]
+    for _ in range(n_parts - 1):
+        most = np.maximum(most[:, None], part).min(axis=0)
+    square = np.where(part <= most[-1] * (1 + 1e-9), part**2, np.inf)
+    sums, begins = square[0], []
+    for _ in range(n_parts - 1):
+        whole = sums[:, None] + square
+        sums = whole.min(axis=0)
+        alike = whole <= sums * (1 + 1e-9)
+        begins.append(len(before) - 1 - alike[::-1].argmax(axis=0))  # the last of equal ones: a small last part
+    ends = [len(costs)]
+    for begin in reversed(begins):
+        ends.insert(0, int(begin[ends[0]]))
+    return tuple(end - begin for begin, end in pairwise([0, *ends]))

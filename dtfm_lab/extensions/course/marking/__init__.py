@@ -1,1 +1,1 @@
-"""A class's notebooks are marked in processes that a server forks, behind walls that keep them from the rest."""
+"""Marks a class's notebooks in processes that a server forks, isolated from the rest of the machine."""

@@ -1,4 +1,4 @@
-"""Lines of JSON between a marker and its processes. Whoever reads trusts no line: not its length, not what it holds."""
+"""Lines of JSON between a marker and its processes. The reader trusts neither the length nor the content of a line."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 
 Message = dict[str, Any]
 MOST_BYTES = 64 << 20
-"""Longest line. A trace of some 200,000 actions has that many bytes."""
+"""Maximum bytes of a line. A trace of some 200,000 actions is about as long."""
 CHUNK = 1 << 16
 
 
 class Ended(Exception):
-    """The other end is closed."""
+    """The other end has closed."""
 
 
 class Late(Exception):
-    """Nothing came in time."""
+    """Nothing arrived in time."""
 
 
 class Nonsense(Exception):
-    """What came is no message."""
+    """What arrived is not a message."""
 
 
 class MarkingChannel:
     """One end of a stream socket.
 
-    ``partner`` is a socket that closes when whoever keeps the other end going ends. Open files that come with a message
-    are closed unless ``takes_files``, and so none comes from a student's process.
+    ``partner`` is a socket that closes when the process behind the other end has gone. Open files that arrive with a
+    message are closed unless ``takes_files``, so a student's process cannot pass any.
     """
 
     def __init__(self, end: socket.socket, partner: socket.socket | None = None, *, takes_files: bool = False) -> None:
@@ -43,13 +43,14 @@ class MarkingChannel:
         self._descriptors: list[int] = []
 
     def send(self, message: Message, descriptors: Sequence[int] = (), seconds: float | None = None) -> None:
-        """Write a message, and pass open files with it. Raises Ended, Late where nobody reads it, and Nonsense."""
+        """Write a message, and pass open files with it. Raises Ended, Late if nobody reads it, and Nonsense."""
         try:
             line = json.dumps(message).encode() + b"\n"
         except RecursionError:
             raise Nonsense("what is nested too deeply") from None
         self.end.settimeout(seconds)
         try:
+            # With files attached a call may send only a part, so the rest follows.
             sent = socket.send_fds(self.end, [line], list(descriptors)) if descriptors else 0
             self.end.sendall(line[sent:])
         except TimeoutError:
@@ -57,12 +58,15 @@ class MarkingChannel:
         except OSError:
             raise Ended from None
         finally:
+            # The limit was for this message only.
             self.end.settimeout(None)
 
     def receive(self, deadline: float | None = None) -> Message:
-        """The next message. Raises Ended, Late after the ``deadline`` of the monotonic clock, and Nonsense."""
+        """Return the next message. Raises Ended, Late after the ``deadline`` of the monotonic clock, and Nonsense."""
+        # From where the last look ended, or a long message would be searched again and again.
         while (at := self._read.find(b"\n", self._looked)) < 0:
             self._looked = len(self._read)
+            # A student's process may write without end.
             if self._looked > MOST_BYTES:
                 raise Nonsense(f"more than {MOST_BYTES >> 20} MiB")
             self._more(deadline)
@@ -78,7 +82,7 @@ class MarkingChannel:
         return message
 
     def descriptor(self) -> int:
-        """The next open file that was passed. Raises Ended where there is none."""
+        """Return the next open file that was passed. Raises Ended if there is none."""
         if not self._descriptors:
             raise Ended
         return self._descriptors.pop(0)
@@ -90,6 +94,7 @@ class MarkingChannel:
             ready = [] if left_s is not None and left_s <= 0 else select.select(watched, [], [], left_s)[0]
             if self.end in ready:
                 break
+            # The partner has closed, so nothing will come any more.
             raise Ended if ready else Late
         try:
             if self._takes_files:

@@ -1,4 +1,4 @@
-"""All processes below this one, wherever they moved: what they use, their end, and what they leave."""
+"""All descendants of this process, wherever they moved: measure what they use, kill them, and clean up after them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pathlib import Path
 import psutil
 
 MOST_PROCESSES = 256
-"""Processes of a job. A run of 16 workers has 18."""
+"""Maximum number of processes of a job. A run of 16 workers has 18."""
 MEMORY, PROCESSES = "memory", "processes"
-"""Why a job is killed."""
+"""Reasons for killing a job."""
 
 
 def too_much(memory_bytes: int) -> str:
-    """Why the descendants of this process are to be killed; empty where they use no more than they may."""
+    """Return why the descendants of this process must be killed. Empty if they stay within their limits."""
     processes = psutil.Process().children(recursive=True)
     if len(processes) > MOST_PROCESSES:
         return PROCESSES
+    # Quick to ask, and too high rather than too low: shared memory counts in each.
     if _used(processes, "memory_info", "rss") <= memory_bytes:
         return ""
     # Forks share most of that with each other, which takes longer to find out.
@@ -38,24 +39,26 @@ def _used(processes: list[psutil.Process], method: str, what: str) -> int:
 
 
 def end_descendants(but: Collection[int] = ()) -> None:
-    """Kill all descendants of this process but these children and theirs; return when they are gone.
+    """Kill all descendants of this process except these children and their descendants. Return when they are gone.
 
-    They are stopped before they are killed, so that none forks while others are.
+    They are stopped before they are killed, so that none forks in the meantime.
     """
     while left := _descendants(but):
         stopped: set[int] = set()
+        # Stopped first, so that none can fork while the others are killed.
         while fresh := left - stopped:
             _signal(fresh, signal.SIGSTOP)
             stopped |= fresh
             left = _descendants(but)
         _signal(stopped, signal.SIGKILL)
         _reap(but)
+        # Killed processes take a moment to disappear.
         time.sleep(0.005)
     _reap(but)
 
 
 def _reap(but: Collection[int]) -> None:
-    """Reap those that have ended: orphans, too, have become children of this process."""
+    """Reap children that have ended. Orphans have become children of this process, too."""
     for child in psutil.Process().children():
         if child.pid not in but:
             with suppress(ChildProcessError):
@@ -63,7 +66,7 @@ def _reap(but: Collection[int]) -> None:
 
 
 def _descendants(but: Collection[int]) -> set[int]:
-    """Ids of descendants that run, without those of some children."""
+    """Return the ids of running descendants, except those of some children."""
     found = set()
     for child in psutil.Process().children():
         if child.pid not in but:

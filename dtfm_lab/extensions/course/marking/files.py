@@ -1,4 +1,4 @@
-"""Finds what a class handed in, and reads a notebook that may be anything."""
+"""Finds what a class handed in, and reads notebooks that may contain anything."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dtfm_lab.extensions.course.api import missions
 from dtfm_lab.extensions.course.teaching import answer_id
 
 LONGEST_REASON = 300
-"""Most characters of what a student's code says."""
+"""Maximum characters of a message from a student's code."""
 MOST_BYTES = 16 << 20
-"""Largest notebook; an assignment with its outputs has a tenth of a megabyte."""
+"""Maximum bytes of a notebook. An assignment with its outputs has about 100 kB."""
 MOST_NOTEBOOKS = 50
-"""Most notebooks of one student."""
+"""Maximum number of notebooks per student."""
 MOST_LEVELS = 12
-"""Most folders inside each other; nbgrader has three."""
+"""Maximum depth of nested folders. nbgrader has three."""
 
 
 @dataclass(frozen=True)
@@ -32,39 +32,40 @@ class HandIn:
     student: str
     path: Path
     folder: Path
-    """What the notebooks are in."""
+    """Folder that contains the notebooks."""
     problem: str = ""
-    """Why it is not even opened."""
+    """Why the notebook is not opened; empty if it is."""
 
     @property
     def where(self) -> str:
-        """Its path, in one line whatever its name."""
+        """Its path, on one line whatever its name contains."""
         return in_one_line(self.path, None)
 
     @property
     def own(self) -> Path:
-        """The student's own part of the folder: theirs, or this file."""
+        """The student's part of the folder: the student's own folder, or this file."""
         return self.folder / self.path.relative_to(self.folder).parts[0]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a marker wants to know of a cell of code."""
+    """What a marker needs to know about a code cell."""
 
     source: str
     grade_id: str
     graded: bool
-    """Whether it is one of the teacher's checks."""
+    """True if it is one of the teacher's checks."""
     outputs: tuple[Mapping[str, Any], ...]
     """Data of its outputs, by type."""
 
 
 def submissions(folder: Path) -> Iterator[HandIn]:
-    """Students and their notebooks: ``ada.ipynb``, or ``ada/01/missions.ipynb`` as nbgrader collects them."""
+    """Yield students and their notebooks: ``ada.ipynb``, or ``ada/01/missions.ipynb`` as nbgrader collects them."""
     for name in sorted(os.listdir(folder)):
         path = folder / name
         if name.startswith("."):
             continue
+        # A link to a folder may lead to another student's, so it is not followed.
         if not path.is_dir() or path.is_symlink():
             if path.suffix == ".ipynb" or path.is_dir():
                 yield HandIn(path.stem if path.suffix == ".ipynb" else name, path, folder)
@@ -76,7 +77,7 @@ def submissions(folder: Path) -> Iterator[HandIn]:
 
 
 def _notebooks(folder: Path, level: int) -> Iterator[Path]:
-    """Notebooks in a folder, and folders that are links, or too deep, or closed, in their place."""
+    """Yield the notebooks in a folder. A folder that is a link, too deep or unreadable is yielded itself."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
@@ -93,7 +94,7 @@ def _notebooks(folder: Path, level: int) -> Iterator[Path]:
 
 
 def cells_of(hand_in: HandIn) -> list[Cell]:
-    """The cells of code of a notebook. Raises FileError where the file is none."""
+    """Return the code cells of a notebook. Raises FileError if the file is not a notebook."""
     where = hand_in.where
     if hand_in.problem:
         raise FileError(f"{where}: {hand_in.problem}")
@@ -109,15 +110,18 @@ def cells_of(hand_in: HandIn) -> list[Cell]:
 
 
 def _content(hand_in: HandIn) -> bytes:
-    """All bytes of an ordinary file. Nothing waits at a pipe, and no link leads out of the student's own part."""
+    """Return all bytes of an ordinary file. It never waits at a pipe, and follows no link out of the student's
+    folder."""
     where, own, real = hand_in.where, hand_in.own, Path(os.path.realpath(hand_in.path))
     if not real.is_relative_to(Path(os.path.realpath(own.parent)) / own.name):
         raise FileError(f"{where}: a link to {in_one_line(real)}; wanted the notebook itself")
     try:
+        # Non-blocking, because opening a pipe would otherwise wait for ever.
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise FileError(f"{where}: cannot be read: {error.strerror}; wanted an ordinary file") from None
     with open(descriptor, "rb") as file:
+        # Of the open file, since its name may lead to another one by now.
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
             raise FileError(f"{where}: no ordinary file; wanted a notebook, fewer than {MOST_LEVELS} folders deep")
@@ -139,9 +143,10 @@ def _cell(cell: Mapping[str, Any]) -> Cell:
 
 
 def missions_in(hand_in: HandIn, cells: list[Cell]) -> list[str]:
-    """Missions of the lesson of which a notebook has answer cells, so that deleting a cell does not delete the mark.
+    """Return the missions of the lesson for which a notebook has answer cells, so that deleting a cell does not
+    delete the mark.
 
-    Raises FileError where it is of no assignment.
+    Raises FileError if the notebook belongs to no assignment.
     """
     ids = {cell.grade_id for cell in cells}
     lessons = {each.lesson for each in missions.values() if answer_id(each.name) in ids}
@@ -153,6 +158,6 @@ def missions_in(hand_in: HandIn, cells: list[Cell]) -> list[str]:
 
 
 def in_one_line(text: object, most: int | None = LONGEST_REASON) -> str:
-    """What somebody said, with a question mark for each character that moves a cursor or cannot be written."""
+    """Return a text on one line, with a question mark for each character that moves a cursor or cannot be written."""
     said = "".join(each if is_plain(each) else " " if each.isspace() else "?" for each in str(text))
     return said[:most]

@@ -1,9 +1,9 @@
-"""Marks notebooks of a class: a row for every student and mission.
+"""Marks the notebooks of a class: one row per student and mission.
 
-Each notebook is executed in a process, a folder and an environment of its own, and its answers are taken out as data.
-The checks in it are not executed, so it does not matter what a student has made of them: each answer is checked in
-another process, where none of the student's code runs. A function is called where it was made; the check sends it
-arguments and gets back what it returned. ``server`` forks these processes, ``jobs`` is what they do.
+Each notebook is executed in a separate process, folder and environment, and its answers are taken out as data. Checks
+in the notebook are not executed, so students cannot tamper with them. Each answer is checked in another process, in
+which no code of the student runs. A function is called where it was made: the check sends it arguments and gets back
+the result. ``server`` forks these processes, and ``jobs`` is what they do.
 """
 
 from __future__ import annotations
@@ -35,30 +35,31 @@ KEPT = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "LD_LIBRARY_PATH"
 """Variables of the marker's environment that a student's code gets."""
 NOT_ANSWERED = ("# YOUR CODE HERE", "raise NotImplementedError")
 MOST_TRIES = 10**6
-"""Most tries and hints that a record is believed."""
+"""Maximum number of tries and hints that is believed in a record."""
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of a cell that a spreadsheet computes, or may after it has removed blanks."""
+"""First characters of a cell that a spreadsheet computes, directly or after removing blanks."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Marker:
-    """How hand-ins are marked."""
+    """The settings with which hand-ins are marked."""
 
     seconds: float
-    """Longest for the cells of a notebook, and for each check."""
+    """Maximum seconds for the cells of a notebook, and for each check."""
     memory_bytes: int
-    """Most memory of all processes of a notebook together, and of a check."""
+    """Maximum memory of all processes of a notebook together, and of a check."""
     server: Server
     key: bytes | None = None
-    """What the variants of the numbers are made with; None where numbers are drawn from names."""
+    """Key that makes the variants of the numbers; None if the numbers follow from names."""
     hidden: tuple[str, ...] = ()
-    """Paths that no student's code is to see."""
+    """Paths that no student's code may see."""
     alone: bool = False
-    """Whether nothing else is marked at the same time, so that whatever happens is the notebook's own doing."""
+    """True if nothing else is marked at the same time, so that the notebook alone causes whatever happens."""
 
     def mark(self, hand_in: HandIn) -> list[Row]:
-        """The rows of one notebook. Raises Lost where another one may have killed what marked it."""
+        """Return the rows of one notebook. Raises Lost if another notebook may have killed the process that marked
+        it."""
         about = {"student": hand_in.student, "notebook": str(hand_in.path.relative_to(hand_in.folder))}
         try:
             return [about | row for row in self._rows(hand_in)]
@@ -93,7 +94,7 @@ class Marker:
             return rows
 
     def _why(self, job: MarkingJob) -> str:
-        """Why a job ended by itself. Raises Lost where that cannot be told, and it may be marked again alone."""
+        """Return why a job ended by itself. Raises Lost if that is unknown and the job may be repeated alone."""
         if (why := job.end()) is None and not self.alone:
             raise JobLost
         if why == MEMORY:
@@ -106,10 +107,12 @@ class Marker:
     def _executed(
         self, cells: list[Cell], student: str, names: list[str], job: MarkingJob
     ) -> tuple[dict[str, Message], Mapping[str, Any]]:
-        """By mission ``{"packed": ...}``, or ``{"reason": ...}`` where there is no answer; and what the cells tried."""
+        """Return by mission ``{"packed": ...}``, or ``{"reason": ...}`` if there is no answer, and the tries of the
+        cells."""
         found, executed = _to_execute(cells, names)
         variants = {} if self.key is None else {missions[name].lesson: self._sample(name, student) for name in names}
         order = {"cells": executed, "environment": _environment(student), "reader": student, "missions": names}
+        # One deadline for the whole notebook, however many messages it sends.
         deadline = time.monotonic() + self.seconds
         tries: object = {}
         try:
@@ -131,7 +134,7 @@ class Marker:
         return found, tries if isinstance(tries, dict) else {}
 
     def _verdict(self, name: str, student: str, answer: Message, executing: MarkingJob) -> Row:
-        """What a check says, in a process that no student's code has run in."""
+        """Return the verdict of a check, from a process in which no student's code has run."""
         deadline = time.monotonic() + self.seconds
         order = {"mission": name, "drawn": self._sample(name, student), "packed": answer["packed"]}
         theirs, checks = socket.socketpair()
@@ -139,6 +142,7 @@ class Marker:
             try:
                 if asks := answer["asks"]:
                     executing.channel.send({"answer": name}, [theirs.fileno()], self.seconds)
+                # Closed here, so that the check learns when the student's process ends.
                 theirs.close()
             except (Ended, Late):
                 return _refused("its process ended before its function was called")
@@ -163,10 +167,10 @@ def mark_folder(
     isolate: bool = True,
     hidden: tuple[Path, ...] = (),
 ) -> Iterator[list[Row]]:
-    """Yield the rows of each notebook as it is marked; ``at_once`` of them are at any time.
+    """Yield the rows of each notebook as soon as it is marked. Up to ``at_once`` are marked at the same time.
 
-    First comes an empty list if ``isolate`` was asked for and this machine does not let this user do it. ``hidden``
-    paths are kept from students' code, beside the folder. Raises FileError where there is no notebook.
+    An empty list comes first if ``isolate`` was requested but this machine does not allow it to this user. ``hidden``
+    paths are kept from students' code, in addition to the folder. Raises FileError if there is no notebook.
     """
     hand_ins = list(submissions(folder))
     if not hand_ins:
@@ -182,17 +186,19 @@ def mark_folder(
             again = []
             for done in as_completed(running):
                 try:
+                    # Marked again alone at the end, when no other notebook can disturb it.
                     yield done.result()
                 except JobLost:
                     again.append(running[done])
             for hand_in in again:
                 yield replace(marker, alone=True).mark(hand_in)
     finally:
+        # Jobs that still run end with the server, so nobody waits for them.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def table(rows: list[Row]) -> DataFrame:
-    """The rows as a table, by student. What a spreadsheet would compute is text: it begins with an apostrophe."""
+    """Return the rows as a table, by student. Cells that a spreadsheet would compute begin with an apostrophe."""
     rows = sorted(rows, key=lambda row: (row["student"], row["notebook"]))
     return DataFrame([{name: _as_text(row.get(name, "")) for name in COLUMNS} for row in rows], columns=COLUMNS)
 
@@ -206,7 +212,7 @@ def _as_text(value: object) -> object:
 
 
 def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message], list[tuple[str, str]]]:
-    """By mission what is known of its answer already; and the cells, each with the mission that it answers."""
+    """Return, by mission, what is already known of its answer, and the cells to execute, each with its mission."""
     wanted = {answer_id(name): name for name in names}
     found: dict[str, Message] = {name: {"reason": "the notebook has no cell for it"} for name in names}
     executed = []
@@ -217,25 +223,27 @@ def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message]
         answered = not all(each in cell.source for each in NOT_ANSWERED)
         if name:
             found[name] = {} if answered else {"reason": "not answered"}
+        # An unanswered cell would only raise, and its output is in nobody's interest.
         if answered:
             executed.append((cell.source, name))
     return found, executed
 
 
 def _handed(said: Message) -> Message:
-    """What a student's process says of an answer, which may be anything."""
+    """Return what a student's process says about an answer, which may be anything."""
     if isinstance(reason := said.get("reason"), str):
         return {"reason": reason}
     return {"packed": said.get("packed"), "asks": said.get("asks") is True}
 
 
 def _refused(reason: object) -> Row:
-    """The verdict on what is no answer."""
+    """Return the verdict on something that is not an answer."""
     return {"passed": False, "reason": in_one_line(reason)}
 
 
 def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
-    """What the last board in the saved notebook says of this student: by mission tries, hints and answer looked at."""
+    """Return what the last board in the saved notebook says about this student: by mission, tries, hints and whether
+    the answer was shown."""
     found: Mapping[str, Any] = {}
     for cell in cells:
         for data in cell.outputs:
@@ -246,9 +254,9 @@ def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
 
 
 def _done(kept: object, own: object) -> Row:
-    """The tries, hints and answers looked at: those of the record, and those of the hand-in's own cells.
+    """Return tries, hints and whether the answer was shown, from the record and from the hand-in's own cells.
 
-    Empty where the notebook has no record, as when its last cell was not run.
+    Empty if the notebook has no record, for instance because its last cell was not run.
     """
     tries, hints, shown = _counted(own) or (0, 0, False)
     if (record := _counted(kept)) is not None:
@@ -257,7 +265,7 @@ def _done(kept: object, own: object) -> Row:
 
 
 def _counted(found: object) -> tuple[int, int, bool] | None:
-    """Tries, hints and whether the answer was looked at; None where that is something else."""
+    """Return tries, hints and whether the answer was shown; None if ``found`` is something else."""
     if not isinstance(found, list) or len(found) != 3 or not all(isinstance(each, int) for each in found):
         return None
     tries, hints, shown = found

@@ -1,7 +1,7 @@
-"""The two jobs of a marker: to execute a notebook, and to check one of its answers.
+"""The two jobs of a marker: executing a notebook, and checking one of its answers.
 
-The process that executes knows the student's own numbers and nothing else. It hands over data, and calls the student's
-functions when the check asks it to, over a socket between the two. The process that checks runs no code of a student.
+The process that executes knows only the student's own numbers. It hands over data, and calls the student's functions
+when the check asks for it, over a socket between the two. The process that checks runs no code of a student.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ Functions = dict[str, list[FunctionType]]
 
 
 def execute(marker: MarkingChannel, folder: Path) -> None:
-    """Execute the cells of a notebook; say by mission what was answered, or why nothing was. Then call functions."""
+    """Execute the cells of a notebook. Report each mission's answer, or why there is none. Then call functions."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
     job = marker.receive()
     FunctionCache.save_overload = _saved_where_possible  # type: ignore[method-assign]
     os.chdir(folder)
+    # Nothing of the instructor's environment, such as keys, is for students to read.
     os.environ.clear()
     os.environ.update(job["environment"])
     own = {"HOME": folder, "TMPDIR": folder, "IPYTHONDIR": folder / "ipython", "DTFM_LAB_PROGRESS": folder / "progress"}
@@ -43,8 +44,10 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
     if job["variants"]:
         assigned = {lesson: Assignment(variant=variant) for lesson, variant in job["variants"].items()}
         save_progress(Progress(job["reader"], {}, [], assignments=assigned))
+    # Before their code runs, which may set another reader.
     kept = progress_path(job["reader"])
     sys.path.insert(0, "")
+    # No history: it would be a database file shared by all.
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     functions: Functions = {}
     for source, name in job["cells"]:
@@ -56,6 +59,7 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
         while True:
             name = marker.receive()["answer"]
             number = marker.descriptor()
+            # A process for each check, so that a function that ends or hangs disturbs only one.
             if os.fork() == 0:
                 _answer(MarkingChannel(socket.socket(fileno=number)), functions.get(name, []))
             os.close(number)
@@ -64,13 +68,13 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
 
 
 def _saved_where_possible(cache: Any, signature: Any, data: Any, save: Any = FunctionCache.save_overload) -> None:
-    """Keep the machine code of a kernel if its folder, which was chosen outside, can be written to behind the walls."""
+    """Keep the machine code of a kernel if its folder, which was chosen outside, is writable inside the isolation."""
     with suppress(OSError):
         save(cache, signature, data)
 
 
 def _problem(shell: Any, source: str) -> str:
-    """Run a cell; return why it gives no answer, empty where it may."""
+    """Run a cell. Return why it gives no answer; empty if it may give one."""
     result = shell.run_cell(source)
     error = result.error_before_exec or result.error_in_exec
     return "" if error is None else f"its cell raised {_said(error)}"
@@ -87,7 +91,7 @@ def _taken(name: str, shell: Any, functions: Functions) -> Message:
 
 
 def _said(error: BaseException, plainly: type[BaseException] | tuple[()] = ()) -> str:
-    """What an error says, whose own methods may do anything."""
+    """Return the text of an error whose own methods may do anything."""
     try:
         text = str(error)
     except Exception:
@@ -96,7 +100,7 @@ def _said(error: BaseException, plainly: type[BaseException] | tuple[()] = ()) -
 
 
 def _tries(kept: Path, names: list[str]) -> Message:
-    """By mission the tries, hints and whether the answer was looked at, in the hand-in's own cells."""
+    """Return, by mission, tries, hints and whether the answer was shown, in the hand-in's own cells."""
     try:
         own = read_progress(kept).missions if kept.exists() else {}
         return {name: [each.tries, each.hints, each.answer_shown] for name in names if (each := own.get(name))}
@@ -105,7 +109,7 @@ def _tries(kept: Path, names: list[str]) -> Message:
 
 
 def _answer(check: MarkingChannel, functions: list[FunctionType]) -> NoReturn:
-    """Call functions for a check until it is over, in a process that ends here."""
+    """Call functions for a check until it is done. This process then ends."""
     try:
         while True:
             call = check.receive()
@@ -116,11 +120,13 @@ def _answer(check: MarkingChannel, functions: list[FunctionType]) -> NoReturn:
                 said = {"raised": _said(error)}
             check.send(said)
     finally:
+        # Without cleaning up, because exit handlers may be the student's.
         os._exit(0)
 
 
 def _returned(found: Any) -> Message:
-    """What a function returned, as data: also a Series, a Fraction and other numbers that are none of Python's."""
+    """Return a function's result as data. It may be a Series, a Fraction or another number that is not built into
+    Python."""
     try:
         return pack(found)
     except FileError:
@@ -132,7 +138,7 @@ def _returned(found: Any) -> Message:
 
 
 def check(marker: MarkingChannel, folder: Path) -> None:
-    """Say whether an answer wins."""
+    """Check whether an answer wins, and report it."""
     job = marker.receive()
     student = MarkingChannel(socket.socket(fileno=marker.descriptor())) if job["asks"] else None
 

@@ -1,4 +1,4 @@
-"""The marker's side of the processes that do its work: a server that is started again if it dies, and jobs of it."""
+"""The marker's side of the processes that do its work: a server, restarted if it dies, and its jobs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from dtfm_lab.extensions.course.marking.descendants import end_descendants, open
 
 MODULE = "dtfm_lab.extensions.course.marking.server"
 SECONDS_TO_LOAD = 600.0
-"""Longest for the server to load and to compile its kernels: a minute on a machine that does nothing else."""
+"""Maximum seconds for the server to load and compile its kernels. It takes a minute on an idle machine."""
 SECONDS_TO_END = 60.0
-"""Longest for a keeper to kill its job, after which the server that it belongs to is killed."""
+"""Maximum seconds for a keeper to kill its job. After that its server is killed."""
 
 
 class JobLost(Exception):
-    """The keeper of a job was killed, by this job or by another one that ran beside it."""
+    """The keeper of a job was killed, by this job or by another one that ran at the same time."""
 
 
 class MarkingJob:
-    """A job that runs: a channel to it, and one to its keeper."""
+    """A running job: a channel to it, and one to its keeper."""
 
     def __init__(self, channel: MarkingChannel, keeper: MarkingChannel) -> None:
         self.channel = channel
@@ -42,10 +42,11 @@ class MarkingJob:
         self._over = False
 
     def end(self) -> str | None:
-        """Kill what is left of it. Return why its keeper had killed it: ``memory``, ``processes`` or nothing; None
-        where the keeper is gone."""
+        """Kill what is left of the job. Return why its keeper had killed it: ``memory``, ``processes`` or nothing.
+        None if the keeper is gone."""
         if not self._over:
             self._over = True
+            # The keeper may have been killed, too; then there is nothing to learn.
             with suppress(Ended, Late, Nonsense):
                 self._keeper.send({"end": True})
                 self._why = str(self._keeper.receive(time.monotonic() + SECONDS_TO_END).get("why"))
@@ -55,10 +56,10 @@ class MarkingJob:
 
 
 class Server:
-    """A process that forks a process for each job; one that was killed is replaced before the next."""
+    """A process that forks a process for each job. If it was killed, it is replaced before the next job."""
 
     walls: bool = False
-    """Whether students' code runs in namespaces of its own."""
+    """True if students' code runs in separate namespaces."""
 
     def __init__(self, folder: Path, temporary: str, *, isolate: bool) -> None:
         self._folder, self._temporary, self._isolate = folder.resolve(), temporary, isolate
@@ -69,7 +70,7 @@ class Server:
 
     @contextmanager
     def job(self, kind: str, memory_bytes: int, hidden: Sequence[str] = ()) -> Iterator[MarkingJob]:
-        """A job, which is ended with the block. Raises LabError where no server can be started."""
+        """Yield a job, which ends with the block. Raises LabError if no server can be started."""
         ours, theirs = socket.socketpair()
         keeper, keepers = socket.socketpair()
         with theirs, keepers, self._lock:
@@ -83,6 +84,7 @@ class Server:
             job.end()
 
     def _request(self, sockets: list[int]) -> None:
+        # Once more: a notebook may have killed the server, which then starts anew.
         for _ in range(2):
             self.start()
             assert self._requests is not None
@@ -93,7 +95,7 @@ class Server:
         raise LabError("the process that marks dies as soon as it is started; wanted a machine with memory for it")
 
     def start(self) -> None:
-        """Start the process where there is none, and wait until it has loaded the lab. Raises LabError."""
+        """Start the process if it is not running, and wait until it has loaded the lab. Raises LabError."""
         if self._process is not None and self._process.poll() is None:
             return
         self.stop()
@@ -101,6 +103,7 @@ class Server:
         with theirs, tempfile.TemporaryFile() as said:
             number = theirs.fileno()
             self._process = subprocess.Popen(
+                # -P keeps the current folder out of the import path, which could hold a student's modules.
                 [sys.executable, "-P", "-m", MODULE, str(number), "walls" if self._isolate else "open"],
                 pass_fds=[number],
                 stdin=subprocess.DEVNULL,
@@ -112,6 +115,7 @@ class Server:
             theirs.close()
             self._requests = ours
             try:
+                # The lab takes a while to load, and jobs are forked from it afterwards.
                 ready = MarkingChannel(ours).receive(time.monotonic() + SECONDS_TO_LOAD)
             except (Ended, Late, Nonsense):
                 self.stop()
@@ -119,12 +123,13 @@ class Server:
             self.walls = ready.get("walls") is True
 
     def _python_path(self) -> list[str]:
-        """Folders of PYTHONPATH in which no student writes: a ``json.py`` among the hand-ins is no module."""
+        """Return the folders of PYTHONPATH that no student writes to, so that a ``json.py`` among the hand-ins is never
+        imported."""
         entries = [Path(each).resolve() for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
         return [str(each) for each in entries if not each.is_relative_to(self._folder)]
 
     def stop(self) -> None:
-        """End the process, and with it every job that it does."""
+        """End the process and all its jobs."""
         if self._requests is not None:
             self._requests.close()
             self._requests = None
@@ -148,15 +153,17 @@ def _last_line(file: IO[bytes]) -> str:
 
 @contextmanager
 def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
-    """A server that has loaded; nothing that it started is left after the block.
+    """Yield a server that has loaded. Nothing that it started is left after the block.
 
-    Meanwhile no other process of this user can read this one, which knows the key, and nothing is imported from the
-    folder of the hand-ins.
+    Within the block, no other process of this user can read this process, which knows the key, and nothing is imported
+    from the folder of the hand-ins.
     """
     real = folder.resolve()
     kept = list(sys.path)
+    # A student's file named like a module must not be imported in its place.
     sys.path[:] = [each for each in kept if not Path(each).resolve().is_relative_to(real)]
     walls.keep_private()
+    # What a dead server leaves becomes a child of this process, which can then end it.
     walls.adopt_orphans()
     temporary = tempfile.TemporaryDirectory(prefix="dtfm-lab-marks-", ignore_cleanup_errors=True)
     made = Server(folder, temporary.name, isolate=isolate)

@@ -1,11 +1,11 @@
-"""The process behind a marker that has the lab loaded, and forks a process for each hand-in and for each answer.
+"""The process behind a marker. It has the lab loaded, and forks a process for each hand-in and for each answer.
 
-``python -P -m dtfm_lab.extensions.course.marking.server FD WALLS`` gets two sockets for each job through the socket
-of number FD, and forks a keeper for it. The keeper starts the job, counts what its processes use, and kills them all
-when the marker says so. It tells the marker why it did on the first socket; on the second, marker and job speak with
-each other. So neither this process nor a keeper ever knows what a student's process must not find in its memory.
+``python -P -m dtfm_lab.extensions.course.marking.server FD WALLS`` receives two sockets for each job through the socket
+with number FD, and forks a keeper for it. The keeper starts the job, watches what its processes use, and kills them all
+when the marker says so. It tells the marker why on the first socket. On the second, marker and job talk to each other.
+So neither this process nor a keeper ever knows anything that a student's process must not find in its memory.
 
-Loading the lab takes seconds and a fork milliseconds, so a class waits for its own code alone.
+Loading the lab takes seconds and a fork milliseconds, so a class waits only for its own code.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ from dtfm_lab.extensions.course.marking.descendants import end_descendants, open
 from dtfm_lab.extensions.course.marking.jobs import JOBS
 
 LOOK_EVERY_S = 0.2
-"""Seconds between two looks at what a job's processes use."""
+"""Seconds between two checks of what a job's processes use."""
 
 
 def main() -> None:
-    """Fork a keeper for each job, once what most answers need is compiled, or loaded from the cache."""
+    """Fork a keeper for each job, after compiling what most answers need or loading it from the cache."""
     requests = socket.socket(fileno=int(sys.argv[1]))
     walls.keep_private()
     walls.adopt_orphans()
     with_walls = sys.argv[2] == "walls" and walls.hold()
+    # One small plan compiles what most answers need, and every fork has it.
     lab.simulate(lab.plan("lecture-hall", "tiny", seed=0, steps=1))
     MarkingChannel(requests).send({"walls": with_walls})
+    # What compiling has started is no job.
     keepers = {child.pid for child in psutil.Process().children()}
     while True:
         ready, _, _ = select.select([requests], [], [], 1.0 if keepers else None)
@@ -51,6 +53,7 @@ def main() -> None:
             break
         pid = os.fork()
         if pid == 0:
+            # Only the server may take new jobs.
             requests.close()
             _keep(*(socket.socket(fileno=number) for number in sockets), with_walls=with_walls)
         keepers.add(pid)
@@ -60,7 +63,7 @@ def main() -> None:
 
 
 def _reap(keepers: set[int]) -> None:
-    """Reap keepers that are done, and kill what a keeper left that was killed itself."""
+    """Reap keepers that are done. Kill what a keeper that was itself killed left behind."""
     with suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
             keepers.discard(pid)
@@ -68,7 +71,7 @@ def _reap(keepers: set[int]) -> None:
 
 
 def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> NoReturn:
-    """Keep one job: until the marker says that it is over, or is gone."""
+    """Keep one job until the marker says that it is done, or is gone."""
     try:
         walls.end_with_parent()
         walls.keep_private()
@@ -77,11 +80,13 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
         order = marker.receive()
         with tempfile.TemporaryDirectory(prefix="dtfm-lab-mark-", ignore_cleanup_errors=True) as folder:
             pid = os.fork()
+            # The job must not hold the marker's end, or it could answer for its keeper.
             if pid == 0:
                 control.close()
                 _be_job(order, ours, Path(folder), with_walls=with_walls)
             ours.close()
             why = _watched(pid, control, order["memory_bytes"])
+            # Before the folder goes: a process left over could write into it again.
             end_descendants()
             open_folders(Path(folder))
         with suppress(Ended):
@@ -91,7 +96,7 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
 
 
 def _watched(pid: int, control: socket.socket, memory_bytes: int) -> str:
-    """Wait for the marker; kill the job where it uses too much. Return why it was killed, empty where it was not."""
+    """Wait for the marker, and kill the job if it uses too much. Return why it was killed; empty if it was not."""
     why, running = "", True
     while not select.select([control], [], [], LOOK_EVERY_S if running else None)[0]:
         why = too_much(memory_bytes)
@@ -102,15 +107,17 @@ def _watched(pid: int, control: socket.socket, memory_bytes: int) -> str:
 
 
 def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bool) -> NoReturn:
-    """Do a job, with no open file but its socket, in a process that ends here."""
+    """Do a job with no open file but its socket. This process then ends."""
     status = 1
     try:
         walls.end_with_parent()
+        # A session of its own, without the terminal.
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nowhere, descriptor)
         number = ours.fileno()
+        # Everything but the own socket, such as files of other students.
         os.closerange(3, number)
         os.closerange(number + 1, os.sysconf("SC_OPEN_MAX"))
         job = JOBS[order["kind"]]
@@ -119,6 +126,7 @@ def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bo
         def work() -> None:
             job(MarkingChannel(ours, takes_files=True), folder)
 
+        # Only students' code needs walls; checks run the lab's own.
         if order["kind"] == "execute":
             walls.limit_threads(_threads())
             if with_walls:
@@ -130,7 +138,7 @@ def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bo
 
 
 def _threads() -> int:
-    """Threads of this user."""
+    """Return the number of threads of this user."""
     uid, count = os.getuid(), 0
     for process in psutil.process_iter():
         with suppress(psutil.Error):

@@ -1,8 +1,8 @@
-"""Namespaces of Linux around a student's code, as ``bwrap`` makes them.
+"""Linux namespaces around a student's code, as ``bwrap`` makes them.
 
-Inside there is no network, no other process, and nothing to write to but temporary file systems of limited size. What
-is asked to be hidden is empty. The kernel ends every process inside when the first of them ends. Without privileges
-this needs a kernel that gives user namespaces to users; ``hold`` says whether this one does.
+Inside there is no network, no other process, and nothing to write to but temporary file systems of limited size. Hidden
+paths are empty. The kernel ends every process inside when the first of them ends. Without privileges, this needs a
+kernel that allows user namespaces to users. ``hold`` tells whether this one does.
 """
 
 from __future__ import annotations
@@ -36,42 +36,42 @@ MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = 1, 2
 SIOCSIFFLAGS, IFF_UP_RUNNING = 0x8914, 0x41
 CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63
-"""Highest that a kernel can have; those that it lacks are refused, which is ignored."""
+"""Highest number of a capability that a kernel can have. Dropping one that the kernel lacks fails, which is ignored."""
 
 WRITABLE_BYTES = 256 << 20
 """Size of each temporary file system inside."""
 MOST_FILE_BYTES = 256 << 20
 MOST_THREADS = 4096
-"""In all processes of a user inside. A run's workers have as many threads each as there are cores."""
+"""Maximum number of threads in all processes of a user inside. Each worker of a run has one thread per core."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
 def prctl(option: int, value: int) -> None:
-    """Ask Linux for something about this process; nothing happens on other systems."""
+    """Make a prctl call about this process on Linux. Does nothing on other systems."""
     if sys.platform == "linux":
         _LIBC.prctl(option, value, 0, 0, 0)
 
 
 def keep_private(on: bool = True) -> None:
-    """Let no other process of this user read or trace this one, where Linux can say so."""
+    """Forbid other processes of this user to read or trace this one, on Linux."""
     prctl(PR_SET_DUMPABLE, int(not on))
 
 
 def adopt_orphans(on: bool = True) -> None:
-    """Be the parent of descendants whose own parent ends, so that they can be found."""
+    """Become the parent of descendants whose own parent ends, so that they can be found."""
     prctl(PR_SET_CHILD_SUBREAPER, int(on))
 
 
 def end_with_parent() -> None:
-    """Be killed when the thread ends that forked this process."""
+    """Let the kernel kill this process when the thread that forked it ends."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def limit(memory_bytes: int) -> None:
     """Limit this process and its descendants.
 
-    Address space counts more than what is used, so that twice the memory is allowed of it; whoever watches the
-    processes counts what they use.
+    Address space counts more than is used, so twice the memory is allowed. The watcher of the processes counts what
+    they use.
     """
     for what, most in (
         (resource.RLIMIT_CORE, 0),
@@ -79,6 +79,7 @@ def limit(memory_bytes: int) -> None:
         (resource.RLIMIT_FSIZE, MOST_FILE_BYTES),
     ):
         _, hard = resource.getrlimit(what)
+        # A limit may be lowered but not raised again.
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         with suppress(ValueError, OSError):
             resource.setrlimit(what, (least, least))
@@ -87,13 +88,14 @@ def limit(memory_bytes: int) -> None:
 
 
 def limit_threads(already: int) -> None:
-    """Limit the threads of this user, of whom there are some already. Root is exempt, which Linux decides."""
+    """Limit the threads of this user, in addition to the ``already`` running ones. Linux exempts root."""
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NPROC, (already + MOST_THREADS, already + MOST_THREADS))
 
 
 def hold() -> bool:
-    """Whether this machine lets this user build the walls; tried in a process that ends with it."""
+    """Return True if this machine lets this user build the walls. It is tried in a process that then ends."""
+    # Namespaces are Linux's.
     if sys.platform != "linux":
         return False
     with tempfile.TemporaryDirectory() as folder:
@@ -106,17 +108,19 @@ def hold() -> bool:
 
 
 def behind_walls(folder: Path, hidden: Iterable[str], work: Callable[[], object]) -> NoReturn:
-    """Work in a process of its own behind the walls, and exit with its status.
+    """Do the work in a separate process behind the walls, and exit with its status.
 
-    This process must have one thread. ``folder`` is writable there and ``hidden`` paths are empty.
+    This process must have only one thread. Inside, ``folder`` is writable and ``hidden`` paths are empty.
     """
     uid, gid = os.geteuid(), os.getegid()
     _call(_LIBC.unshare, CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC)
     prctl(PR_SET_DUMPABLE, 1)  # else the next files are root's
     end_with_parent()  # forgotten by unshare
+    # Linux lets an unprivileged user map groups only after this.
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    # The first process in the new namespace: when it ends, all others in it do.
     first = os.fork()
     if first == 0:
         end_with_parent()
@@ -129,14 +133,17 @@ def behind_walls(folder: Path, hidden: Iterable[str], work: Callable[[], object]
 
 
 def _first_process(folder: Path, hidden: Iterable[str], work: Callable[[], object]) -> int:
-    """Build the walls, work in a child, and reap until that ends: the end of this process ends all others."""
+    """Build the walls, work in a child, and reap until the child ends. The end of this process ends all others
+    inside."""
     _mounts(folder, hidden)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        # A new network namespace has its loopback switched off, which runs need.
         fcntl.ioctl(control, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP_RUNNING))
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
+            # Only the first process needs them, for the mounts.
             _drop_capabilities()
             work()
             status = 0
@@ -149,8 +156,10 @@ def _first_process(folder: Path, hidden: Iterable[str], work: Callable[[], objec
 
 
 def _mounts(folder: Path, hidden: Iterable[str]) -> None:
+    # Private, so that no mount reaches the rest of the machine.
     _mount("none", "/", flags=MS_REC | MS_PRIVATE)
     _read_only("/", AT_RECURSIVE)
+    # Python and the lab must stay visible, wherever they are installed.
     needed = [Path(each) for each in (sys.prefix, sys.base_prefix, sys.executable, Path(dtfm_lab.__file__).parents[1])]
     needed += [Path(each) for each in sys.path if each]
     needed = [real for each in needed for real in (each.absolute(), each.resolve())]
@@ -169,7 +178,7 @@ def _mounts(folder: Path, hidden: Iterable[str]) -> None:
 
 
 def _devices(stage: Path) -> None:
-    """A /dev with nothing in it that stores: root could write to disks, capabilities or not."""
+    """Make a /dev without storage devices. Root could write to disks, with or without capabilities."""
     stage.mkdir()
     for name in DEVICES:
         if Path("/dev", name).exists():
@@ -183,7 +192,7 @@ def _devices(stage: Path) -> None:
 
 
 def _hide(path: Path, needed: list[Path]) -> None:
-    """Cover a file or a folder; of one in which Python or the lab lies, everything else in it."""
+    """Cover a file or a folder. If Python or the lab lies in the folder, cover everything else in it."""
     if _holds(path, needed):
         if path.is_dir() and path not in needed:
             for entry in path.iterdir():
@@ -210,9 +219,10 @@ def _temporary(place: Path) -> None:
 
 
 def _temporary_but(place: Path, needed: list[Path]) -> None:
-    """A temporary file system that has only what is needed of what lay there, as where the lab itself does."""
+    """Mount a temporary file system that keeps only the needed paths of what was there, such as the lab itself."""
     inside = [each for each in dict.fromkeys(needed) if each.is_relative_to(place) and each.exists()]
     first = [each for each in inside if not any(other in each.parents for other in inside)]
+    # Opened before they are covered; the numbers still lead to them.
     opened = [(each, os.open(each, os.O_PATH)) for each in first]
     _temporary(place)
     for path, number in opened:
@@ -231,7 +241,7 @@ def _mount(source: object, target: object, kind: str = "", flags: int = 0, data:
 
 
 def _drop_capabilities() -> None:
-    """Give up for ever what the first user of a namespace may do, and what a program of root's would get."""
+    """Give up for good the rights of a namespace's first user, and those that a program owned by root would get."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for capability in range(LAST_CAPABILITY + 1):
         prctl(PR_CAPBSET_DROP, capability)
@@ -240,7 +250,7 @@ def _drop_capabilities() -> None:
 
 
 def _call(function: Callable[..., int], *arguments: object) -> None:
-    """Call libc; raise OSError where it fails."""
+    """Call libc. Raises OSError if the call fails."""
     if function(*arguments) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

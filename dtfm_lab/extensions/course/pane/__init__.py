@@ -1,4 +1,4 @@
-"""The pane Course: lessons and missions, hints in steps, and a check of what is on the screen, or of what is typed."""
+"""The pane Course: lessons and missions, hints in steps, and a check of what is on the screen or typed."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ MADE_BY = {
     Outcomes: "the systems that were asked",
     Outcome: "the system that is chosen",
 }
-"""What is handed in of the screen, by the type that a mission takes."""
+"""What to hand in from the screen, by the type that a mission takes."""
 
 Systems = Callable[[], tuple[Outcomes | None, Outcome | None]]
 
 
 class CoursePanel(Panel):
-    """Shows the board of this reader, and checks the lab's own plan, traces, network or job against a mission."""
+    """Shows this reader's board, and checks the lab's plan, traces, network or job against a mission."""
 
     def __init__(
         self,
@@ -61,13 +61,14 @@ class CoursePanel(Panel):
         open_network: Callable[[Topology, Job | None], None] = lambda *_: None,
         systems: Systems = lambda: (None, None),
     ) -> None:
-        """``open_network`` draws a network that a mission gives; ``systems``: the outcomes, and the one chosen."""
+        """``open_network`` draws a network that a mission gives. ``systems`` returns the outcomes, and the chosen
+        one."""
         self._lab_state, self._open_network, self._systems = lab_state, open_network, systems
         self._verdicts: dict[str, Verdict] = {}
         """The last verdict of each mission that was checked here."""
         self._has_looked = False
         self.checking = ""
-        """The mission that is being checked; empty while none is."""
+        """The mission that is being checked; empty if none is."""
         self.board = CourseView()
         self.view = classed(w.VBox([self.board]), "dtfm-pane")
         self.board.on_msg(self._received)
@@ -80,21 +81,21 @@ class CoursePanel(Panel):
         return {"chosen": self.board.chosen}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """Open the mission that was open; progress has a file of its own."""
+        """Open the mission that was open. Progress is kept in a separate file."""
         if settings.get("chosen") in missions:
             self.board.chosen = settings["chosen"]
 
     def redo(self) -> None:
-        """Read the reader's file again, in which other notebooks may have written."""
+        """Read the reader's file again, because other notebooks may have changed it."""
         self._show_board()
         self._show_detail()
 
     def result(self, _: LabState) -> str:
-        """How many missions are won; empty before the first, and before the pane was looked at."""
+        """Return how many missions are won. Empty before the first, and before the pane was opened."""
         return self.board.caption.split(" · ")[0] if self._has_looked and self.board.n_passed else ""
 
     def _look(self) -> None:
-        """Read the registry and the reader's file when the pane comes to the screen, not before."""
+        """Read the missions and the reader's file when the pane is first shown, not before."""
         if self._lab_state.shows(STEP):
             self._has_looked = True
             self.redo()
@@ -202,7 +203,8 @@ class CoursePanel(Panel):
         self.redo()
 
     def check(self, answers: Sequence[Any]) -> None:
-        """Check answers to the chosen mission on a thread; one that wins is enough, and all together are one try."""
+        """Check answers to the chosen mission on a thread. One that wins is enough, and all together count as one
+        try."""
         name = self.board.chosen
         if not answers:
             return
@@ -212,6 +214,7 @@ class CoursePanel(Panel):
 
     async def _check(self, name: str, answers: Sequence[Any]) -> None:
         def work() -> Verdict:
+            # The kernel and other panes go on meanwhile, as a check may simulate for seconds.
             with shared_interpreter():
                 return board.check_any(name, answers)
 
@@ -242,33 +245,34 @@ def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
 
 
 def kinds_of(mission: Mission) -> tuple[type, ...]:
-    """The types that a mission takes, or that its list begins with."""
+    """Return the types that a mission takes, or that its list begins with."""
     takes = mission.takes if mission.reason is None else mission.begins_with
     return takes if isinstance(takes, tuple) else (takes,)
 
 
 def ends_typed(mission: Mission) -> bool:
-    """Whether the answer is something on the screen and a number, which is typed."""
+    """Return True if the answer is something on the screen followed by a typed number."""
     return mission.reason is not None and is_shown(mission)
 
 
 def is_typed(mission: Mission) -> bool:
-    """Whether the answer is a number, a text or a list, which can be typed."""
+    """Return True if the answer is a number, a text or a list, which can be typed."""
     return mission.reason is not None or any(kind in TYPED for kind in kinds_of(mission))
 
 
 def is_shown(mission: Mission) -> bool:
-    """Whether the answer may be on the screen."""
+    """Return True if the answer may be on the screen."""
     return any(kind in MADE_BY for kind in kinds_of(mission))
 
 
 def words_for(mission: Mission) -> str:
-    """What of the screen is checked: "the plan"; empty where a mission takes nothing that the lab shows."""
+    """Return what is checked of the screen, such as "the plan". Empty if a mission takes nothing that the lab shows."""
     return ", or ".join(MADE_BY[kind] for kind in kinds_of(mission) if kind in MADE_BY)
 
 
 def candidates(mission: Mission, state: LabState, systems: Systems) -> list[Any]:
-    """What is on the screen of the types that a mission takes: a measurement before a prediction, chosen before all."""
+    """Return what is on the screen of the types that a mission takes. A measurement comes before a prediction, and the
+    chosen outcome before all outcomes."""
     outcomes, outcome = systems()
     plan = state.plan
     jobs = [state.job, None if plan is None else plan.job]
@@ -279,7 +283,7 @@ def candidates(mission: Mission, state: LabState, systems: Systems) -> list[Any]
 
 
 def _schedule(state: LabState) -> Schedule | None:
-    """The chosen schedule for the plan's pipelines; None where it cannot be built from their numbers alone."""
+    """Return the chosen schedule for the plan's pipelines; None if it needs more than their numbers."""
     job = None if state.plan is None else state.plan.job
     if job is None or job.n_stages is None:
         return None
@@ -290,8 +294,10 @@ def _schedule(state: LabState) -> Schedule | None:
 
 
 def typed(mission: Mission, text: str) -> Any:
-    """The answer that a text stands for; the text itself where it is no number or list, so that the check says so."""
+    """Return the answer that a text stands for. A text that is no number or list is returned itself, so that the check
+    says so."""
     text = text.strip()
+    # Plain text may be typed without quotes.
     if str in kinds_of(mission) and not text.startswith(("'", '"')):
         return text
     try:

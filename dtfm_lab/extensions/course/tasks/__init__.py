@@ -1,6 +1,6 @@
-"""What wins the missions of the lessons, one module or two a lesson; importing this registers them all.
+"""The checks of the missions, one or two modules per lesson. Importing this package registers them all.
 
-What a reader sees of a mission, its task, hints and worked answer, is in ``texts`` beside this folder.
+The texts that a reader sees (task, hints and worked answer) are in ``texts``, next to this folder.
 """
 
 from importlib import import_module

@@ -23,7 +23,9 @@ MB = 1e6
 
 
 def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Four devices, their six links and two groups, such that the pairing matters and the groups cost different."""
+    """Return four devices, their six links and two groups, such that the pairing matters and the groups have different
+    costs."""
+    # Until the pairing matters and the groups differ, or luck would do.
     while True:
         latency_ms = int(rng.choice([50, 100, 150, 200]))
         speeds = {pair: int(rng.choice([50, 100, 200, 400])) for pair in zip(*np.triu_indices(4, 1), strict=True)}
@@ -60,7 +62,7 @@ def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _pairings_s(network: Topology, job: Job, groups: Sequence[Sequence[int]]) -> list[float]:
-    """Slowest pair of each of the two pairings of two groups of two."""
+    """Return the slowest pair of each of the two pairings of two groups of two."""
     hop_s, ((a, b), (c, d)) = network.round_trip_s(job.hop_bytes), groups
     return [max(hop_s[a, c], hop_s[b, d]), max(hop_s[a, d], hop_s[b, c])]
 
@@ -79,7 +81,7 @@ def four_by_hand(given: Given) -> Number:
 
 
 def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
-    """As many cities as devices in each, equal links within and equal ones between."""
+    """Return as many cities as devices per city, with equal links within cities and equal links between them."""
     n, activations_mb = int(rng.integers(3, 7)), int(rng.integers(10, 60)) * 10
     within_ms, between_ms = int(rng.integers(1, 5)), int(rng.integers(30, 200))
     within_gbps, between_gbps = int(rng.integers(5, 30)), int(rng.integers(2, 12)) / 10
@@ -119,6 +121,7 @@ def own_cost(rng: np.random.Generator) -> Iterator[Trial]:
         weights_s = coarsened_weights(groups, pair.hop_s)
         as_given = np.diag(weights_s, 1).sum()
         least_sum = sum(least_sum_s(pair.hop_s[np.ix_(a, b)]) for a, b in pairwise(groups))
+        # The known mistakes, so that each gets a sentence of its own.
         slips = {
             "order_given": cost.data_parallel_s + as_given,
             "least_sum": cost.data_parallel_s + least_sum,

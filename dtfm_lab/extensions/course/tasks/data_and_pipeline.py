@@ -1,4 +1,4 @@
-"""Missions about data parallelism and pipelines: bytes by hand, and a placement that sends few."""
+"""Missions about data parallelism and pipelines: bytes by hand, and a placement that sends few of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ lesson = MissionsOf("03_data_and_pipeline")
 
 
 def give_shape(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A model of equal blocks, and how it is divided."""
+    """Return a model of equal blocks, and how it is divided."""
     n_stages = int(rng.integers(3, 9))
     return {
         "n_stages": n_stages,
@@ -48,7 +48,8 @@ def bytes_by_hand(given: Given) -> Number:
 
 
 def bytes_between_regions(trace: Trace, topology: Topology) -> float:
-    """Bytes of a trace's messages whose ends are in two regions, from the seconds that they occupy their links."""
+    """Return the bytes of a trace's messages between two regions, from the seconds for which they occupy their
+    links."""
     region = {device.name: device.region for device in topology.devices}
     rows = trace.to_frame()
     sends = rows[rows["kind"].str.startswith("SEND")]
@@ -64,12 +65,14 @@ SIZES = ((7, 5, 4), (8, 5, 3), (6, 6, 4), (9, 4, 3), (7, 6, 3))
 
 
 def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Sixteen devices in three cities of unequal size, listed in no order; a job; and what a good placement sends."""
+    """Return sixteen devices in three cities of unequal size, in random order, a job, and the bytes that a good
+    placement sends."""
     names = [
         name
         for name, n in zip(("Oslo", "Rome", "Lima"), rng.permutation(rng.choice(SIZES)), strict=True)
         for _ in range(n)
     ]
+    # In random order, so that device numbers do not give the cities away.
     regions = [names[i] for i in rng.permutation(16)]
     network = of_sites(regions, (1.0, 10.0), (80.0, 0.5), name="three cities", gpu="A100")
     job = load_job(
@@ -84,12 +87,14 @@ def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
         recompute=True,
     ).settled
     number = np.unique(regions, return_inverse=True)[1]
+    # From three starts, because one climb may end on a small hill.
     best = min(_climbed(job, number, rng) for _ in range(3))
     return {"network": network, "job": job, "limit_gb": round(1.02 * best / 1e9, 1)}
 
 
 def _climbed(job: Job, regions: IntArray, rng: np.random.Generator, swaps: int = 1500) -> float:
-    """Bytes between regions of a random placement, after all swaps of two devices that did not send more."""
+    """Return the bytes between regions of a random placement after hill climbing. A swap of two devices is kept if it
+    sends no more."""
     placement = rng.permutation(len(regions)).reshape(job.n_stages, job.n_replicas)
     best = _bytes_sent(job, regions[placement])
     for _ in range(swaps):
@@ -102,8 +107,11 @@ def _climbed(job: Job, regions: IntArray, rng: np.random.Generator, swaps: int =
 
 
 def _bytes_sent(job: Job, region: IntArray) -> float:
-    """Bytes between regions where stage s of pipeline r is in ``region[s, r]``: parts of gradients and averages of each
-    stage, hops of each pipeline both ways, and the tied embedding's gradient between its ends."""
+    """Return the bytes between regions if stage s of pipeline r is in ``region[s, r]``.
+
+    They are parts of gradients and averages of each stage, hops of each pipeline both ways, and the tied embedding's
+    gradient between its ends.
+    """
     gradients: FloatArray = np.array(job.stage_gradient_bytes) / job.n_replicas
     apart = (region[:, :, None] != region[:, None, :]).sum(axis=(1, 2))
     hops = (region[1:] != region[:-1]).sum() * 2 * job.n_microbatches * job.activation_bytes

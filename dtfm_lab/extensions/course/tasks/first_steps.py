@@ -1,4 +1,4 @@
-"""Missions of the first two lessons: plan around a slow laptop, see who waits, and say when cities win."""
+"""Missions of the first two lessons: plan around a slow laptop, see which device waits, and say when cities win."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ LIMIT_S = 0.25
 
 
 def give_hall(rng: np.random.Generator) -> Mapping[str, Any]:
-    """The lecture hall, with one laptop on a slow line."""
+    """Return the lecture hall, with one laptop on a slow line."""
     hall = load_topology("lecture-hall")
     slow = hall.names[int(rng.integers(len(hall)))]
     network: Topology = hall
@@ -48,7 +48,7 @@ def one_left_the_hall(plan: Plan, given: Given) -> TextValues:
 
 
 def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A plan of the lecture hall by chance, in which one device waits clearly longest."""
+    """Return a random plan on the lecture hall in which one device clearly waits longest."""
     hall, job = load_topology("lecture-hall"), load_job("tiny", n_stages=4, n_replicas=2)
     peaks = rng.uniform(0.02, 0.2, len(hall)).tolist()
     uneven = Topology.from_matrices(
@@ -58,7 +58,8 @@ def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def most_a_minute(given: Given, name: str) -> Number:
-    """Iterations a minute that no better network exceeds: the busiest device has to compute for each of them."""
+    """Return the iterations per minute that no better network exceeds, because the busiest device has to compute for
+    each."""
     rows = simulate(given.plan).bubble
     busy_s, now_s = float(rows.busy_s.max()), float(rows.iteration_s.iloc[0])
     return Number(60 / busy_s, {"now": 60 / now_s, "seconds": busy_s})
@@ -82,7 +83,7 @@ why = MissionsOf("01_why_decentralise")
 
 
 def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Seconds and devices in a data centre and in cities, and the price in the data centre."""
+    """Return seconds and devices in a data centre and in cities, and the price in the data centre."""
     hall_s = int(rng.integers(60, 120)) / 10
     return {
         "hall_devices": int(rng.integers(8, 25)),
@@ -108,7 +109,7 @@ MOST_BATCH = 4096
 
 
 def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Four GPUs in each of four cities at a price, and what a data centre asks for the same work."""
+    """Return four priced GPUs in each of four cities, and the price of the same work in a data centre."""
     world = load_topology("worldwide")
     few = world.subset(f"{city}-{i}" for city in ("Oregon", "Virginia", "London", "Frankfurt") for i in range(4))
     price = int(rng.integers(20, 60)) / 100
@@ -123,7 +124,7 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def tokens_that_pay(given: Given, plan: Plan) -> Number:
-    """Tokens a second at which all sixteen GPUs cost what the data centre costs."""
+    """Return the tokens per second at which all sixteen GPUs cost what the data centre costs."""
     per_hour = len(given.cities) * given.price
     wanted = per_hour / 3600 / given.dollars * 1e9
     return Number(wanted, {"one_gpu": wanted / len(given.cities), "an_hour": wanted * 3600})

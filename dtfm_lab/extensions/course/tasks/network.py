@@ -19,7 +19,7 @@ lesson = MissionsOf("02_network")
 
 
 def give_link(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A link between two cities."""
+    """Return a link between two cities."""
     return {"latency_ms": int(rng.integers(20, 200)), "bandwidth_gbps": int(rng.integers(2, 30)) / 10}
 
 
@@ -53,7 +53,7 @@ def ring_by_hand(rng: np.random.Generator) -> Iterator[Trial]:
 
 
 def _simulated_ring_s(n: int, latency_s: float, bandwidth: float, model: str) -> tuple[float, float]:
-    """Bytes of the gradient, and seconds from the last backward until all devices have the average."""
+    """Return the bytes of the gradient, and the seconds from the last backward until all devices have the average."""
     links = np.full((n, n), 1.0)
     network = Topology.from_matrices(latency_s=latency_s * links, bandwidth_bytes_per_s=bandwidth * links, gpu="H100")
     job = load_job("tiny", model=model, n_stages=1, n_replicas=n, global_batch=n, microbatch=1, synchronisation="ring")
@@ -66,7 +66,7 @@ NAMES = ["ada", "alan", "barbara", "claude", "edsger", "grace"]
 
 
 def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A plan on a network without order, whose slowest link is not the one that is worth doubling."""
+    """Return a plan on a random network whose slowest link is not the one worth doubling."""
     job = load_job("tiny", n_stages=3, n_replicas=2, global_batch=24, microbatch=2, schedule="gpipe")
     while True:
         gbps, latency_ms = np.triu(10 ** rng.uniform(-1.7, 0, (6, 6)), 1), np.triu(rng.uniform(2, 30, (6, 6)), 1)
@@ -81,7 +81,7 @@ def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _upgrade_gains(plan: Plan) -> dict[frozenset[str], float]:
-    """Seconds that twice the bandwidth of each pair of devices saves."""
+    """Return the seconds saved by twice the bandwidth of each pair of devices."""
     network, before_s = plan.topology, simulate(plan).iteration_s
     gains = {}
     for a, b in combinations(range(len(network)), 2):
@@ -97,7 +97,7 @@ def _slowest(network: Topology) -> frozenset[str]:
 
 
 def most_by_one_link(given: Given, pair: Sequence[str]) -> Number:
-    """Milliseconds that the chosen link saves if its bytes take no time."""
+    """Return the milliseconds that the chosen link saves if its bytes take no time."""
     plan, before_s = given.plan, simulate(given.plan).iteration_s
     a, b = (plan.topology.index(name) for name in pair)
     free = plan.topology.with_link(a, b, bandwidth_bytes_per_s=1e6 * float(plan.topology.bandwidth_bytes_per_s[a, b]))

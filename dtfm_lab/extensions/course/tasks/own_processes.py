@@ -16,11 +16,11 @@ rings = MissionsOf("19_own_all_reduce")
 pipelines = MissionsOf("20_own_pipeline")
 
 NUMBER_BYTES = 8
-"""Of a number in fp64."""
+"""Bytes of a number in fp64."""
 
 
 def results_of(function: Callable[..., Any], *arguments: Any, **given: Any) -> list[tuple[Any, list[tuple[str, int]]]]:
-    """What each process returned, with its messages. Raises NotYet where it is anything else."""
+    """Return what each process returned, with its messages. Raises NotYet for anything else."""
     found = value_of(lambda *each: function(*each, **given), *arguments)
     is_list = isinstance(found, (list, tuple)) and all(isinstance(each, (list, tuple)) for each in found)
     require(is_list and all(len(each) == 2 for each in found), "wanted lab.missions.distributed(your function)")
@@ -32,12 +32,14 @@ def own_ring(function: Callable[..., Any], given: Given) -> TextValues:
     rng = fresh_cases()
     n, size = 4, 4 * int(rng.integers(20, 50))
     numbers = rng.normal(size=(n, size))
+    # Other numbers each time, so that they cannot be written into the function.
     done = results_of(function, n, [{"numbers": each.tolist()} for each in numbers])
     require(len(done) == n, f"{len(done)} processes returned something; wanted {n}")
     for rank, (value, _) in enumerate(done):
         is_right = isinstance(value, (list, tuple)) and np.shape(value) == (size,)
         require(is_right, f"process {rank} returned {type(value).__name__}; wanted the {size} means")
         require(bool(np.allclose(value, numbers.mean(axis=0))), f"process {rank} has other numbers than the mean")
+    # What a ring sends and nothing else does, whatever the function is called.
     wanted = 2 * (n - 1) * size // n * NUMBER_BYTES
     for rank, (_, messages) in enumerate(done):
         sent = sum(n_bytes for kind, n_bytes in messages if kind == "send")
@@ -50,11 +52,11 @@ def own_ring(function: Callable[..., Any], given: Given) -> TextValues:
 
 ITERATIONS, MICROBATCHES = 3, 4
 TOLERANCE = 1e-4
-"""Largest share by which a loss may differ: sums in another order."""
+"""Maximum relative difference between losses, because sums in another order round differently."""
 
 
 def losses_of_the_lab(seed: int) -> Sequence[float]:
-    """Losses of a run of the lab: tiny in two stages, four micro-batches of two sequences, GPipe."""
+    """Return the losses of a run of the lab: tiny in two stages, four micro-batches of two sequences, GPipe."""
     job = load_job("tiny", n_stages=2, n_replicas=1, global_batch=8, microbatch=2)
     plan = evaluate(lab.load_topology("lecture-hall").subset(range(2)), job, stages=[[0], [1]])
     return tuple(lab.run(plan, "gpipe", iterations=ITERATIONS, seed=seed).context.losses)
@@ -75,6 +77,7 @@ def own_gpipe(function: Callable[..., Any], given: Given) -> TextValues:
     )
     is_right = isinstance(losses, (list, tuple)) and np.shape(losses) == (ITERATIONS,)
     require(is_right, f"the last process returned {losses!r:.60}; wanted {ITERATIONS} losses")
+    # The lab's own run of the same seed trains the same, apart from rounding.
     wanted = losses_of_the_lab(seed)
     for iteration, (found, want) in enumerate(zip(losses, wanted, strict=True)):
         require(

@@ -1,5 +1,5 @@
-"""Missions about real runs: to predict one, to find a link that is not as drawn, to survive a worker that dies; and the
-capstone, which ends with a run."""
+"""Missions about real runs: predict one, find a link that differs from its specification, survive a lost worker. And
+the capstone, which ends with a run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ runs = MissionsOf("10_real_run")
 
 
 def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A plan of four laptops, and the two devices of its first pipeline."""
+    """Return a plan of four laptops, and the two devices of its first pipeline."""
     plan = plan_of_laptops(rng, bandwidth=0.2)
     first, last = plan.pipelines[0]
     return {"plan": plan, "first": first, "last": last}
 
 
 def message_ms(given: Given, traces: object) -> Number:
-    """Milliseconds of the activation of one micro-batch from the first stage to the second."""
+    """Return the milliseconds of one micro-batch's activation from the first stage to the second."""
     network, job = given.plan.topology, given.plan.job
     here, there = network.index(given.first), network.index(given.last)
     n_bytes, latency_s = job.activation_bytes, float(network.latency_s[here, there])
@@ -63,6 +63,7 @@ def predicted_within_5(answer: Sequence[object], given: Given) -> TextValues:
         "on the real clock workers wait for each other's cores, which no profile knows, and no link is emulated; "
         "wanted the virtual clock",
     )
+    # A prediction made after the measurement would be no prediction.
     predicted_before(predicted, measured, given.plan)
     error = compare(predicted, measured).iteration_error
     require(
@@ -73,7 +74,7 @@ def predicted_within_5(answer: Sequence[object], given: Given) -> TextValues:
 
 
 def give_secret(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A plan, and a network on which one of the links that it uses is slower, one way."""
+    """Return a plan, and a network on which one of the plan's links is slower in one direction."""
     plan = plan_of_laptops(rng, bandwidth=0.2)
     here, there = (int(place) for place in plan.placement.devices[:, int(rng.integers(2))])
     if rng.random() < 0.5:
@@ -85,14 +86,15 @@ def give_secret(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def secret_link(given: Given) -> tuple[str, str]:
-    """Names of the two ends of the link that is not as drawn, from sender to receiver."""
+    """Return the two ends of the link that differs from its specification, from sender to receiver."""
     drawn, truth = given.plan.topology, given.secretly
     here, there = np.argwhere(drawn.bandwidth_bytes_per_s != truth.bandwidth_bytes_per_s)[0]
     return drawn.names[here], drawn.names[there]
 
 
 def times_narrower(given: Given, answer: Any) -> Number:
-    """How many times less bandwidth the secret link has than drawn; its latency is as drawn."""
+    """Return the factor by which the secret link's bandwidth is below its specification. Its latency is as
+    specified."""
     source, target = secret_link(given)
     here, there = given.plan.topology.index(source), given.plan.topology.index(target)
     drawn, truth = (each.bandwidth_bytes_per_s[here, there] for each in (given.plan.topology, given.secretly))
@@ -113,6 +115,7 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> TextValues:
     late = float((links["measured_s"] / links["predicted_s"])[wanted])
     require(late > 2, "all its messages took what was drawn: this run was not on emulated=given.secretly")
     said = " -> ".join(part.strip() for part in name.split("->"))
+    # The most likely wrong answer gets a sentence of its own.
     require(said != f"{target} -> {source}", "that is the way back; each direction is a link of its own")
     require(
         said not in given.plan.topology.names,
@@ -128,7 +131,7 @@ ITERATIONS = 4
 
 
 def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A plan of four laptops, and the one that is to die."""
+    """Return a plan of four laptops, and the laptop to kill."""
     plan = plan_of_laptops(rng, bandwidth=0.2)
     every = int(rng.integers(4, 8))
     at = every * int(rng.integers(2, 6)) + int(rng.integers(3, every + 1))
@@ -136,7 +139,7 @@ def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def iterations_again(given: Given, traces: object) -> Number:
-    """Whole iterations since the newest checkpoint, where the one that is interrupted is ``given.at``."""
+    """Return the whole iterations since the newest checkpoint if iteration ``given.at`` is interrupted."""
     done = given.at - 1
     again = done % given.every
     return Number(float(again), {"all": float(done), "interval": float(given.every), "one_more": again + 1.0}, within=0)
@@ -154,6 +157,7 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
     fault = lost[given.victim]
     require("SIGKILL" in fault.how, f"{given.victim} {fault.how}; wanted it killed, as by a power cut")
     require(fault.state_from in given.plan.topology.names, f"its state is from {fault.state_from}; wanted a peer's")
+    # Equal losses show that nothing was lost but time.
     require(
         calm.context.losses == disturbed.context.losses,
         "the losses differ; wanted the same job, seed, rate and number of iterations in both runs, and nothing else",
@@ -162,7 +166,7 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
 
 
 def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Devices that fail, and what a checkpoint takes."""
+    """Return devices that fail, and the seconds of a checkpoint."""
     return {
         "devices": int(rng.choice([16, 32, 64, 128])),
         "days": int(rng.integers(5, 60)),
@@ -183,16 +187,16 @@ capstone = MissionsOf("18_capstone")
 
 LEAST_DEVICES = 6
 UNEQUAL = 3.0
-"""Least ratio of the fastest link to the slowest."""
+"""Minimum ratio of the fastest link to the slowest."""
 LEAST_WORDS = 15
-"""Words of a description that says where the numbers are from."""
+"""Minimum number of words in a description that says where the numbers come from."""
 NEAR_BOUND = 1.5
 AT_MOST = 64
-"""Most devices of a network whose bound is computed again within seconds."""
+"""Maximum number of devices of a network whose bound is computed again within seconds."""
 
 
 def own_network(network: Topology) -> None:
-    """Raise NotYet unless a network is no bundled one, has devices enough, and links that differ."""
+    """Raise NotYet if a network is a bundled one, has too few or too many devices, or links that hardly differ."""
     n = len(network)
     require(n >= LEAST_DEVICES, f"it has {counted(n, 'device')}; wanted {LEAST_DEVICES} or more")
     require(n <= AT_MOST, f"it has {counted(n, 'device')}; wanted {AT_MOST} at most, so that its bound takes seconds")
@@ -200,6 +204,7 @@ def own_network(network: Topology) -> None:
         bundled = load_topology(name)
         if len(bundled) != n:
             continue
+        # Moved a little, a bundled network is still no network of one's own.
         between = ~np.eye(n, dtype=bool)
         apart = np.abs(np.log(network.bandwidth_bytes_per_s[between] / bundled.bandwidth_bytes_per_s[between]))
         late = np.abs(network.latency_s - bundled.latency_s).max()
@@ -227,7 +232,7 @@ def capstone_network(network: Topology, given: Given) -> TextValues:
 
 
 def times_by_free_messages(given: Given, plan: Plan) -> Number:
-    """Times that free messages alone would shorten a plan's iteration."""
+    """Return the factor by which free messages alone would shorten a plan's iteration."""
     free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=0))
     now_s, free_s = (iteration_again_s(each) for each in (plan, free))
     return Number(now_s / free_s, {"share": free_s / now_s, "per_cent": 100 * free_s / now_s}, within=0.02)
@@ -238,6 +243,7 @@ def capstone_plan(plan: Plan, given: Given) -> TextValues:
     own_network(plan.topology)
     fits(plan)
     found_s = iteration_again_s(plan)
+    # Open, because the bound has to hold for every shape that the reader could have chosen.
     open_job = plan.job.with_fields(
         n_stages=None, n_replicas=None, blocks_per_stage=None, microbatches_per_replica=None, warmups=None
     )
@@ -252,7 +258,7 @@ def capstone_plan(plan: Plan, given: Given) -> TextValues:
 
 
 def busiest_percent(given: Given, answer: Any) -> Number:
-    """Per cent of the measured iteration in which the device computes that computes longest."""
+    """Return the per cent of the measured iteration for which the busiest device computes."""
     *_, measured = answer
     rows = measured.bubble
     share = rows.busy_s / rows.iteration_s

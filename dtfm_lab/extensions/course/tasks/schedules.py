@@ -1,4 +1,4 @@
-"""Missions about the order in which stages work, and about what fills a device."""
+"""Missions about the order of passes, and about what fills a device's memory."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,11 +29,12 @@ from dtfm_lab.simulation.schedules import build_named, peak_activations, schedul
 orders = MissionsOf("08_schedules")
 
 ROUNDING = 1.001
-"""Iterations this close are equally long: messages have bytes, which take a little beside their latency."""
+"""Iterations within this ratio count as equally long, because the bytes of messages take a little time in addition to
+latency."""
 
 
 def give_pipeline(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Sizes of a pipeline, and milliseconds of its passes."""
+    """Return the sizes of a pipeline, and the milliseconds of its passes."""
     return {
         "n_stages": int(rng.integers(5, 25)),
         "n_microbatches": int(rng.integers(30, 130)),
@@ -53,7 +54,7 @@ def bubble_share(given: Given) -> Number:
 
 
 def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A row of unequal slow links; forwards take 1 s and backwards 2 s."""
+    """Return a row of unequal slow links. Forwards take 1 s and backwards 2 s."""
     n_devices, n_microbatches = int(rng.integers(6, 9)), int(rng.integers(48, 64))
     # hops that fill whole turns would make it a matter of rounding
     hops_s = [float(rng.choice([0.4, 0.8, 1.2, 1.8, 2.2, 2.6])) for _ in range(n_devices - 1)]
@@ -66,7 +67,7 @@ def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _turns(hop_s: float) -> int:
-    """Turns, a forward and a backward of 3 s together, until a micro-batch is back from the next device."""
+    """Return the turns (a forward and a backward, 3 s together) until a micro-batch is back from the next device."""
     return int(np.ceil((3 + 2 * hop_s) / 3))
 
 
@@ -81,6 +82,7 @@ def deep_enough(warmups: list[int], given: Given) -> TextValues:
     found_s = simulate(given.plan, schedule, profile=given.profile).iteration_s
     shortest_s = simulate(given.plan, "gpipe", profile=given.profile).iteration_s
     require(
+        # A little rounding is allowed, since equal orders may add up differently.
         found_s <= ROUNDING * shortest_s,
         f"it takes {found_s:.1f} s with {held} activations held, GPipe {shortest_s:.1f} s",
     )
@@ -94,7 +96,7 @@ SLOWER = 1.03
 
 
 def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A stage's parameters, and over how many replicas its states are split."""
+    """Return a stage's parameters, and the number of replicas over which its states are split."""
     return {"millions": int(rng.integers(100, 2000)), "n_replicas": int(rng.choice([4, 6, 8, 12, 16]))}
 
 
@@ -121,7 +123,7 @@ def most_held(rng: np.random.Generator) -> Iterator[Trial]:
 
 
 def give_small_devices(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Eight GPUs with less memory than GPipe needs, in a row of slow links."""
+    """Return eight GPUs with less memory than GPipe needs, in a row of slow links."""
     latency_ms, gbps = float(rng.integers(10, 30)), int(rng.integers(10, 26))
     network = Topology.from_matrices(
         np.full((8, 8), latency_ms), np.full((8, 8), gbps), name="eight-small-ones", gpu="V100", memory_bytes=16 * GIB

@@ -1,5 +1,5 @@
-"""Missions about searching: the pairing behind an edge of the coarsened graph, the path through it, and how good what
-was found is."""
+"""Missions about searching: the pairing behind an edge of the coarsened graph, the path through it, and how good the
+result is."""
 
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -40,12 +40,13 @@ STAGES = "ABCDEF"
 
 
 def least_sum_s(table: FloatArray) -> float:
-    """Slowest pair of the pairing of least sum, which need not be the bottleneck matching."""
+    """Return the slowest pair of the pairing with the smallest sum, which need not be the bottleneck matching."""
     return float(table[scipy.optimize.linear_sum_assignment(table)].max())
 
 
 def give_table(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Whole seconds of each pair of two groups of four, whose bottleneck the pairing of least sum does not find."""
+    """Return whole seconds of each pair of two groups of four. The pairing with the smallest sum misses their
+    bottleneck matching."""
     while True:
         seconds = rng.permuted(np.arange(1, 17)).reshape(4, 4)
         if bottleneck_matching(seconds.astype(float))[0] < least_sum_s(seconds):
@@ -65,6 +66,7 @@ def pair_by_hand(partners: list[Any], given: Given) -> TextValues:
     pairs = [table[row, COLUMNS.index(name)] for row, name in enumerate(partners)]
     wanted, _ = bottleneck_matching(table)
     if max(pairs) > wanted:
+        # The usual mistake: the assignment with the least sum.
         least_sum = sum(pairs) == table[scipy.optimize.linear_sum_assignment(table)].sum()
         why = "; it has the least sum, but the pairs work side by side" if least_sum else ""
         raise NotYet(f"its slowest pair takes {max(pairs):.0f} s, and another pairing has a faster slowest pair{why}")
@@ -72,8 +74,10 @@ def pair_by_hand(partners: list[Any], given: Given) -> TextValues:
 
 
 def give_graph(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Weights of a coarsened graph of six groups through which going to the nearest group is not the best path."""
+    """Return weights of a coarsened graph of six groups in which always going to the nearest group does not give the
+    best path."""
     n = len(STAGES)
+    # Until the simple way fails from every start, or it would win by luck.
     while True:
         upper = np.triu(rng.integers(1, 30, (n, n)), 1)
         weights = (upper + upper.T).astype(float)
@@ -109,7 +113,8 @@ searches = MissionsOf("06_searching")
 
 
 def cheap_hops(given: Given, plan: Plan) -> Number:
-    """An instance of N devices lends one to each of N stages in a row, between which N - 1 hops are cheap."""
+    """Return the number of cheap hops: an instance of N devices lends one to each of N stages in a row, with N - 1 hops
+    between them."""
     return Number(given.size - 1.0, {"stages": float(given.size), "all_hops": 7.0}, within=0.0)
 
 
@@ -129,7 +134,7 @@ def spot_under_32(plan: Plan, given: Given) -> TextValues:
 
 
 def give_claim(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A plan's cost and its gap."""
+    """Return a plan's cost and its gap."""
     return {"cost_s": int(rng.integers(200, 900)) / 10, "gap_percent": int(rng.integers(5, 45))}
 
 
@@ -141,13 +146,13 @@ def what_a_gap_promises(given: Given) -> Number:
 
 
 def simple_bound_s(group_s: np.ndarray[Any, Any], hop_s: np.ndarray[Any, Any], n_stages: int, n_replicas: int) -> float:
-    """Every message of a group costs at least the cheapest of all pairs, and so does every hop."""
+    """Return the bound in which every message of a group, and every hop, costs at least the cheapest of all pairs."""
     others = ~np.eye(len(group_s), dtype=bool)
     return float((n_replicas - 1) * group_s[others].min() + (n_stages - 1) * hop_s[others].min())
 
 
 def _groupings(left: list[int], size: int) -> Iterator[list[tuple[int, ...]]]:
-    """All ways to cut devices into groups of a size."""
+    """Yield all ways to divide devices into groups of a size."""
     if not left:
         yield []
         return
@@ -158,7 +163,7 @@ def _groupings(left: list[int], size: int) -> Iterator[list[tuple[int, ...]]]:
 
 
 def least_cost_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
-    """The least cost of all placements of few devices, each of which is tried."""
+    """Return the minimum cost over all placements of a few devices, each of which is tried."""
     best_s = np.inf
     for grouping in _groupings(list(range(n_stages * n_replicas)), n_replicas):
         groups = np.array(grouping)
@@ -170,7 +175,7 @@ def least_cost_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
 
 
 def _random_pairs(rng: np.random.Generator, n_stages: int, n_replicas: int) -> PairCosts:
-    """Pair costs of a random network, in every second case one of three sites."""
+    """Return the pair costs of a random network, half of the time one of three sites."""
     n = n_stages * n_replicas
     site = rng.integers(0, 3, n) if rng.integers(2) else np.zeros(n)
     same = site[:, None] == site
@@ -183,12 +188,13 @@ def _random_pairs(rng: np.random.Generator, n_stages: int, n_replicas: int) -> P
 
 
 TO_CLOSE = 0.2
-"""Share of what the simple bound leaves open that a tighter one has to close, on average."""
+"""Share of the gap left by the simple bound that a tighter bound has to close, on average."""
 
 
 @searches.mission("tighten-a-bound", takes=types.FunctionType)
 def tighten_a_bound(function: Callable[..., Any], given: Given) -> TextValues:
     rng, closed = fresh_cases(), []
+    # Many small networks, because a bound may hold on some by chance.
     for n_stages, n_replicas in ((2, 3), (3, 2), (4, 2), (2, 4)) * 6:
         pair = _random_pairs(rng, n_stages, n_replicas)
         least_s = least_cost_s(pair, n_stages, n_replicas)

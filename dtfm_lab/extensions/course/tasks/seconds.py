@@ -1,4 +1,4 @@
-"""Missions about what the closed form does not see: overlap, and a proven plan that loses to chance."""
+"""Missions about what the closed form does not see: overlap, and a proven plan that loses to a random one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,16 +26,17 @@ from dtfm_lab.planning import plan as search_plan
 lesson = MissionsOf("07_communication_or_seconds")
 
 FASTER = 0.95
-"""Seconds of the plan that wins by chance, at most, as a share of the proven plan's."""
+"""Maximum seconds of the random plan that wins, as a share of the proven plan's."""
 FAST, SLOW = ("A100", "RTX 4090"), ("V100", "T4")
 
 
 def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A pipeline over equal links between devices that compute in no time."""
+    """Return a pipeline over equal links between devices that compute in no time."""
     n_stages, n_microbatches = int(rng.integers(3, 9)), int(rng.integers(4, 40))
     network = Topology.from_matrices(
         latency_ms=np.zeros((n_stages, n_stages)),
         bandwidth_gbps=np.ones((n_stages, n_stages)),
+        # So fast that only messages take time.
         peak_flop_per_s=1e24,
         memory_bytes=1e15,
         name="row",
@@ -56,7 +57,8 @@ def charged_too_much(given: Given) -> Number:
 
 
 def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Two machines with four GPUs each, of two kinds, listed in any order."""
+    """Return two machines with four GPUs each, of two kinds, in random order."""
+    # In random order, so that the names tell nothing.
     machine = rng.permutation(np.repeat(np.arange(2), 4))
     kinds = rng.permutation([str(rng.choice(FAST)), str(rng.choice(SLOW))]).tolist()
     between_gbps = int(rng.integers(10, 26))

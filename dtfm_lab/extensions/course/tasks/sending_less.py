@@ -1,4 +1,4 @@
-"""Missions about compression and local updates, and what they cost the loss."""
+"""Missions about compression and local updates, and how they affect the loss."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ lesson = MissionsOf("13_compression_and_local_updates")
 
 
 def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
-    """How gradients are rounded, and how often they are averaged."""
+    """Return how gradients are rounded, and how often they are averaged."""
     return {"block": int(rng.choice([16, 32, 64, 128])), "every": int(rng.integers(3, 40))}
 
 
@@ -30,7 +30,7 @@ def times_fewer_bytes(given: Given) -> Number:
 
 
 def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Seconds of computing and averaging, and the iterations to a loss by H."""
+    """Return the seconds of computing and of averaging, and the iterations to reach a loss for each H."""
     first, worse = int(rng.integers(200, 400)), float(rng.uniform(0.02, 0.06))
     iterations = {every: round(first * (1 + worse * (every - 1) ** 0.8)) for every in (1, 2, 4, 8, 16, 32, 64)}
     return {
@@ -52,23 +52,26 @@ def which_h(given: Given) -> Number:
         "as_few": given.iterations[1] * (given.compute_s + given.averaging_s / most),
     }
     text_values = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
+    # Two ways may come to the same number, and a right answer is no mistake.
     return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, text_values, within=0.002)
 
 
 LOSS = 3.0
-"""Nats a byte; a run of ``tiny`` on eight sequences an iteration is there within some twenty iterations."""
+"""Loss to reach, in nats per byte. A run of ``tiny`` on eight sequences per iteration reaches it within some twenty
+iterations."""
 LEFT = 0.2
-"""Of the seconds that messages add to a run that averages whole numbers in every iteration."""
+"""Maximum share that may be left of the seconds that messages add to a run without compression that averages in every
+iteration."""
 MEAN_OF = 5
 """Iterations over which the training loss is averaged."""
 TEXT_NATS = 3.06
-"""Unigram entropy of the lab's own text, by which a run on another one is told."""
+"""Unigram entropy of the lab's own text. It tells a run on another text apart."""
 AT_LEAST = 0.5
-"""Shorter than this share of what its own profile says is no measurement."""
+"""An iteration shorter than this share of its own profile's prediction was not measured."""
 
 
 def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Four laptops on slow links, and the job that they are to train."""
+    """Return four laptops on slow links, and the job that they have to train."""
     gbps, latency_ms = int(rng.integers(50, 100)) / 1000, int(rng.integers(2, 9))
     network = Topology.from_matrices(
         np.full((4, 4), latency_ms),
@@ -104,6 +107,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> TextValues:
         every <= n_done,
         f"{counted(n_done, 'iteration')} never averaged, which happens every {every}; they trained apart",
     )
+    # A mean of several, since single losses go up and down.
     means = np.convolve(context.losses, np.ones(MEAN_OF) / MEAN_OF, mode="valid")
     below = np.flatnonzero(means < LOSS)
     require(len(below) > 0, f"the mean loss of five iterations comes to {means.min(initial=9.9):.2f}; wanted below 3.0")
@@ -127,9 +131,9 @@ def same_network_as(trace: Trace, network: Topology) -> None:
 
 
 def _seconds(trace: Trace, plan: Any) -> tuple[float, float, float]:
-    """Seconds an iteration: measured, at most wanted, and with whole numbers averaged every time.
+    """Return the seconds per iteration: measured, maximum allowed, and without compression and averaged every time.
 
-    The last two are simulated from the trace's own profile, so that a slow machine and a fast one are judged alike.
+    The last two are simulated from the trace's own profile, so that slow and fast machines are judged alike.
     """
     computing = [time for time in trace.context.profile if time.kind.value in ("F", "B", "STEP", "REDUCE")]
     free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=1e-6))

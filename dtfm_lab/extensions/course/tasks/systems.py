@@ -1,5 +1,5 @@
 """Missions about training systems: which wins where and why, what makes a network compute-bound, and what published
-numbers say of an assumption and of a fit."""
+numbers say about an assumption and a fit."""
 
 import math
 import types
@@ -41,9 +41,9 @@ from dtfm_lab.simulation import simulate
 systems = MissionsOf("14_systems")
 
 RIVALS = ("ddp", "megatron", "dt-fm")
-"""Each on all devices, with the micro-batch of the job."""
+"""The systems that compete, each on all devices with the job's micro-batch."""
 CLEARLY = 1.05
-"""Times the winner's seconds that the next must take at least."""
+"""Minimum seconds of the second-best system, as a multiple of the winner's."""
 SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
     {"order": "pp-dp"},
     {"overlap": True},
@@ -54,11 +54,11 @@ SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
     {"stages_per_device": 2},
     {"gradient_dtype": "fp16"},
 )
-"""Assumptions of Megatron-LM as it is without flags, each changed to its other value."""
+"""Assumptions of Megatron-LM without flags, each changed to its other value."""
 
 
 def give_winner(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Eight devices, a batch, and the system that is to win."""
+    """Return eight devices, a batch, and the system that has to win."""
     return {"network": two_rooms(rng), "batch": int(rng.choice([48, 64, 96])), "winner": str(rng.choice(RIVALS))} | {
         "systems": _rivals()
     }
@@ -78,6 +78,7 @@ def a_system_that_wins_here(network: Topology, given: Given) -> TextValues:
         len(network) == len(given.network),
         f"it has {counted(len(network), 'device')}; wanted the eight of your network",
     )
+    # Only bandwidths may change, so the rest is compared with the given network's.
     plain = replace(
         network, latency_s=given.network.latency_s, bandwidth_bytes_per_s=given.network.bandwidth_bytes_per_s
     )
@@ -96,7 +97,7 @@ def a_system_that_wins_here(network: Topology, given: Given) -> TextValues:
 
 
 def give_rooms(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Eight devices, and a job for them."""
+    """Return eight devices, and a job for them."""
     return {"network": two_rooms(rng), "job": load_job("gpt2-small", global_batch=64), "shipped": AS_SHIPPED}
 
 
@@ -107,6 +108,7 @@ def which_assumption(outcome: Outcome, given: Given) -> TextValues:
     shipped = variant("megatron", **AS_SHIPPED)
     changed = [one.name for one in strategy.assumptions if getattr(strategy, one.field) != getattr(shipped, one.field)]
     require(len(changed) == 1, f"{len(changed)} assumptions are changed ({', '.join(changed) or 'none'}); wanted one")
+    # These are no changes: the search tries all their values.
     require(changed[0] not in ("n_stages", "tensor_parallel"), f"{changed[0]} is tried already in every value")
     same_network(outcome.plan.topology, given.network)
     same_job(outcome.job, given.job, "model", "global_batch")
@@ -126,18 +128,18 @@ codesign = MissionsOf("15_codesign")
 
 MOST_BATCH = 64
 TIMES = 2.0
-"""Times the tokens a second of the given plan that are wanted."""
+"""Factor by which the answer has to exceed the tokens per second of the given plan."""
 
 
 def seconds_of(plan: Plan) -> tuple[float, float]:
-    """Seconds of the plan's iteration, and those of the same passes in the same order with free messages."""
+    """Return the seconds of the plan's iteration, and the same with free messages and the same order of passes."""
     trace = simulate(plan, queueing=plan.queueing)
     free = plan.changed(topology=with_free_messages(plan.topology))
     return trace.iteration_s, simulate(free, trace.context.recorded_schedule, queueing=plan.queueing).iteration_s
 
 
 def most_by_bandwidth(given: Given, plan: Plan) -> Number:
-    """Times that free messages alone would shorten the given plan's iteration."""
+    """Return the factor by which free messages alone would shorten the given plan's iteration."""
     now_s, free_s = seconds_of(given.plan)
     return Number(now_s / free_s, {"share": free_s / now_s, "per_cent": 100 * free_s / now_s}, within=0.02)
 
@@ -185,7 +187,8 @@ TRANSPORTS = ("overlapped", "blocking")
 
 
 def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Two plans and their "measured" seconds, by an efficiency and a transport that are not told."""
+    """Return two plans and their "measured" seconds, from an efficiency and a transport that the reader does not
+    know."""
     network = two_rooms(rng)
     stages = [list(range(4)), list(range(4, 8))]
     efficiency, transport = int(rng.integers(250, 450)) / 1e3, str(rng.choice(TRANSPORTS))
@@ -197,6 +200,7 @@ def give_measured(rng: np.random.Generator) -> Mapping[str, Any]:
         run = plan.changed(job=plan.job.with_fields(transport=transport))
         measured_s.append(round(simulate(run, "1f1b", efficiency=efficiency).iteration_s, 5))
     return {"plans": plans, "measured_s": measured_s, "small_s": measured_s[0], "large_s": measured_s[1]} | {
+        # Underscore: the check may see it, the reader may not.
         "_measured_with": (transport, efficiency)
     }
 
@@ -233,6 +237,7 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> TextValu
             f"for {counted(n, 'row')} it returns {counted(errors.size, 'number')}; wanted one each",
         )
         seen = measured_s * np.median(reached) / full_s - 1
+        # The known mistake: fitted to the row itself.
         if np.allclose(errors, seen) and not np.allclose(seen, wanted):
             raise NotYet("each row was among those that its prediction was fitted to: leave it out")
         by_mean = measured_s * np.array([np.delete(reached, i).mean() for i in range(n)]) / full_s - 1

@@ -1,4 +1,4 @@
-"""Missions about fleets that change: each is judged by replaying the hours."""
+"""Missions about fleets that change. Each is judged by a replay of some hours."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,23 +38,24 @@ from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate, simulated
 
 BATCH = 512.0
-"""Samples of a step of cards from a table."""
+"""Samples in one step of devices whose speed comes from a table."""
 
 
 def played(table: Mapping[int, float], hours: Availability, policy: Policy, **costs: float) -> History:
-    """The hours of cards whose speed is from a table."""
+    """Return the replay of some hours of devices whose speed comes from a table."""
     fleet = TableFleet(n_devices=len(hours.devices), samples_per_s=table, batch=BATCH)
     return replay(hours, fleet, policy, ReconfigurationCosts(**costs))
 
 
 def able_s(hours: Availability, least: int, start_s: float) -> float:
-    """Seconds in which at least so many devices have been there for ``start_s``."""
+    """Return the seconds in which at least ``least`` devices have been present for ``start_s``."""
     there: dict[int, float] = {}
     serving: list[tuple[float, int]] = []
     for at_s, device, comes in zip(hours.time_s.tolist(), hours.device.tolist(), hours.comes.tolist(), strict=True):
         if comes:
             there[device] = at_s + start_s
         elif (begin_s := there.pop(device)) < at_s:
+            # Devices that leave before they are ready have never served.
             serving += [(begin_s, 1), (at_s, -1)]
     serving += [
         each for begin_s in there.values() if begin_s < hours.end_s for each in ((begin_s, 1), (hours.end_s, -1))
@@ -67,22 +68,23 @@ def able_s(hours: Availability, least: int, start_s: float) -> float:
 
 
 HOUR_S, LOST_S, BACK_S = 3600.0, 1200.0, 3000.0
-"""How long it lasts, when a region is lost, and when it is back."""
+"""Length of the replay in seconds, when a region is lost, and when it is back."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OnePlan(PlannedFleet):
-    """A fleet that trains by one plan while all are there; who is left shares the work, or waits."""
+    """A fleet that trains by one plan while all devices are present. Otherwise the remaining devices share the work, or
+    wait."""
 
     own: Plan
 
     def plan(self, present: frozenset[int]) -> Plan | None:
-        """The plan where everybody is there; None otherwise."""
+        """Return the plan if all devices are present; None otherwise."""
         return self.own if len(present) == len(self.network) else None
 
 
 def after_each_region(plan: Plan) -> dict[str, float]:
-    """Samples of an hour in which a region is away for half of it, by the region that is lost."""
+    """Return the samples of an hour in which a region is away for half of the time, by lost region."""
     network = plan.topology
     fleet = OnePlan(network=network, job=plan.job, own=plan)
     made = {}
@@ -102,7 +104,7 @@ LEAST_PAUSE = (
 
 
 class OwnPolicy(Policy):
-    """A reader's function as a policy, held to what the replay's own policies pay."""
+    """A reader's function as a policy. It pays what the replay's own policies pay."""
 
     def __init__(self, function: Callable[[Situation], Response | None]) -> None:
         object.__setattr__(self, "function", function)
@@ -110,7 +112,8 @@ class OwnPolicy(Policy):
         object.__setattr__(self, "every_s", float("inf"))
 
     def decide(self, now: Situation) -> Response | None:
-        """What the function returns. Raises NotYet where it takes what is not there, or pays nothing."""
+        """Return what the function returns. Raises NotYet if it uses absent devices, or pauses for less than the change
+        costs."""
         response = value_of(self.function, now)  # type: ignore[attr-defined]
         if response is None or response == Response(None):
             return None if now.operation is not None and not now.lost else Response(None)
@@ -137,14 +140,14 @@ lesson = MissionsOf("17_things_change")
 
 CARDS = tuple(f"card-{number}" for number in range(1, 9))
 SPEEDS = {n: 40.0 * n for n in range(4, 9)}
-"""Samples a second by the number of cards: fewer than four cannot hold the model."""
+"""Samples per second by number of devices. Fewer than four cannot hold the model."""
 SAME = {1: 320.0}
-"""Samples a second of any number of cards, where a slow link binds them all."""
+"""Samples per second with any number of devices if a slow link limits them all."""
 NAMES = ("restart", "varuna", "oobleck", "bamboo", "torchft", "swarm", "recycle")
 
 
 def give_drawn_hours(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Three hours of cards that come and go, and from how many on they can train."""
+    """Return three hours of devices that come and go, and the number from which on they can train."""
     seed, start_s = int(rng.integers(10**6)), int(rng.integers(30, 91))
     hours = Availability.sampled(CARDS, 3 * 3600, mean_life_s=2400, mean_absence_s=1200, seed=seed, name="three hours")
     return {"hours": hours, "least": int(rng.integers(5, 7)), "start_s": start_s}
@@ -161,7 +164,7 @@ def able_to_train(given: Given) -> Number:
 
 
 def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Hours of cards that fail at random, and the seconds of a checkpoint."""
+    """Return some hours of devices that fail at random, and the seconds of a checkpoint."""
     between_s, writes_s = float(np.round(10 ** rng.uniform(2.6, 3.8))), int(rng.integers(10, 60))
     cards, seed = [f"card-{n}" for n in range(16)], int(rng.integers(10**6))
     hours = Availability.sampled(cards, 400 * between_s, mean_life_s=16 * between_s, mean_absence_s=60.0, seed=seed)
@@ -175,11 +178,11 @@ def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
 
 SWEPT = 15
 CLOSE = 0.997
-"""Share of the samples of the best interval of a sweep that an answer has to reach."""
+"""Minimum share of the samples of the best checkpoint interval in a sweep that an answer has to reach."""
 
 
 def times_rarer(given: Given, every_s: float) -> Number:
-    """By Young's formula, how many times longer the interval is when a write takes longer."""
+    """Return how many times longer the interval is, by Young's formula, if a write takes longer."""
     times = float(given.times_longer)
     return Number(times**0.5, {"proportional": times, "inverse": times**-0.5})
 
@@ -193,6 +196,7 @@ def how_often_to_write(every_s: float, given: Given) -> TextValues:
         return (played(SAME, given.hours, policy_of("restart", every_s=seconds), **costs),)
 
     young = float(np.sqrt(2 * given.writes_s * given.hours.mean_between_losses_s))
+    # Around Young's interval, where the best one is.
     swept = race_over(made, [young * 1.2 ** (n - SWEPT // 2) for n in range(SWEPT)], 0.05)
     best = max(point.histories[0].samples for point in swept)
     found = made(every_s)[0]
@@ -207,7 +211,8 @@ def how_often_to_write(every_s: float, given: Given) -> TextValues:
 
 
 def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Quiet traces and rough ones in some order, and costs under which not one policy is the best on all."""
+    """Return quiet and rough traces in random order, and costs for which no single policy is the best on all."""
+    # Until the best policy is clear on each trace, and not the same on all.
     while True:
         costs = {
             "checkpoint_s": float(rng.integers(2, 40)),
@@ -228,7 +233,7 @@ def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _ranked(hours: Availability, costs: Mapping[str, float], names: Sequence[str]) -> list[tuple[str, float]]:
-    """Policies and their samples, the most first."""
+    """Return policies and their samples, the most samples first."""
     made = {name: played(SPEEDS, hours, policy_of(name), **costs).samples for name in names}
     return sorted(made.items(), key=lambda each: -each[1])
 
@@ -251,7 +256,7 @@ def a_policy_for_each(answer: Sequence[Any], given: Given) -> TextValues:
 
 
 def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Six cards in three cities, and a job of three stages with two replicas."""
+    """Return six devices in three cities, and a job of three stages with two replicas."""
     cities = [str(city) for city in rng.choice(CITIES, 3, replace=False)]
     where = [city for city in cities for _ in range(2)]
     network = of_sites(

@@ -1,4 +1,4 @@
-"""Missions about devices that are not equally fast."""
+"""Missions about devices of unequal speed."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -26,11 +26,11 @@ from dtfm_lab.planning import plan as plan_for
 lesson = MissionsOf("12_unequal_devices")
 
 CLOSE = 1.03
-"""Within so much of the planner's own cut, a cut by hand wins."""
+"""A cut by hand wins if it takes at most this multiple of the planner's seconds."""
 
 
 def give_slow_helper(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Some equal devices and a slower one."""
+    """Return some equal devices and a slower one."""
     fast_ms = int(rng.integers(20, 60))
     return {
         "n_fast": int(rng.integers(3, 9)),
@@ -56,7 +56,7 @@ GPUS = ("A100", "V100", "T4", "RTX 3090", "P100", "RTX 4090", "L4", "H100")
 
 
 def give_four_gpus(rng: np.random.Generator) -> Mapping[str, Any]:
-    """A row of four GPUs of different kinds, and the planner's seconds for them."""
+    """Return a row of four GPUs of different kinds, and the planner's seconds for them."""
     return _row_of(tuple(str(gpu) for gpu in rng.choice(GPUS, 4, replace=False)), float(rng.integers(5, 26)))
 
 
@@ -81,12 +81,13 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
         "peaks": peaks,
         "named": gpus[1],
         "even_s": iteration_again_s(even),
+        # A little slower than what the lab finds, so that another good plan also wins.
         "limit_s": CLOSE * iteration_again_s(found),
     }
 
 
 def share_of_work(given: Given, plan: Plan) -> Number:
-    """Per cent of all FLOP that a device does where all are done at the same moment."""
+    """Return the per cent of all FLOP that a device does if all finish at the same moment."""
     wanted = 100 * given.peaks[given.named] / sum(given.peaks.values())
     return Number(wanted, {"equal": 25.0, "share": wanted / 100})
 

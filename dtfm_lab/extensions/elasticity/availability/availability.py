@@ -61,6 +61,7 @@ class Availability:
             wanted = f"more than 0, at most {LONGEST_S:.3g} (ten years)"
             raise TraceError(f"{self.name}: ends after {shortened(self.end_s)} s; wanted {wanted}")
         order = checked_order(self.name, devices, end_s, time_s, device, comes)
+        # Read-only, because histories and caches share these arrays.
         for field_, values in (("time_s", time_s[order]), ("device", device[order]), ("comes", comes[order])):
             values.setflags(write=False)
             object.__setattr__(self, field_, values)
@@ -93,6 +94,7 @@ class Availability:
                     wanted = "seconds of its arrival and of a later departure"
                     raise TraceError(f"{name}: {device} has the interval {shortened(interval)}; wanted {wanted}")
                 events.append((ends[0], index, True))
+                # Whoever stays to the end does not leave: nothing after it counts.
                 if until_s is None or ends[1] < until_s:
                     events.append((ends[1], index, False))
         time_s, index_of, comes = np.array(events, dtype=float).reshape(-1, 3).T
@@ -172,6 +174,7 @@ class Availability:
         ends = np.append(begins[1:], len(self.time_s))
         device, comes = tuple(self.device.tolist()), self.comes.tolist()
         order = np.lexsort((self.device, self.time_s))
+        # A device that comes and goes at one instant is in two events there.
         again = (np.diff(self.device[order]) == 0) & (np.diff(self.time_s[order]) == 0)
         twice = set(self.time_s[order[1:][again]].tolist())
         found = []
@@ -179,6 +182,7 @@ class Availability:
         for at_s, begin, turn, end in instants:
             left, came = device[begin:turn], device[turn:end]
             if at_s in twice:
+                # Only whether it was there before and is there after counts.
                 first = {device[i]: comes[i] for i in reversed(range(begin, end))}
                 last = {device[i]: comes[i] for i in range(begin, end)}
                 left = tuple(sorted(who for who, came_first in first.items() if not came_first))
@@ -223,6 +227,7 @@ class Availability:
         """
         names = _names_of(topology)
         place = {name: index for index, name in enumerate(names)}
+        # Recorded devices of this network keep their places.
         if set(self.devices) <= set(names):
             index = np.array([place[name] for name in self.devices], dtype=np.int64)
             return replace(self, devices=names, device=index[self.device] if len(self.device) else self.device)
@@ -305,12 +310,14 @@ def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[In
     total, firsts = np.cumsum(net), np.flatnonzero(is_new[begins])
     there = total - np.repeat((total - net)[firsts], np.diff(np.append(firsts, len(begins))))
     was_there = np.repeat(there - net == 1, sizes)
+    # Departures and arrivals of one device at one instant alternate, beginning with what is possible.
     nth = np.arange(len(of)) - np.repeat(begins, sizes) - np.where(coming, np.repeat(n_leave, sizes), 0)
     turn = 2 * nth + (coming == was_there)
     order = by_device[np.lexsort((coming, turn, at_s))]
     wrong = np.flatnonzero((there < 0) | (there > 1))
     if not len(wrong):
         return order, None
+    # The earliest, because later ones may only follow from it.
     first = wrong[np.argmin(at_s[begins[wrong]])]
     return order, int(by_device[begins[first] + (sizes[first] - 1 if there[first] > 1 else 0)])
 

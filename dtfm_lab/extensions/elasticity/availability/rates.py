@@ -66,6 +66,7 @@ class Rates:
         """
         self._check_events(len(regions), end_s)
         lost = self._region_losses(regions, end_s, rng)
+        # Devices that begin offline arrive later, and some only after the end.
         device = np.arange(len(regions))
         time_s, age_s = self._beginnings(len(regions), end_s, rng)
         on = time_s <= end_s
@@ -74,6 +75,7 @@ class Rates:
         while len(device):
             leaves_s = self._later(time_s, age_s, end_s, rng, life=True)
             if lost is not None:
+                # A region takes all its devices at once, whatever their own lifetimes.
                 leaves_s = np.minimum(leaves_s, lost.after(device, time_s))
             events.append((time_s, device, True))
             on = leaves_s <= end_s
@@ -89,8 +91,8 @@ class Rates:
         return np.concatenate(times), np.concatenate(devices), np.repeat(np.array(comes), n_each)
 
     def _beginnings(self, n: int, end_s: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return when each device first arrives, and how long it has been online by then, in the long-run state of the
-        process."""
+        """Return when each device first arrives, and how long it has been online by then. Devices have come and gone
+        long before second 0."""
         if math.isinf(self.mean_absence_s):
             return np.zeros(n), np.zeros(n)
         there = rng.random(n) * (self.mean_life_s + self.mean_absence_s) < self.mean_life_s
@@ -115,11 +117,13 @@ class Rates:
         ends_s = np.empty(len(time_s))
         pending = np.arange(len(time_s))
         while len(pending):
+            # Sampled at the highest rate of the day; thinning below removes what is too much at other hours.
             hazard[pending] += rng.exponential(size=len(pending)) / (1 + self.daily)
             at_s = np.maximum(
                 time_s[pending] + scale_s * hazard[pending] ** (1 / shape) - age_s[pending], time_s[pending]
             )
             ends_s[pending] = at_s
+            # Without a daily course nothing has to be removed.
             if not self.daily:
                 break
             rate = 1 - self._night(at_s) * (self.daily if life else -self.daily)

@@ -82,6 +82,7 @@ def _subtitle(history: History) -> str:
     shares = [
         f"{format_share(seconds / history.availability.end_s)} {name}" for name, seconds in parts(history).items()
     ]
+    # Parts that round to nothing would only lengthen the line.
     sentences = [share for share in shares if not share.startswith("0.0 %")]
     if history.share_of_bound is not None:
         sentences.append(f"{format_share(history.share_of_bound)} of what perfect foresight allows")
@@ -92,6 +93,7 @@ def _subtitle(history: History) -> str:
 
 def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:
     at_s = np.unique(history.availability.time_s)
+    # Availability and use step at other times, so each keeps its own.
     there = history.availability.counts()
     end_s = history.availability.end_s
     serving = history.to_frame()["devices"].to_numpy()
@@ -200,6 +202,7 @@ def availability(availability: Availability) -> go.Figure:
     stays = stays_of(availability)
     coming = np.unique(stays.device)
     has_rows = len(coming) <= MOST_ROWS and len(stays.device) <= MOST_STAYS
+    # Crowded rows stay readable without their names.
     row_px = CROWDED_PX if len(coming) > MANY_ROWS else ROW_PX
     heights = [COUNT_PX, max(1, len(coming)) * row_px] if has_rows else [2 * COUNT_PX, LOST_PX]
     never = f" ({len(availability.devices) - len(coming)} never arrive)" * (len(availability.devices) > len(coming))
@@ -249,6 +252,7 @@ def _curve(availability: Availability) -> tuple[FloatArray, IntArray]:
         at_s, there = np.append(0.0, at_s), np.append(0, there)
     if len(at_s) <= 2 * MOST_POINTS:
         return at_s, there
+    # Each slot keeps its lowest and highest value, so that a drop is not averaged away.
     slot = np.minimum((at_s / availability.end_s * MOST_POINTS).astype(int), MOST_POINTS - 1)
     order = np.lexsort((there, slot))
     edge = np.flatnonzero(np.diff(slot[order], prepend=-1))

@@ -101,9 +101,11 @@ def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = 
     given = list(histories.values()) if isinstance(histories, Mapping) else list(histories)
     names = list(histories) if isinstance(histories, Mapping) else _names(given)
     _check(given, by)
+    # Samples of different hours cannot be ranked.
     if len({one.availability.end_s for one in given}) > 1:
         ends = ", ".join(f"{name} {one.availability.end_s:g} s" for name, one in zip(names, given, strict=True))
         raise TraceError(f"race of histories that differ in length: {ends}; wanted the same hours")
+    # Local steps train differently from the others, so these policies come last.
     rank = {name: (one.local_steps > 1, -BY[by].value(one)) for name, one in zip(names, given, strict=True)}
     by_rank = sorted(zip(names, given, strict=True), key=lambda each: rank[each[0]])
     return _bars(dict(by_rank), by)
@@ -186,6 +188,7 @@ def _curves(race: Race, by: str) -> go.Figure:
             hovertext=[f"{literal(name)} at {literal(_at(race, v))}: {h:.4g} {BY[by].axis}"
                        for v, h in zip(values, heights, strict=True)],
         )  # fmt: skip
+    # Values over decades would crowd at one end of a linear axis.
     log = values[0] > 0 and values[-1] / values[0] >= LOG_FROM
     if len(race.policies) == 1:
         best = race.best
@@ -196,6 +199,7 @@ def _curves(race: Race, by: str) -> go.Figure:
             hoverinfo="skip",
         )  # fmt: skip
     for number, (name, value) in enumerate(race.formulas.items()):
+        # One above the other, so that labels of formulas that agree can both be read.
         upright(figure, value, f"{name} {duration(value)}", log=log, y=0.02 + 0.07 * number)
     for lead in race.leads:
         text = f"{_at(race, lead.value)}: {literal(lead.after)}"

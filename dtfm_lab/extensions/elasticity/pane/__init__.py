@@ -170,6 +170,7 @@ class HoursPanel(Panel):
             return
         question = RaceQuestion(topology, job, self._here(topology))
         if self.question is None or question.key != self.question.key:
+            # After an edit the old bars stay until the new ones come, so that the change can be seen.
             if not question.is_edit_of(self.question) or self.time_line.edited is None:
                 self._raced = {}
             self.question, self._problem = question, ""

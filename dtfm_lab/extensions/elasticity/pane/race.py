@@ -75,6 +75,7 @@ class Replays:
         """Replay those that are not known, in order, until ``stop``. Errors of ``lab.replay`` pass through."""
         self._stopped = stopped = threading.Event()
 
+        # The only way out of a replay: its loop calls this often.
         def progress(at_s: float) -> None:
             self.at_s = at_s
             if stopped.is_set():
@@ -82,12 +83,14 @@ class Replays:
 
         for policy in policies:
             key = (*question.key, policy)
+            # Going back to earlier hours shows them at once.
             if key not in self._known:
                 self.doing, self.at_s = policy, 0.0
                 try:
                     self._known[key] = replay(question.topology, question.job, question.here, policy, progress=progress)
                 except _Stop:
                     return
+                # The least recently used goes first.
                 if len(self._known) > MOST_KEPT:
                     self._known.popitem(last=False)
             self._known.move_to_end(key)

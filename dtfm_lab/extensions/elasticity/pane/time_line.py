@@ -76,6 +76,7 @@ class TimeLine:
         """Display when devices are online, unless an end is being dragged."""
         self._here = here
         show(self.children[0], True)
+        # Otherwise the end would jump back under the user's pointer.
         if not self._is_dragged:
             unit, in_s = time_axis(here.end_s)
             with self.line.hold_sync():
@@ -105,6 +106,7 @@ class TimeLine:
                 case "stays" if phase == "move":
                     self._set(edited(here, content["stays"]))
                 case "stays":
+                    # Undo is to return to the hours before the drag, not to its last position.
                     self._is_dragged, self.edited = False, self._before
                     self._change(edited(here, content["stays"]))
                 case "toggle":
@@ -216,6 +218,7 @@ class HistoryChart:
         self._in_s = time_axis(history.availability.end_s)[1]
         self.view.layout.height = f"{self._fitted(figure, dark=dark)}px"
         now = self.figure
+        # Updating is quicker than a new figure and keeps the reader's zoom.
         if now is None or {trace.name for trace in now.data} != {trace.name for trace in figure.data}:
             self.figure = go.FigureWidget(figure)
             self.figure._config = self.figure._config | {"displayModeBar": False, "responsive": True}

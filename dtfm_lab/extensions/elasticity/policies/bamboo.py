@@ -57,6 +57,7 @@ class Bamboo(Policy):
                 keeps=WorkKept.STEP,
                 again=PolicyEvent.STEP,
             )
+        # Changes wait for the end of a step, so that nothing is lost.
         if now.asked is not PolicyEvent.STEP:
             return Response(now.operation, keeps=WorkKept.STEP, again=PolicyEvent.STEP)
         if not self._to_rebalance(now, now.operation):
@@ -76,6 +77,7 @@ class Bamboo(Policy):
         grid = now.fleet.grid(operation)
         before = [int(grid[stage - 1, replica]) for stage, replica in np.argwhere(np.isin(grid, list(now.lost)))]
         taking = frozenset(before)
+        # A device that does two stages cannot take a third, nor can one that has left.
         fatal = len(taking) < len(before) or taking & (operation.doubled | now.lost) or now.lost & operation.doubled
         if fatal:
             keeps = WorkKept.CHECKPOINT if self.loses_steps else WorkKept.STEPS

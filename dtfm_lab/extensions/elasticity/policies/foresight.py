@@ -100,7 +100,9 @@ class Goodput(Policy):
         best = now.fleet.operation(present, operation)
         worth = 0.0 if best is None else self._worth(now, best)
         for other in dict.fromkeys(now.earlier):
+            # Only fleets that contain the current one, or are in it, can share its work.
             alike = present < other or other < present
+            # A little more than the best: equal plans must not be switched by rounding.
             way = now.fleet.shared(other, present, operation, worth * (1 + 1e-9)) if alike else None
             if way is not None and (its_worth := self._worth(now, way)) > worth * (1 + 1e-9):
                 best, worth = way, its_worth
@@ -114,6 +116,7 @@ class Goodput(Policy):
         between_s = self._between_setbacks_s(now, operation)
         if between_s == math.inf:
             return operation.samples_per_s
+        # Daly's interval balances the cost of checkpoints and of repeated work.
         every_s = daly_s(cost_s, between_s)
         return operation.samples_per_s * every_s / (between_s * math.expm1((every_s + cost_s) / between_s))
 
@@ -145,10 +148,12 @@ class Goodput(Policy):
         worth, before = self._worth(now, better), self._worth(now, operation)
         if worth <= before * (1 + 1e-9):
             return None
+        # A pause is under way anyway, so the new devices come along.
         if now.pause_left_s > 0:
             return self._safe(now, taken_along(now, better))
         change = prepared(now, better)
         assert change.after_s is not None, "it takes its seconds beside the work"
+        # Gained until the next change, lost in the pause.
         gain = (worth - before) * max(0.0, self._ahead_s(now) - change.after_s)
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
 
@@ -167,15 +172,17 @@ class Goodput(Policy):
     def _between_setbacks_s(self, now: Situation, operation: Operation) -> float:
         """Return the mean seconds between two setbacks to a checkpoint.
 
-        The rate is the average of two estimates. The first is the rate of setbacks so far. The second is the rate that
-        this operation would have had: that of remembered losses that would have been fatal to it, or that at which
-        devices leave that are alone in their stage, whichever is higher. The first, and that of fatal losses, count one
-        extra setback in ``most_ahead_s`` extra seconds, so that they are not 0 at first. The second estimate is only
-        used if departures are not announced. Infinite if they are announced and no setback has happened. Checkpoints
-        are then as frequent as in other policies.
+        The rate is the average of two estimates: of setbacks so far, and of those that this operation would have had.
+        The second is the larger of two rates: of past losses that would have been fatal to it, and of departures of
+        devices that are alone in their stage.
+
+        One extra setback in ``most_ahead_s`` extra seconds keeps rates from being 0 at first. The second estimate is
+        only used if departures are not announced. If they are, and no setback has happened, the result is infinite, and
+        checkpoints are as frequent as in other policies.
         """
         if now.costs.notice_s > 0 and not now.setbacks:
             return math.inf
+        # One more than were seen, so that a quiet start does not promise that nothing will happen.
         was = would = (now.setbacks + 1) / (now.time_s + self.most_ahead_s)
         if now.costs.notice_s <= 0:
             since_s = now.departures[0][0] if now.losses > len(now.departures) else 0.0
@@ -189,4 +196,5 @@ class Goodput(Policy):
             alone = int((np.isin(grid, list(operation.devices)).sum(axis=1) == 1).sum())
             would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
             would = max(would, alone * now.losses / max(now.device_s, 1.0))
+        # The mean of both rates: what happened, and what would happen to this operation.
         return 2 / (was + would)

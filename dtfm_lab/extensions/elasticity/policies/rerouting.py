@@ -30,6 +30,7 @@ class Adapting(Policy):
             return restarted(now)
         if not now.lost:
             return joined(now, now.operation, at_step=True)
+        # A stage without any replica left is nowhere else, so only a checkpoint helps.
         if not now.fleet.survives(now.operation, now.lost):
             return restarted(now)
         adapted = self.adapted(now, now.operation)
@@ -113,6 +114,7 @@ class SkipPipe(Adapting):
             return now.fleet.without(operation, now.lost)
         gone = ~np.isin(now.fleet.grid(operation), list(operation.devices - now.lost))
         missing = gone.sum(axis=0)  # stages of each pipeline
+        # More than this and the model would train worse, by the policy's own limit.
         if (missing > self.most_skipped * len(gone)).any():
             return now.fleet.without(operation, now.lost)
         counts = np.array(plan.job.microbatch_counts)

@@ -74,11 +74,14 @@ def _joining(policy: Restart, now: Situation, pause_s: float) -> Response | None
     """Include arrivals in a restart that is under way. Otherwise they wait, or join at the next checkpoint."""
     assert now.operation is not None
     better = now.fleet.operation(now.present, now.operation)
+    # The same devices, so a restart would gain nothing.
     if better is None or better.devices == now.operation.devices:
         return None
+    # A restart is under way, so the arrivals come along without a pause of their own.
     if now.pause_left_s > 0:
         return Response(better, pause_s=now.pause_left_s, meanwhile=now.meanwhile, keeps=WorkKept.STEP)
     if policy.joins == "checkpoint" and better.samples_per_s > now.operation.samples_per_s:
+        # At a checkpoint nothing is lost by stopping.
         if now.asked is not PolicyEvent.CHECKPOINT:
             return Response(now.operation, keeps=WorkKept.STEP, again=PolicyEvent.CHECKPOINT)
         return Response(better, pause_s=pause_s)

@@ -65,6 +65,7 @@ def regrouped(
 
     State comes from peers. If a stage has none left, everything restarts from the newest checkpoint.
     """
+    # Some stage has no replica left, so its state is only in a checkpoint.
     if not now.fleet.survives(operation, now.lost):
         return restarted(now)
     best = now.fleet.operation(now.present, operation) if best is None else best
@@ -86,6 +87,7 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
         return None
     if now.pause_left_s > 0:
         return taken_along(now, better)
+    # A switch costs a pause, which a plan that is no faster never earns back.
     if better.samples_per_s <= operation.samples_per_s:
         return None
     return prepared(now, better)

@@ -16,6 +16,7 @@ def loopback_bytes_per_s(n_streams: int, seconds: float) -> float:
             connections.append(stack.enter_context(socket.create_connection(listener.getsockname())))
             accepted, _address = listener.accept()
             for end in (connections[-1], accepted):
+                # Small messages would otherwise wait for others to join them (Nagle).
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             threading.Thread(target=answer_requests, args=(accepted,), daemon=True).start()
         return together_bytes_per_s(connections, seconds)

@@ -48,6 +48,7 @@ def answer_requests(connection: socket.socket) -> None:
         while True:
             _receive(connection, buffer[: REQUEST.size])
             what, size = REQUEST.unpack(buffer[: REQUEST.size])
+            # Nobody may make this host send more than its buffer holds.
             if size > len(buffer):
                 return
             if what == TAKE:
@@ -69,13 +70,16 @@ def time_both_ways(connection: socket.socket, seconds: float, silence_s: float =
     """
     connection.settimeout(silence_s)
     buffer = memoryview(bytearray(REQUEST.size + max(SIZES)))
+    # The first message also opens TCP's window, so it is not counted.
     pings = [_take(connection, buffer, 0)]
     deadline_s = time.monotonic() + seconds / 6
     while len(pings) <= LEAST_PINGS or (len(pings) <= PINGS and time.monotonic() < deadline_s):
         pings.append(_take(connection, buffer, 0))
     small_s = statistics.median(pings[1:])
     there, once = _time_sizes(lambda size: _take(connection, buffer, size), seconds / 2, small_s)
+    # Timed from this end as well, so that the clocks of the two hosts need not agree.
     back, again = _time_sizes(lambda size: _give(connection, buffer, size), seconds / 2, small_s)
+    # Of logarithms, since times vary by a factor and not by an amount.
     spread = math.sqrt(statistics.mean(map(statistics.variance, once + again)))
     return {"least_s": min(pings[1:]), "median_s": small_s, "there": there, "back": back, "spread": spread}
 
@@ -90,6 +94,7 @@ def together_bytes_per_s(connections: list[socket.socket], seconds: float, silen
     for connection in connections:
         connection.settimeout(silence_s)
     size = SIZES[0]
+    # The largest size that still leaves each connection several messages.
     for larger in SIZES[1:]:
         began_s = time.monotonic()
         _take(connections[0], buffer, size)
@@ -103,6 +108,7 @@ def together_bytes_per_s(connections: list[socket.socket], seconds: float, silen
     def send(number: int) -> None:
         own = memoryview(bytearray(REQUEST.size + size))
         try:
+            # At least one message each, or a slow link would count as none.
             while not moved[number] or time.monotonic() < began_s + seconds:
                 _take(connections[number], own, size)
                 moved[number] += size
@@ -128,12 +134,14 @@ def _time_sizes(
     for size in SIZES:
         deadline_s = time.monotonic() + seconds / len(SIZES)
         if size >= LARGE:
+            # Opens the window for this size, uncounted.
             once(size)
         samples = [once(size) for _ in range(LEAST_REPEATS)]
         while len(samples) < MOST_REPEATS and time.monotonic() < deadline_s:
             samples.append(once(size))
         timed.append((size, statistics.median(samples)))
         logarithms.append([math.log(sample) for sample in samples])
+        # Sizes grow fourfold, and so does the part of the time that is not latency.
         next_s = small_s + 4 * (timed[-1][1] - small_s)
         if len(timed) > 1 and next_s > seconds / 4:
             break
@@ -176,13 +184,14 @@ MOST_THREADS = 512
 
 
 def serve() -> None:
-    """Be a host of a probe over ssh until standard input ends, or until a deadline, leaving nothing behind.
+    """Serve as one host of a probe over ssh until standard input ends or the deadline passes. Leaves nothing behind.
 
     The first line of standard input has the ``token``, the ``mark`` that starts each printed line, and ``ends_s``, the
     deadline. Each further line is an order, answered by one line.
     """
     settings = json.loads(sys.stdin.readline())
     token, mark = settings["token"].encode(), settings["mark"]
+    # An ssh that was cut off leaves no program behind on the host.
     deadline = threading.Timer(settings["ends_s"], os._exit, [1])
     deadline.daemon = True
     deadline.start()
@@ -226,6 +235,7 @@ def _print(mark: str, answer: dict[str, Any]) -> None:
 def _reached(others: dict[str, tuple[list[str], int]], token: bytes) -> dict[str, dict[str, str]]:
     """Return, by name, the first address ``at`` which the host proves that it holds the token, or ``why`` there is
     none."""
+    # Until a thread says otherwise.
     said = {(name, address): "timed out" for name, (addresses, _) in others.items() for address in addresses}
 
     def attempt(name: str, address: str, port: int) -> None:
@@ -240,6 +250,7 @@ def _reached(others: dict[str, tuple[list[str], int]], token: bytes) -> dict[str
         thread.start()
     deadline_s = time.monotonic() + REACH_S
     for thread in threads:
+        # One deadline for all, however many addresses do not answer.
         thread.join(max(deadline_s - time.monotonic(), 0))
     answer = {}
     for name, (addresses, _) in others.items():
@@ -257,6 +268,7 @@ def _connected(address: str, port: int, token: bytes) -> socket.socket:
         own, answer = os.urandom(NONCE), bytearray(NONCE + PROOF)
         connection.sendall(own)
         _receive(connection, memoryview(answer))
+        # Both ends' random bytes, so that an old proof cannot be replayed.
         nonces = own + bytes(answer[:NONCE])
         if not hmac.compare_digest(bytes(answer[NONCE:]), _proof(token, b"listens", nonces)):
             raise ConnectionError("is another program")
@@ -272,8 +284,10 @@ def _accept_all(listener: socket.socket, token: bytes) -> None:
         try:
             connection, _ = listener.accept()
         except OSError:  # too many open files, or the other end has closed
+            # The pause keeps a full table of files from turning into a busy loop.
             time.sleep(0.05)
             continue
+        # A port open to the network must not start threads without end.
         if threading.active_count() < MOST_THREADS:
             threading.Thread(target=_admit, args=(connection, token), daemon=True).start()
         else:
@@ -301,6 +315,7 @@ def _listening_socket() -> socket.socket:
     """Listen on a free port of every address, including IPv6 if available."""
     try:
         listener = socket.socket(socket.AF_INET6)
+        # Off, so that one socket takes IPv4 as well.
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(("::", 0))
     except OSError:

@@ -102,6 +102,7 @@ def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
         raise LabError(f"{len(hosts)} hosts to probe; wanted 1 to {MOST_HOSTS}")
     given: dict[str, str] = {}
     for host in hosts:
+        # A leading hyphen would be an option of ssh.
         if not isinstance(host, str) or not re.fullmatch(r"[^\s;-][^\s;]*", host) or host.endswith("@"):
             raise LabError(f"host {shortened(host)} is not a name for ssh; wanted one such as ada or user@10.0.0.1")
         check_text("host", name := host.rpartition("@")[2])
@@ -159,7 +160,8 @@ class _Probe:
             host.end(deadline_s)
 
     def begin(self) -> None:
-        """Start the program on all hosts at once. Hosts that listen remain."""
+        """Start the program on all hosts at once. Keep only the hosts that then listen."""
+        # Random, so that a banner of the host cannot be taken for an answer.
         token, mark = secrets.token_hex(16), f"dtfm-{secrets.token_hex(8)}:"
         for name, given in self._given.items():
             self._started.append(SshHost(given, self._config, token, mark))

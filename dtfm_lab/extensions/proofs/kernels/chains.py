@@ -22,6 +22,7 @@ def weigh_disjoint(
         weights_s[a, a] = np.inf
         for b in range(a + 1, len(groups)):
             weight = np.inf
+            # Groups that share a device cannot be two stages.
             if not masks[a] & masks[b]:
                 weight = bottleneck(hop_s, groups[a], groups[b], enough_s, reals, row_of)
             weights_s[a, b] = weights_s[b, a] = weight if weight <= enough_s else np.inf
@@ -56,8 +57,10 @@ def search_chains(
         (S,) and (1,) the incumbent and its cost, or the cost to beat.
     """
     n_groups, n_stages = len(cost_s), len(at)
+    # No chain does without this for each hop still to come.
     least_s = weights_s.min() if n_stages > 1 else 0.0
     slowest, path, used = np.zeros(n_stages), np.zeros(n_stages), np.zeros(n_stages, dtype=np.int64)
+    # Rebuilt from the chain, so that a search can pause between calls.
     for d in range(depth):
         group = chain[d]
         slowest[d] = cost_s[group] if d == 0 else max(slowest[d - 1], cost_s[group])
@@ -82,6 +85,7 @@ def search_chains(
             slow = max(slowest[depth - 1], cost_s[group])
             way = path[depth - 1] + weights_s[before, group]
             taken = used[depth - 1] | masks[group]
+            # The row is sorted by weight, so all later groups are over as well.
             over = slowest[depth - 1] + way + rest_s >= best_s[0]
             if not over and (used[depth - 1] & masks[group] or slow + way + rest_s >= best_s[0]):
                 at[depth] += 1
@@ -95,6 +99,7 @@ def search_chains(
             depth += 1
             at[depth] = 0
             continue
+        # A chain and its reverse cost the same, so one of the two is enough.
         if chain[0] <= group:
             best_s[0] = slow + way
             best_chain[:] = chain

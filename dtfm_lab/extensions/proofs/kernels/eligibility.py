@@ -25,12 +25,14 @@ def clear_unaffordable(
     """
     n = len(group_s)
     changed = True
+    # A cleared device is no partner for others any more, so it goes on until nothing changes.
     while changed:
         changed = False
         for i in range(n):
             if not eligible[i]:
                 continue
             count, pays_s = 1, 0.0
+            # Nearest first, so the sum is the least that its group can cost it.
             for j in nearest[i]:
                 if count == n_replicas:
                     break
@@ -50,6 +52,7 @@ def clear_unaffordable(
                 for k in nearest[i]:
                     if count >= n_replicas:
                         break
+                    # The third device must be able to join both.
                     if k != j and eligible[k] and allowed[i, k] and allowed[j, k]:
                         count += 1
                         pays_s += group_s[i, k]
@@ -76,6 +79,7 @@ def clear_ineligible(
     disjoint. So a device's group can include its nearest partners only as long as the union of their neighbourhoods has
     room for that many paths.
     """
+    # Sets of devices as bits, because unions over words are cheap.
     n = len(group_s)
     n_words = (n + 63) // 64
     around = np.zeros((n, n_words), dtype=np.uint64)
@@ -88,6 +92,7 @@ def clear_ineligible(
         for i in range(n):
             if eligible[i]:
                 around[i, i >> 6] = np.uint64(1) << np.uint64(i & 63)
+        # After k rounds, everything that a path of k hops reaches.
         for _ in range(length - 1):
             grew = False
             for i in range(n):
@@ -121,6 +126,7 @@ def clear_ineligible(
                     for w in range(n_words):
                         union[w] |= around[j, w]
                         size += _ones(union[w])
+                # Each replica's segment needs its own devices, so what all reach together must be enough.
                 if (count + 1) * length <= size:
                     count += 1
                     pays_s += group_s[i, j]

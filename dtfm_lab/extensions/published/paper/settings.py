@@ -91,6 +91,7 @@ def network(case: str) -> Topology:
         return topology
     n = len(topology)
     hosts = ["" if device.region == "standalone" else device.region for device in topology.devices]
+    # GPUs of one instance share its network card; single ones have their own.
     together = np.array([[here == there != "" for there in hosts] for here in hosts])
     rate = np.where(together, from_gbps(INSIDE_GBPS), from_gbps(RENTED_GBPS[case]))
     return Topology.from_matrices(
@@ -123,6 +124,7 @@ def classifier(n_layers: int) -> ModelSpec:
     d = model.d_model
     head = replace(
         model.layers[-1],
+        # A dense layer, then two classes.
         parameters=d * d + d + 2 * d + 2,
         forward_flop=float(2 * d * d + 4 * d),
         output_elements=2,

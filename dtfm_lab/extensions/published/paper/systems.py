@@ -66,11 +66,13 @@ class MegatronOfThePaper(Megatron):
             if self.ranks == "in order":
                 yield priced(found)
             elif how.n_stages == self.grid:
+                # Random ranks are only drawn for pipelines of single GPUs, as in the paper.
                 draws = [
                     in_rank_order(topology, how, one, order=self.order)
                     for one in random_ranks(len(topology), 3, budget.seed)
                 ]
                 seconds = [self.trace(one, budget).iteration_s for one in draws]
+                # The median of the draws, since one may be lucky.
                 yield draws[int(np.argsort(seconds)[len(seconds) // 2])]
 
 
@@ -126,6 +128,7 @@ def outcome(system: str, setting: Setting, budget: Budget) -> Outcome:
     """Return the outcome of a system of the table."""
     found = [outcome_of(one, setting.topology, setting.job, budget) for one in systems_of(system, setting.case)]
     with_plan = [one for one in found if one.iteration_s is not None]
+    # If none has a plan, the first says why.
     return min(with_plan, key=lambda one: one.iteration_s or 0.0) if with_plan else found[0]
 
 

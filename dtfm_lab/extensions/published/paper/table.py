@@ -189,6 +189,7 @@ class PapersTable:
             here = [setting for setting in wanted if setting.case in stated.cases]
             ours = {one: value for one in here if (value := stated.of(one, self._ours)) is not None}
             measured = {one: value for one in here if (value := stated.of(one, _measured_s)) is not None}
+            # A part of the table may lack one of the two systems.
             if ours and measured:
                 found.append(Ratio(stated=stated, measured=measured, ours=ours))
         return tuple(found)
@@ -216,6 +217,7 @@ class PapersTable:
         ratio."""
         frame = pd.DataFrame([entry.to_dict() for entry in self.entries])
         floats = ["iteration_s", "pflops", "published_s", "published_pflops", "ratio"]
+        # A column that is empty so far would hold objects.
         return frame.astype(dict.fromkeys(floats, float)) if len(frame) else frame
 
     def ratios_frame(self) -> pd.DataFrame:
@@ -248,6 +250,7 @@ class PapersTable:
         }
 
     def _repr_html_(self) -> str:
+        # Reasons are whole sentences, too long for a cell.
         frames = self.ratios_frame(), self.to_frame().drop(columns="reason", errors="ignore")
         tables = (frame.to_html(index=False, na_rep="", float_format="{:.3g}".format) for frame in frames)
         return f"<p>{escape(self.sentence)}</p>{''.join(tables)}"
@@ -273,6 +276,7 @@ def papers_table(
         (batches, "batch of the paper", BATCHES),
         (systems, "system of the table", SYSTEMS),
     ):
+        # All names are checked first, because a single entry can take long.
         refuse_unknown(map(str, given), [*map(str, known)], what)
     wanted = [(setting, system) for setting in settings(cases, layers, batches) for system in systems]
     entries: list[Entry] = []
@@ -284,6 +288,7 @@ def papers_table(
             if progress is not None:
                 progress(PapersTable(tuple(entries), len(wanted)))
     except KeyboardInterrupt:
+        # Nothing is predicted yet, so there is nothing to keep.
         if not entries:
             raise
     return PapersTable(tuple(entries), len(wanted))

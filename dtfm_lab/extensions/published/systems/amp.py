@@ -126,6 +126,7 @@ def fitted_gbps(errors: np.ndarray) -> list[float]:
     ``errors`` is (trials, ``TRIED_GBPS``): the log of predicted over measured.
     """
     sums = np.abs(errors).sum(axis=0)
+    # The trial's own error is subtracted, so that no trial is fitted to itself.
     return [TRIED_GBPS[int(np.argmin(sums - np.abs(own)))] for own in errors]
 
 
@@ -138,6 +139,7 @@ def amp() -> Iterator[Row]:
         yield _simulated(trial, "", Evidence.TRANSFERRED, ASSUMED["alone"], note)
     for trial in measured:
         yield _simulated(trial, PROFILED, Evidence.PROFILED, (*ASSUMED["alone"], *ASSUMED["profiled"]))
+    # Tried on a grid, because a link's speed does not enter as a factor.
     predicted_s = np.array([[seconds(trial, gbps) for gbps in TRIED_GBPS] for trial in measured])
     measured_s = np.array([float(trial.line["measured"]) for trial in measured])
     chosen = fitted_gbps(np.log(predicted_s / measured_s[:, None]))

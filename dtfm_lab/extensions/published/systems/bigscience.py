@@ -59,6 +59,7 @@ class Shape(NamedTuple):
         heads = int(line["heads"] or HEADS.get(width, width // 128))
         if line["layers"]:
             return cls(int(line["layers"]), width, heads)
+        # Besides embedding and positions, the last norm has two numbers for each of the width.
         rest = float(line["size_b"]) * 1e9 - (STATED_VOCABULARY + SEQUENCE + 2) * width
         n_stages = int(line["pp"])
         return cls(n_stages * round(rest / (12 * width**2 + 13 * width) / n_stages), width, heads)
@@ -108,6 +109,7 @@ def plan_of(line: dict[str, str]) -> Plan:
         global_batch=int(line["gbs"]) // (n_replicas * microbatch) * n_replicas * microbatch,
         microbatch=microbatch,
         dtype=dtype,
+        # DeepSpeed's BF16_Optimizer adds up gradients in fp32.
         gradient_dtype="fp32" if dtype == "bf16" else None,
         schedule="1f1b",
         transport="blocking",
@@ -135,6 +137,7 @@ def _framework_bytes(plan: Plan) -> float:
 
 
 def _used_gib(found: Prediction) -> float:
+    # nvidia-smi reports what torch has reserved, and what is outside its allocator.
     return (found.peak_bytes / ALLOCATED + _framework_bytes(found.plan)) / GiB
 
 

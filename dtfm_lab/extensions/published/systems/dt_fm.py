@@ -37,6 +37,7 @@ def dt_fm() -> Iterator[Row]:
     links."""
     first = papers_table(layers=FIRST[:1], batches=FIRST[1:], systems=tuple(ASSUMED))
     last = papers_table(cases=(WORLDWIDE,), layers=LAST[:1], batches=LAST[1:], systems=tuple(ASSUMED))
+    # One ratio divides by Megatron-LM in the data centre.
     center = papers_table(cases=(DATACENTER,), layers=LAST[:1], batches=LAST[1:], systems=("megatron",))
     table = PapersTable((*first, *last, *center), wanted=len(first) + len(last) + len(center))
     yield from (_seconds(entry) for entry in (*first, *last) if entry.published_s is not None)
@@ -85,7 +86,9 @@ def _even_links() -> Iterator[Row]:
     number = 0
     for line in lines:
         fits = is_fitted(line)
+        # Without its own factor, or the row would predict itself.
         others = [factor for i, factor in enumerate(factors) if not (fits and i == number)]
+        # There are factors only for the lines that are fitted, in the same order.
         number += fits
         how = f", {line['synchronisation']}" if line["synchronisation"] else ""
         pipelines = f"{PIPELINES[line['replicas']]}{how}"

@@ -154,6 +154,7 @@ def place_of(experiment: str, host: str) -> str:
     """Return where a host of the link tests is, from how its experiment numbers hosts."""
     for begins, place in (("rtx8000", "RTX8000"), ("vm-gpu-2", "RTX8000"), ("8xv100", "8 V100")):
         if host.startswith(begins):
+            # Names have changed from one experiment to the next, so each has a rule.
             return place
     cloud, *_ = host.split("-")
     if cloud in ("aws", "azure", "lambda"):
@@ -210,6 +211,7 @@ def network(peers: list[Peer], software: Software) -> Topology:
             here = a.place == b.place  # here a stream fills the link; elsewhere its window is what was in flight
             window_bytes = LINUX_WINDOW_BYTES if here else alone.bytes_per_s * alone.round_trip_s
             taken = min(software.taken_bytes_per_s.get(peer.host, math.inf) for peer in (a, b))
+            # All other peers send at the same time, and share what this one takes.
             others_s = (n - 2) * window_bytes / taken
             link = min(alone.bytes_per_s if here else math.inf, taken / (n - 1))
             reached[i, j] = streams_bandwidth(link, alone.round_trip_s + others_s, window_bytes=window_bytes)
@@ -236,6 +238,7 @@ def averaging_seconds(run: HivemindRun, software: Software) -> float:
         synchronisation="sharded-at-once",
     )
     plan = evaluate(network(peers, software), job, stages=[list(range(n))])
+    # Only the averaging is timed here, so computing takes no time.
     nothing = [ComputeTime(0, peer, kind, 0.0) for peer in range(n) for kind in COMPUTE]
     extra_s = software.premises_s if {peer.host for peer in peers} & set(PREMISES) else 0.0
     return simulate(plan, profile=nothing).iteration_s + MATCHMAKING_S + extra_s
@@ -330,6 +333,7 @@ def _fitted(run: HivemindRun, software: Software) -> str:
 def _stream_rows() -> Iterator[Row]:
     """Yield Gbit/s of one stream and of several. Only Linux's window is assumed."""
     for ((first, second), n, series), tests in _tests().items():
+        # Two streams in one place have no distance to test.
         if first == second:
             continue
         measured, (own,) = _mean(tests), {_own_link(first, second)}

@@ -21,7 +21,8 @@ from dtfm_lab.simulation import simulate
 PARAMETERS = 10_200_000_000
 LOCAL_STEPS, STEP_S = 100, 22.8
 NODES = 8
-"""Of the report's up to 14. The share of computing does not depend on it, because links are as fast as measured."""
+"""Number of nodes, of up to 14 in the report. The share of computing does not depend on it, because links are as
+fast as measured."""
 
 
 @published("intellect-1")
@@ -48,6 +49,7 @@ def computing_share(all_reduce_s: float) -> float:
     model = measured_model("INTELLECT-1", [PARAMETERS])
     shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
     job = DiLoCoStrategy(every=LOCAL_STEPS, precision="int8").trained(shaped)
+    # What a node sends in one ring, from which the speed of the links follows.
     sent_bytes = 2 * ring_share(NODES) * device_gradient_bytes(job, 1)[0]
     links = NODES, NODES
     internet = Topology.from_matrices(

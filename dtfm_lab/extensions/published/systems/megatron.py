@@ -75,6 +75,7 @@ class Measured:
     def counted_flop(self) -> float:
         """FLOP of an iteration, including a recomputed forward, as the paper's equation 3 counts them."""
         layers, width = self["layers"], self["width"]
+        # 24 for a forward, twice as much for the backward, and 24 for the forward again.
         own = 96 * self["batch"] * SEQUENCE * layers * width**2
         return own * (1 + SEQUENCE / (6 * width) + VOCABULARY / (16 * layers * width))
 

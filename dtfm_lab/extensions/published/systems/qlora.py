@@ -42,6 +42,7 @@ SPEED_FITTED = "the speed of an RTX 3090 to lines 72 and 73, which have no shard
 
 def gpus_of(machine: str) -> tuple[int, str]:
     """Return the number and the kind of GPUs of a machine such as ``2 x RTX 3090 (no NVLink)``. Raises FileError."""
+    # Brackets and commas are followed by remarks on links or power.
     found = re.match(r"\s*(\d+)\s*x\s*([^(,]+)", machine)
     gpu = found and known_gpu(found[2].strip())
     if not found or not gpu:

@@ -58,8 +58,10 @@ def rows_of(records: Document) -> Iterator[Row]:
             framework = [sailor_memory.framework_bytes(record, stage) for stage in range(record.n_stages)]
             counted = (held + framework).max()
             yield _memory_row(record, record.measured_memory_bytes, counted, records.rows, COUNTED)
+    # One factor for GPUs of one kind; mixed ones have no common factor.
     both = [one for one in zip(records.rows, seconds, strict=True) if len({d.gpu for d in one[0].devices}) == 1]
     for group, members in by_key((_group(record), (record, predicted)) for record, predicted in both).items():
+        # Of two rows, the other one alone would be the fit.
         if len(members) < 3:
             continue
         factors = leave_one_out([record.measured_s / predicted for record, predicted in members])

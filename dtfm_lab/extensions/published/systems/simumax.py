@@ -93,6 +93,7 @@ def simumax() -> Iterator[Row]:
         for line, plan in zip(lines, plans, strict=True):
             chosen = tuple(words for what, words in BY_CHOICE.items() if int(line[what]) > 1)
             yield simulated_row(plan, **_timed(line), group=model, assumptions=(*TIMED, *chosen))
+            # Memory does not depend on their number, so it is compared once.
             if line["microbatches"] == lines[0]["microbatches"]:
                 yield simulated_row(
                     plan,
@@ -105,12 +106,14 @@ def simumax() -> Iterator[Row]:
                     assumptions=(*ASSUMED, *chosen),
                     note="the same for all numbers of micro-batches",
                 )
+        # One efficiency is fitted only where nothing else was chosen.
         alone = [at for at, line in enumerate(lines) if all(line[what] == "1" for what in BY_CHOICE)]
         lines, plans = [lines[at] for at in alone], [plans[at] for at in alone]
         seconds = [SecondsLine.of(plan, TRIED) for plan in plans]
         own = [one.efficiency(float(line["measured_ms"]) / 1000) for one, line in zip(seconds, lines, strict=True)]
         for line, one in zip(lines, seconds, strict=True):
             efficiency = median(
+                # Other grids only, or the row's own grid would predict itself.
                 [own[i] for i, other in enumerate(lines) if other["tensor_parallel"] != line["tensor_parallel"]]
             )
             yield Row(

@@ -54,6 +54,7 @@ def vtrain() -> Iterator[Row]:
     """Yield iterations of three models."""
     for line in numbers("vtrain_multi.csv"):
         gpus = int(line["tensor_parallel"])
+        # An omission of data/sources.yaml: a tensor-parallel group here lies within a host.
         if gpus > PER_HOST:
             continue
         grid = f"TP {gpus} DP {line['data_parallel']} PP {line['stages']}"

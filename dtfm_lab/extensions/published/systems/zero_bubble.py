@@ -39,7 +39,7 @@ def settings_of(model: str) -> dict[str, int]:
 def model_of(name: str) -> ModelSpec:
     """Return a GPT whose embedding and head count as a layer each when it is cut.
 
-    The paper's numbers of layers, k per stage minus 2 in total, are chosen for such a cut. Both ends hold the embedding
+    The paper chose its numbers of layers for such a cut: k per stage, 2 fewer in total. Both ends hold the embedding
     matrix, tied or not.
     """
     sizes = settings_of(name)
@@ -54,6 +54,7 @@ def model_of(name: str) -> ModelSpec:
     )
     embedding, *blocks, head = whole.layers
 
+    # As a block, because only blocks can be cut apart.
     def as_block(layer: Layer) -> Layer:
         return replace(layer, kind=LayerKind.BLOCK, output_elements=whole.boundary_elements)
 
@@ -80,6 +81,7 @@ def plan_of(
         **choices,  # type: ignore[arg-type]
     )
     devices = tuple(Device(name=f"gpu {i}", gpu="A100") for i in range(n))
+    # Bandwidth without limit, so that a message takes exactly these seconds.
     latency_s = message_s * (1 - np.eye(n))
     topology = Topology(devices, latency_s, np.full((n, n), FREE_BYTES_PER_S), name=f"{n} A100")
     return evaluate(topology, job, stages=[[i] for i in range(n)])

@@ -53,6 +53,7 @@ def strategies(outcomes: Outcomes) -> go.Figure:
     """
     displayed = bars(outcomes)
     figure = go.Figure([_of_cause(displayed, cause) for cause in _causes(displayed)])
+    # Without any plan, the axis still needs a length.
     longest_s = max((bar.length_s for bar in displayed), default=0.0) or 1.0
     least_s = min((bar.outcome.iteration_s for bar in displayed if bar.outcome.iteration_s is not None), default=0.0)
     for row, bar in enumerate(displayed):
@@ -194,6 +195,7 @@ def crossings(crossings: Crossings) -> go.Figure:
     _shade(figure, crossings, low, high)
     if low <= axis.own <= high:
         upright(figure, axis.own, "as it is", y=0, log=True)
+    # A single value spans no range to take a share of.
     room = (high / low) ** 0.02 if high > low else 1.5
     figure.update_xaxes(title_text=literal(axis.title), **log_axis(low, high, room))
     if seconds := [second for point in crossings.points for second in point.seconds.values()]:
@@ -229,6 +231,7 @@ def _shade(figure: go.Figure, crossings: Crossings, low: float, high: float) -> 
         name = crossings.name_of(labels) if len(labels) < 2 else f"{len(labels)} alike"
         letters = max(6, int(NAME_LETTERS * share / 0.2))
         text = name if len(name) <= letters else f"{name[: letters - 1]}…"
+        # Plotly places annotations on a logarithmic axis by logarithms, unlike shapes.
         middle = float(np.log10(begin * end) / 2)
         figure.add_annotation(
             x=middle, y=1, yref="paper", yanchor="top", text=literal(text), font={"size": 11}, **UNBOXED

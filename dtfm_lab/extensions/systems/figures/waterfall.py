@@ -42,6 +42,7 @@ def waterfall(found: Waterfall) -> go.Figure:
     bars.append({"row": end_row, "kind": "end", "from": 0.0, "to": last.value, "text": found.text_of(last.value)})
     bars[-1]["hover"] = f"the model after all switches: {bars[-1]['text']}"
     figure = go.Figure([_trace(kind, [bar for bar in bars if bar["kind"] == kind]) for kind in KINDS])
+    # A kind without bars would still take a place in the legend.
     figure.data = [trace for trace in figure.data if len(trace.y)]
     for before, after in itertools.pairwise(bars):
         line = {"color": LINE_GREY, "width": 1, "dash": "dot"}
@@ -76,6 +77,7 @@ def _bar(found: Waterfall, step: WaterfallStep, row: int, longest: float) -> dic
         tiny = abs(step.change) < LEAST * longest
         bar |= {
             "kind": "longer" if step.change >= 0 else "shorter",
+            # A change too small to see is drawn as a thin bar, or its row would look empty.
             "from": step.value - LEAST * longest if tiny else step.before.value,
             "text": text + (", plan held" if step.held else "") + ("" if step.fits else ", does not fit"),
         }
@@ -98,6 +100,7 @@ def _add_published(figure: go.Figure, found: Waterfall) -> None:
         return
     low, high = found.published
     figure.add_vrect(x0=low, x1=high, fillcolor=PUBLISHED, opacity=0.16, line_width=0, layer="below")
+    # A set, because a single number has one line.
     for end in {low, high}:
         figure.add_vline(x=end, line={"color": PUBLISHED, "width": 1.5}, layer="below")
     text = f"published {literal(found.published_text)}"

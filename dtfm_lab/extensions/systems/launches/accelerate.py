@@ -90,6 +90,7 @@ def _fsdp(config: Mapping[str, Any], job: dict[str, Any], shared: int, said: dic
     checkpoints = given.get("activation_checkpointing")
     backend = _stripped(config.get("dynamo_config"), "dynamo_").get("backend", config.get("dynamo_backend", "NO"))
     strategy = FSDP(
+        # FSDP2's own key counts before FSDP1's strategy.
         reshard=SHARDINGS[how] if reshards is None else _is_on(reshards),
         checkpointing=TRIED if checkpoints is None else "block" if _is_on(checkpoints) else "none",
         gradient_dtype=None if job["dtype"] == "fp32" else job["dtype"],

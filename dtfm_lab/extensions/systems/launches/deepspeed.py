@@ -56,6 +56,7 @@ def read_config(config: Any) -> Launch:
         raise LabError(f"DeepSpeed configuration is {shortened(config)}; wanted an object in braces")
     ignored, notes, asked = list[str](), list[str](), list[str]()
     kept = _sorted(config, ignored, notes)
+    # A value that the trainer fills in is known only there.
     asked += [name for name in COUNTS if kept.get(name) == AUTO]
     given = read(CONFIGURATION, {name: one for name, one in kept.items() if name not in asked}, WHAT)
     job: dict[str, Any] = {field: given[name] for name, field in COUNTS.items() if field and name in given}
@@ -72,6 +73,7 @@ def read_config(config: Any) -> Launch:
     if len(half) > 1:
         raise LabError("fp16 and bf16 are both enabled; wanted one of them")
     job |= {"dtype": half[0]} if half else {}
+    # Two of the three numbers determine the third, and one alone leaves it open.
     sized = "microbatch" in job or (accumulation is not None and "global_batch" in job)
     if "train_micro_batch_size_per_gpu" in asked:
         notes.append(

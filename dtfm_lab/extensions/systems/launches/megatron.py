@@ -110,6 +110,7 @@ def read_shell(text: str) -> Launch:
         raise LabError(f"no command of the script has flags{runs}; wanted one that has, or the file that they are in")
     configured_by = CONFIGURED.search(script.command)
     config = script.files.get(configured_by[1].strip("\"'")) if configured_by else None
+    # The model is in DeepSpeed's file then, and not in flags.
     if configured_by and not re.search(r"--(num[-_]layers|tensor[-_]model|micro[-_]batch[-_]size)", script.command):
         if config is None:
             raise LabError(f"the script's launch is configured by {configured_by[1]}; wanted that file")
@@ -121,10 +122,12 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
     """Return the launch of a command, or of flags alone. ``config`` is the text of its DeepSpeed configuration, if
     any."""
     ignored, notes = list[str](), list[str]()
+    # A script may start several programs; the one that trains counts.
     program = next((one for one in PROGRAM.finditer(text) if "train" in one[2]), None) or PROGRAM.search(text)
     if program:
         _refuse_program(program[2])
     before = dict(_flags(text[: program.start()])) if program else {}
+    # Flags after the next program belong to it.
     own = AGAIN.split(text[program.end() :], maxsplit=1)[0] if program else text
     flags = dict(_flags(own))
     beside = _deepspeed_stage(flags, config)
@@ -167,6 +170,7 @@ def _given(
 ) -> dict[str, Any]:
     """Return the flags that affect the plan, checked. The names of the others go to ``ignored`` or ``notes``."""
     named: dict[str, Any] = {}
+    # The program's own flags come last and win.
     for typed, value in [*((name, launcher[name]) for name in LAUNCHERS if name in launcher), *flags.items()]:
         name = OLD.get(typed, typed)
         key = name.replace("-", "_")
@@ -341,6 +345,7 @@ def _checkpointing_of(given: Mapping[str, Any], stages: int) -> str:
         if modules != "core_attn":
             raise LabError(f"--recompute-modules is {modules!r}; wanted core_attn, as others have no model here")
         return "none"
+    # The largest stage, since a whole stage is meant.
     own = -(-given["num_layers"] // stages) if "num_layers" in given else None
     if method == "block":  # recomputes the first N blocks of each stage
         if own is None or each < own:
@@ -385,6 +390,7 @@ def _flags(text: str) -> Iterator[tuple[str, str | None]]:
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=False)
     except ValueError:
+        # Quotes are only there to keep words together, and flags have none with blanks.
         try:
             words = shlex.split(re.sub(r"[\"']", " ", text))  # the quote was opened before this part of the command
         except ValueError as error:

@@ -49,6 +49,7 @@ def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] 
     text = layout.replace(",", "").replace(" ", "").strip("\"'")
     while repeated := REPEATED.search(text):
         unit, times = (repeated[1], repeated[2]) if repeated[2] else (repeated[3], repeated[4])
+        # Repetitions can be nested, so a short text could become endless.
         if len(unit) * int(times) > MOST_LETTERS:
             raise LabError(f"--pipeline-model-parallel-layout is {shortened(layout)}; wanted fewer blocks")
         text = text[: repeated.start()] + unit * int(times) + text[repeated.end() :]
@@ -67,6 +68,7 @@ def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] 
         )
     if min(counts) < 1:
         raise LabError("--pipeline-model-parallel-layout has a stage without blocks; wanted one or more on each")
+    # Equal stages are what the strategy does anyway.
     return None if len(set(counts)) == 1 else counts
 
 

@@ -85,6 +85,7 @@ def model_of(given: Mapping[str, Any]) -> ModelSpec | None:
     if missing := [flag(name) for name in SIZES if name not in given]:
         raise LabError(f"flags of a model lack {', '.join(missing)}; wanted all of them, or none and --job")
     sizes = {field: given[name] for name, field in SIZES.items()} | {"name": "flags"}
+    # Megatron-LM ties embedding and head unless told otherwise.
     sizes |= {"tied": not given.get("untie_embeddings_and_output_weights", False)}
     sizes["vocab_size"] = _vocabulary(given)
     gated = given.get("swiglu") or given.get("quick_geglu") or "glu_activation" in given
@@ -139,6 +140,7 @@ def _gpt(given: Mapping[str, Any], sizes: dict[str, Any], head: int, n_kv: int) 
     d, t, n_heads = sizes["d_model"], sizes["seq_len"], sizes["n_heads"]
     ff, positions = given.get("ffn_hidden_size") or 4 * d, _positions(given)
     biased, normed, norms = not given.get("disable_bias_linear"), given.get("qk_layernorm", False), 2 - _rms(given)
+    # With a GPT's choices, the lab's own builder is exact.
     if (head * n_heads, n_kv, biased, normed, norms) == (d, n_heads, True, False, 2) and positions:
         return gpt(**sizes, d_ff=ff, n_positions=positions)
     q, kv = head * n_heads, head * n_kv
@@ -238,6 +240,7 @@ def _listed(pattern: str) -> object:
                 return value(left) + value(right)
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 first, times = value(left), value(right)
+                # A list times a huge number would fill memory.
                 if not isinstance(times, int) or times > 10_000:
                     raise ValueError(pattern)
                 return first * times

@@ -70,6 +70,7 @@ def read(known: type[BaseModel], data: Any, what: str, named: Any = str) -> dict
     except ValidationError as error:
         found = error.errors(include_url=False)
     names = [named(".".join(map(str, one["loc"]))) for one in found]
+    # Unknown names first: they are most often a typing error, and the others may follow from it.
     if unknown := [name for name, one in zip(names, found, strict=True) if one["type"] == "extra_forbidden"]:
         unknown = " ".join(unknown).split()  # a script's names may span several lines
         raise LabError(f"{what} that are not known here: {', '.join(unknown)}; wanted the text without them")

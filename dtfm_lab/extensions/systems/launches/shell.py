@@ -82,6 +82,7 @@ def read_script(text: str, without_effect: Dropped = lambda name: False) -> Scri
         for variable in SLURM[name]:
             shell.values.known.setdefault(variable, count)
     shell.run(statements_of(text))
+    # A function may be called in a way that is not read here, and its flags count all the same.
     for name in [one for one in shell.functions if one not in shell.called]:
         shell.call(name, [])
     command = max(shell.commands, key=_launches, default="")
@@ -124,6 +125,7 @@ class _Shell:
 
     def run(self, statements: list[Statement]) -> None:
         for one in statements:
+            # A loop of functions would otherwise never end.
             self.steps += 1
             if self.steps > MOST_STATEMENTS:
                 raise LabError(f"the script has over {MOST_STATEMENTS:,} statements; wanted the command itself")
@@ -142,6 +144,7 @@ class _Shell:
     def call(self, name: str, arguments: list[str]) -> None:
         """Run a function with these arguments."""
         self.called.add(name)
+        # A recursive function ends here instead of at Python's limit.
         if self.depth >= MOST_CALLS:
             return
         before = self.values.arguments
@@ -205,6 +208,7 @@ class _Shell:
             if any(name in one.open for one in ends):
                 self.values.leave_open(name, next(one.open[name] for one in ends if name in one.open))
             elif len(set(texts)) > 1:
+                # Branches that differ only in what does not matter here count as equal.
                 effective = {" ".join(self._effective(one)) for one in texts}
                 if len(effective) == 1 and any(FLAG.search(one) for one in texts):
                     self.values.give(name, min(texts, key=len))
@@ -230,6 +234,7 @@ class _Shell:
         parts = words_of(text, "&& ||")
         outcome: bool | None = True
         joined = ""
+        # Without knowing the outcome, both ways are followed.
         for part in [*parts]:
             if part in ("&&", "||"):
                 joined = part
@@ -279,6 +284,7 @@ class _Shell:
         elif document and (to := re.search(r">>?\s*([^\s>]+)", text)):
             self.files[unwrapped(self.values.put_in(to[1]))] = self.values.put_in(document)
         elif document and first in ("sbatch", "bash", "sh"):
+            # A script on standard input runs like any other.
             self.run(statements_of(document))
         else:
             self._keep(self.values.put_in(" ".join(words)))

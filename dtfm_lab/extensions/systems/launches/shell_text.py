@@ -94,10 +94,12 @@ def _step(text: str, at: int, stack: list[str]) -> int:
     """Return the number of letters to the next one that may matter. Push opening quotes and brackets on the stack,
     or pop."""
     letter, top = text[at], stack[-1] if stack else ""
+    # Inside single quotes nothing has a meaning but the end.
     if top == "'":
         if letter == "'":
             stack.pop()
         return 1
+    # An escaped letter never opens or closes anything.
     if letter == "\\":
         return 2
     if letter == "$" and text.startswith("${", at):
@@ -148,6 +150,7 @@ def _parts(script: str) -> Iterator[tuple[str, str]]:
                 text, at = text + " << ", document_begins.end()
                 continue
             if letter == "\n":
+                # A here-document begins on the line after the command.
                 for end in waiting:
                     lines = re.compile(rf"(.*?)^\s*{end}\s*$\n?", re.DOTALL | re.MULTILINE).match(script, at + 1)
                     document = lines[1] if lines else script[at + 1 :]
@@ -238,6 +241,7 @@ class _Parts:
                 self._read_next(part[len(until) :], document)
                 break
             found.append(part)
+        # All of them have to hold, as in a condition of several lines.
         return " && ".join(one for one in found if one)
 
     def _if(self, behind: str) -> If:

@@ -89,6 +89,7 @@ class Values:
         """Return a text with known variables replaced by their values, and computations by their results."""
         made, at = "", 0
         while at < len(text):
+            # Escaped, so it stays a letter for the program that is started.
             if text[at] == "\\" and text[at + 1 : at + 2] in ("$", "`"):
                 made, at = made + text[at : at + 2], at + 2
                 continue
@@ -134,6 +135,7 @@ class Values:
                 return whole if value is None else value
             case ",," | "^^" if value is not None:
                 return value.lower() if sign == ",," else value.upper()
+            # An open variable has a value that is not known, so its default may not apply.
             case "-" | ":-" | "=" | ":=" if name not in self.open:
                 if value or (value is not None and sign[0] != ":"):
                     return value
@@ -190,6 +192,7 @@ def _closing(text: str, at: int, pair: str = "()") -> int:
 def arithmetic(text: str, values: Values) -> int | None:
     """Return the value of an expression of whole numbers with + - * / %, parentheses and comparisons; None for anything
     else."""
+    # Names without $ are variables in arithmetic.
     named = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?(?![-:\w])", lambda one: values.known.get(one[1], one[0]), text)
     known = values.put_in(named).strip().strip("\"'")
     chosen = re.fullmatch(r"(.+?)\?(.+?):(.+)", known, re.DOTALL)
@@ -217,6 +220,7 @@ def arithmetic(text: str, values: Values) -> int | None:
     try:
         return value(ast.parse(" ".join(known.split()), mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, OverflowError, MemoryError):
+        # Whatever cannot be computed is open, never an error: the flag may not need it.
         return None
 
 

@@ -122,6 +122,7 @@ def read_python(text: str) -> Launch:
         found["activation_checkpoint"] = policies
     config = dict[str, Any]()
     for section, given in found.items():
+        # Which one is meant would be a guess.
         if any(one != given[0] for one in given):
             raise LabError(f"the file has {len(given)} configurations of {section} that differ; wanted one of them")
         config[section] = {name: value for name, value in given[0].items() if value is not _Computed}
@@ -177,6 +178,7 @@ def _launch(config: Mapping[str, Any]) -> Launch:
     )
     sizes = {"microbatch": microbatch, "global_batch": training.get("global_batch_size")}
     sizes["dtype"] = "fp32" if training.get("mixed_precision_param") == "float32" else "bf16"  # torchtitan's default
+    # Without a global batch, the local one and the micro-batch determine how often gradients accumulate.
     local = training.get("local_batch_size")
     accumulation = None
     if local is not None and sizes["global_batch"] is None:
@@ -250,6 +252,7 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
 def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return the blocks of each part of the model; None if they are as even as possible."""
     if (parts := parallel.get("module_fqns_per_model_part")) is not None:
+        # Embedding and head are no blocks.
         counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)
         if not counts or min(counts) < 1:
             raise LabError("module_fqns_per_model_part has a part without blocks; wanted one or more in each")
@@ -272,6 +275,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
     if OTHER_MODELS.search(name):
         raise LabError(f"model.name is {name!r}, which has no model here; wanted a language model, such as llama3")
     for written, value in _flat(config):
+        # Keys have moved between versions, and files of all of them are read.
         path = MOVED.get(written, written)
         section, _, key = path.partition(".")
         if section in ("training", "experimental") and key in PARALLELISM.model_fields:

@@ -60,6 +60,7 @@ class DDP(DataParallel):
 
     overlap: bool = True
     bucket_bytes: float = 25.0 * MiB
+    bucket_view: bool = False
     compression: str = "none"
     synchronisation: str = "ring"
     checkpointing: str = TRIED
@@ -75,7 +76,12 @@ class DDP(DataParallel):
 
     def fields(self) -> dict[str, Any]:
         """Return how gradients are averaged."""
-        averaged = {"synchronisation": self.synchronisation, "overlap": self.overlap, "bucket_bytes": self.bucket_bytes}
+        averaged = {
+            "synchronisation": self.synchronisation,
+            "overlap": self.overlap,
+            "bucket_bytes": self.bucket_bytes,
+            "gradient_buffers": "none" if self.bucket_view else "buckets",
+        }
         return averaged | ({} if self.compression == "none" else {"gradient_compression": self.compression})
 
 

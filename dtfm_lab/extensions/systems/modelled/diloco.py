@@ -28,16 +28,16 @@ PRECISION = {"plain": "fp16", "streaming": "int8", "decoupled": "int8"}
 class DiLoCoStrategy(LocalWorkers):
     """DiLoCo: workers train alone and average their changes every H iterations: all at once, streaming, or decoupled.
 
-    A worker is a pipeline within one island, or a single device that holds the whole model. An island with more devices
-    than a pipeline needs has several workers, because a job has one averaging interval for all its replicas. So data
-    parallelism inside a worker is not modelled; tensor parallelism inside a host is. The user may leave out islands
-    with slow devices, because all others wait for them. The parameters of the last average and the outer optimizer's
-    momentum do not count as device memory: torchft keeps them on the host.
+    A worker is a pipeline within one island, or a single device that holds the whole model. A large island has several
+    workers, because a job has one averaging interval for all its replicas. So data parallelism inside a worker is not
+    modelled; tensor parallelism inside a host is. The user may leave out islands with slow devices, for which all
+    others wait. The parameters of the last average and the outer optimizer's momentum do not count as device memory:
+    torchft keeps them on the host.
 
     ``streaming`` averages fragments of the model one after another, during the next iterations. In the paper a fragment
-    is a set of interleaved whole layers. In a job it is an equal part of every device's parameters. The number of
-    fragments divides H and is as near as possible to the paper's. ``decoupled`` sends the same fragments to a syncer
-    and back, and no learner waits for another.
+    is a set of interleaved whole layers, here an equal part of every device's parameters. The number of fragments
+    divides H and is as near as possible to the paper's. ``decoupled`` sends the same fragments to a syncer and back,
+    and no learner waits for another.
     """
 
     name: ClassVar[str] = "diloco"
@@ -103,6 +103,7 @@ class DiLoCoStrategy(LocalWorkers):
         """
         if self.simulated:
             return super().seconds(plan, budget)
+        # Learners do not wait for one another, so each is simulated alone.
         trace = simulate(alone(plan), efficiency=budget.efficiency, queueing=budget.queueing)
         first = trace.iteration == trace.iteration.min()
         ends_s = np.zeros(plan.job.n_replicas)  # each learner keeps its own pace, so each has its own end
@@ -112,6 +113,7 @@ class DiLoCoStrategy(LocalWorkers):
         each_s = np.maximum(ends_s, travel_s.max(axis=0))
         if self.quorum >= plan.job.n_replicas:
             return float(each_s.max())
+        # Without waiting for all, speeds add up and not times.
         sequences = np.array(plan.job.microbatch_counts) * plan.job.microbatch
         return float(plan.job.global_batch / (sequences / each_s).sum())
 

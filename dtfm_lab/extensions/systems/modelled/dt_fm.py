@@ -93,6 +93,7 @@ class DTFM(GPipeOfDTFM):
         wanted = [
             (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
         ]
+        # Every shape gets an equal share of the search, as none is known to be best.
         share_s = budget.seconds / max(len(wanted), 1)
         for members, shaped in wanted:
             try:
@@ -160,6 +161,7 @@ class DTFMRandom(GPipeOfDTFM):
         draws = [(first_s, first)]
         for device_of_rank in ranks[1:]:
             ranked = self._flushed(in_rank_order(topology, shaped, device_of_rank, order="pp-dp"))
+            # The median, since one random placement may be lucky.
             draws.append((self.seconds(ranked, budget), ranked))
         yield sorted(draws, key=lambda one: one[0])[len(draws) // 2][1]
 

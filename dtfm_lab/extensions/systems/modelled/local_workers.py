@@ -77,6 +77,7 @@ def exchange_s(
     """
     if n_workers < 2:
         return 0.0
+    # All uploads come before the downloads that need them.
     up_s, down_s = n_bytes / np.asarray(up_bytes_per_s), (n_workers - 1) * n_bytes / np.asarray(down_bytes_per_s)
     return float(np.max(up_s) + np.max(down_s))
 
@@ -92,6 +93,7 @@ def lines_bytes_per_s(plan: Plan) -> tuple[FloatArray, FloatArray]:
     worker = np.broadcast_to(np.arange(grid.shape[1]), grid.shape).ravel()
     between = np.where(worker[:, None] != worker[None, :], bandwidth[np.ix_(flat, flat)], 0.0)
     nic_of = plan.topology.nic_of
+    # Devices of a host share its network card.
     sharing = np.ones(len(flat)) if nic_of is None else np.bincount(nic_of[flat])[nic_of[flat]]
     # a device's line is as fast as its fastest link to another worker
     up, down = between.max(axis=1) / sharing, between.max(axis=0) / sharing

@@ -23,13 +23,12 @@ class RoutedPipelines(GridStrategy):
     """Equal stages, each on many devices. Every micro-batch is routed to one device of the next stage.
 
     No schedule fixes which device computes which micro-batch, so the seconds are a closed form (``seconds``). ``trace``
-    is the schedule that keeps the plan's pipelines. It shows where the time goes, but its seconds differ.
+    keeps the plan's pipelines: it shows where the time goes, but its seconds differ.
 
     All stages have the same number of devices, and as nearly the same speed as dealing out the devices allows.
     Remaining devices are idle, and the user may leave out the slowest. (The paper also moves devices between stages
-    until none lags behind. Its repository does not.) Not modelled: the published trainers, which are CPU nodes that
-    every message passes; here a stage sends directly to the next. Delayed parameter updates and churn are not modelled
-    either.
+    until none lags behind; its repository does not.) Not modelled: delayed parameter updates, churn, and the published
+    trainers, CPU nodes that every message passes. Here a stage sends directly to the next.
 
     A device sends to many others, which is cheap if each pair has its own link (``queueing="pairs"``).
     """
@@ -98,6 +97,7 @@ class RoutedPipelines(GridStrategy):
         links = Links.of(topology, budget.queueing)
         shuffled = np.random.default_rng(budget.seed).permutation(len(topology))
         by_speed = shuffled[np.argsort(-speed[shuffled], kind="stable")]
+        # Slower devices may hold the others back, so each set of the fastest is tried.
         for least in np.unique(speed):
             taking_part = by_speed[speed[by_speed] >= least]
             for n_stages in range(1, min(len(taking_part), job.modelled().n_blocks) + 1):
@@ -112,6 +112,7 @@ class RoutedPipelines(GridStrategy):
         """Return the seconds of an iteration on (stages, replicas) devices."""
         n_replicas, n_microbatches = grid.shape[1], sum(job.microbatch_counts)
         pass_s = _pass_s(topology, job, grid, efficiency)
+        # Routing sends more to faster peers, in proportion to their speed.
         rate = 1 / pass_s if self.routing == "throughput" else np.ones(grid.shape)
         share = rate / rate.sum(axis=1, keepdims=True)  # of a stage's micro-batches that each device gets
 
@@ -128,6 +129,7 @@ class RoutedPipelines(GridStrategy):
         in_flight = self.trainers * grid.size
         busiest_s = max((share * pass_s).max(), _busiest_s(links, sender, receiver, weighed_s))
         every_s = max(busiest_s, through_s / in_flight)  # between the ends of two micro-batches
+        # The last of n normal times comes about sqrt(2 ln n) deviations after the mean.
         last_s = through_s + spread_s * math.sqrt(2 * math.log(min(n_microbatches, in_flight)))
         return float(self.joined_s(last_s, every_s, job, self.averages_s(job, grid, links), n_replicas))
 
@@ -195,6 +197,7 @@ def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
     sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
     shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
     moving_s = links.moving_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
+    moving_s = links.slower(grid)[:, None, None] * moving_s
     shard_s = links.latency_s[sender, receiver] + moving_s
     return 2 * max(float(shard_s.max()), _busiest_s(links, sender, receiver, shard_s))
 

@@ -43,8 +43,10 @@ class AssumptionControls:
         if strategy is None:
             self.by_field, self.view.children = {}, ()
             return
+        # Another kind of system has other assumptions; the same kind only other values.
         if before is None or type(before) is not type(strategy):
             self._build(strategy)
+        # These values are not the user's, so they are not taken as changes.
         with self._is_filling:
             for one in strategy.assumptions:
                 value = getattr(strategy, one.field)
@@ -76,6 +78,7 @@ class AssumptionControls:
         except (LabError, ValueError) as error:
             self.problem.value = markup.line(escape(str(error)), "warning")
             return
+        # Another way to write the same value must not predict everything again.
         if made != strategy:
             self.strategy = made
             self.reset.disabled = not made.changed

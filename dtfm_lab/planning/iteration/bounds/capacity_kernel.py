@@ -20,11 +20,13 @@ SURELY = 1 + 2e-12
 """Factor by which the maximum that is ever possible is rounded up, so that no rounding error leaves out a
 possibility. It is thousands of times the rounding of a double, and below any difference that a plan could show."""
 SLACK = 2e-9
-"""Added after that, for the same reason, in case the maximum is close to a whole number: twice ``COUNTED_SLACK``."""
+"""Number added to a maximum after ``SURELY`` has raised it, in case it is close to a whole number: twice
+``COUNTED_SLACK``."""
 COUNTED = 1 + 1e-12
 """Factor by which a capacity is rounded up before it is cut to a whole number. It adds half of what ``SURELY`` adds."""
 COUNTED_SLACK = 1e-9
-"""Added after that. A device that lacks only a billionth of a micro-batch counts as passing it."""
+"""Number added to a capacity after ``COUNTED`` has raised it. A device that lacks only a billionth of a micro-batch
+counts as passing it."""
 
 
 class Rules(NamedTuple):
@@ -252,7 +254,7 @@ def fill_capacities(
                 hidden_s[q, c], chain_s[q, c], next_s, rest_s[q],
             )  # fmt: skip
             others = count.copy()
-            others[c] -= 1
+            others[c] -= 1  # no device is its own peer
             near = (side == side[c]).astype(np.int64)
             if how != NOTHING:
                 line_up(pair_s[q, c], others, near, line, sums, at)
@@ -263,6 +265,7 @@ def fill_capacities(
                 if n_of_side[1] >= 0:
                     both = 1 if n_of_side[0] > 0 else 0
                     tail_s[x] = averaging_s(how, n_of_side, -1, -1, near, line, sums, at, floor_s[both, q, c])
+                    # how much of it hides in the passes depends on the neighbours, so at this point it may be all
                     if own.hidden_s > 0 and tail_s[x] < np.inf:
                         tail_s[x] = 0.0
             for j in range(1 if first else neighbours.shape[1]):

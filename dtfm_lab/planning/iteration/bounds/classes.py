@@ -86,7 +86,8 @@ class StageKinds:
     before_flop: FloatArray
     """(Q,) minimum FLOP of a forward in all stages before it."""
     before_hops: IntArray
-    """(Q,) minimum number of messages from the first stage to it; -1 for the last stage of any cut, which is S - 1."""
+    """(Q,) minimum number of messages from the first stage to this one. -1 stands for S - 1: the last stage of a
+    plan of any cut."""
     chain_flop: FloatArray
     """(Q,) minimum FLOP of the forward that makes or uses a message: of the stage, or of one of a device's several
     stages."""
@@ -96,11 +97,15 @@ class StageKinds:
     @classmethod
     def of_any_cut(cls, problem: IterationProblem) -> Self:
         """Return all kinds with one stage per device and any number of blocks."""
-        n_blocks = problem.n_blocks
-        k = np.arange(1, n_blocks)
+        n_blocks, (embeds, heads) = problem.n_blocks, problem.alone.tolist()
+        # beside the embedding or the head there may be no block, and then all are elsewhere
+        counts = [
+            np.arange(least, n_blocks + more)
+            for least, more in ((1 - embeds, heads), (1, embeds and heads), (1 - heads, embeds))
+        ]
         roles = [FIRST, MIDDLE, LAST]
         flop, again, parameters, held, frozen = (
-            np.concatenate([*_of_roles(prefix, first, last), [prefix[-1] + first + last]])
+            np.concatenate([*_of_roles(prefix, first, last, counts), [prefix[-1] + first + last]])
             for prefix, first, last in (
                 (problem.block_flop, problem.first_extra[0], problem.last_extra[0]),
                 (problem.block_again_flop, 0.0, 0.0),
@@ -110,10 +115,10 @@ class StageKinds:
             )
         )
         parameters[-1] -= problem.tied_parameters
-        role = np.append(np.repeat(roles, len(k)), SOLE)
-        first_block = problem.first_extra[0] + problem.block_flop[1]
+        role = np.append(np.repeat(roles, [len(k) for k in counts]), SOLE)
+        first_block = problem.first_extra[0] + (0.0 if embeds else problem.block_flop[1])
         before = np.where(role == LAST, flop[-1] - flop, np.where(role == MIDDLE, first_block, 0.0))
-        blocks = np.append(np.tile(k, len(roles)), n_blocks)
+        blocks = np.append(np.concatenate(counts), n_blocks)
         hops = np.array([0, 1, -1, 0])[role]
         return cls(role, blocks, flop, again, parameters, held, frozen, before, hops, flop, np.full(len(role), -1))
 
@@ -181,10 +186,10 @@ class ClassPassCosts(NamedTuple):
     """(Q,) minimum forward and backward of all other stages."""
 
 
-def _of_roles(prefix: FloatArray, first: float, last: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return (L - 1,) costs of the first, the cheapest and the last 1 to L - 1 blocks."""
-    begins, cheapest, ends = windows(prefix)[:, 1:-1]
-    return begins + first, cheapest, ends + last
+def _of_roles(prefix: FloatArray, first: float, last: float, counts: list[IntArray]) -> list[FloatArray]:
+    """Return costs of the first, the cheapest and the last of these numbers of blocks."""
+    found = zip(windows(prefix), counts, (first, 0.0, last), strict=True)
+    return [window[k] + extra for window, k, extra in found]
 
 
 def windows(prefix: FloatArray) -> FloatArray:
@@ -366,17 +371,23 @@ class Averages:
         """Number of parts that a gradient is cut into for messages."""
         return 1 if self._how == "central" else self.n_replicas
 
+    def _moving_s(self, sizes: FloatArray) -> FloatArray:
+        """Return (Q, C, C) minimum seconds for which messages of these (Q,) sizes occupy a link, on as few hosts as can
+        hold the group."""
+        slower = self._problem.links.least_slower(self.n_replicas)
+        return np.array([slower * self.classes.moving_s(size) for size in sizes])
+
     @cached_property
     def _there_s(self) -> FloatArray:
         """(Q, C, C) seconds for which a message with a share of the gradient occupies its link."""
         sizes = shard(self._problem.gradient_bytes(self.parameters), self._parts)
-        return np.array([self.classes.moving_s(size) for size in sizes])
+        return self._moving_s(sizes)
 
     @cached_property
     def _back_s(self) -> FloatArray:
         """(Q, C, C) the same for what comes back."""
         sizes = shard(self._problem.average_bytes(self.parameters), self._parts)
-        return np.array([self.classes.moving_s(size) for size in sizes])
+        return self._moving_s(sizes)
 
     @cached_property
     def _there_and_back_s(self) -> FloatArray:
@@ -415,7 +426,7 @@ class Averages:
         found: FloatArray = self._there_and_back_s.min(axis=2)
         if self._how == "hierarchical":  # a leader may only spread the whole average
             sizes = self._problem.gradient_bytes(self.parameters)
-            spread = np.array([self.classes.moving_s(size) for size in sizes])
+            spread = self._moving_s(sizes)
             found = np.minimum(found, (spread + latency).min(axis=2))
         return found
 
@@ -430,7 +441,7 @@ class Averages:
                 floor = np.maximum(floor, ring_link_s(n, np.minimum(hop, there), back, late)[:, None])
         elif self._how == "hierarchical" and (most := self._most_leaders(side)):
             sizes = shard(self._problem.gradient_bytes(self.parameters), most)
-            once_s = np.array([self.classes.moving_s(size) for size in sizes])
+            once_s = self._moving_s(sizes)
             ways = [_across(once_s, side, here) for here in (0, 1)]
             both = np.maximum(*ways) if self._problem.job.overlap else ways[0] + ways[1]
             late = _across(latency, side, 0) + _across(latency, side, 1)
@@ -513,7 +524,8 @@ def gathered_passes(
 
 def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntArray | None) -> FloatArray:
     """Return (C,) minimum seconds in which a ring with a device of each class gathers ``n_bytes``."""
-    once = classes.moving_s(shard(n_bytes, n_replicas)) + classes.latency_s
+    slower = classes.problem.links.least_slower(n_replicas)
+    once = slower * classes.moving_s(shard(n_bytes, n_replicas)) + classes.latency_s
     least = once.min(axis=1)
     if side is not None:
         for here in (0, 1):

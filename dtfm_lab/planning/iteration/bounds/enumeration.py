@@ -130,7 +130,7 @@ def _groups(problem: IterationProblem, splits: bool, max_price_per_hour: float |
     job, n, near = problem.job, problem.n_devices, Nearness(problem)
     for n_stages in [job.n_stages] if job.n_stages is not None else range(1, min(n, problem.n_blocks) + 1):
         for n_replicas in [job.n_replicas] if job.n_replicas is not None else range(1, n // n_stages + 1):
-            if n_stages * n_replicas > n or n_stages > problem.n_blocks:
+            if n_stages * n_replicas > n or n_stages > problem.most_stages:
                 continue
             rows = _rows(problem, n_stages, n_replicas)
             if max_price_per_hour is not None:
@@ -152,6 +152,7 @@ def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray
     turns = problem.job.synchronisation not in ("central", "hierarchical")
     seen, rows = set(), []
     for row in itertools.permutations(range(len(alike)), n_stages * n_replicas):
+        # the order of pipelines changes nothing, so only the row with its smallest device first is kept
         if turns and row[0] > min(row[:n_replicas]):
             continue
         kind = tuple(alike[device] for device in row)
@@ -174,9 +175,9 @@ def _least(
     layer = np.vstack([passes.layer, again_flop])
     extra = np.column_stack([passes.extra, passes.extra[:, 0] * passes.recompute])
     extra[1, 1] += problem.tied_parameters if n_stages > 1 else 0.0
-    inputs = passes.input_bytes[[0, passes.least]]
+    inputs = passes.least_inputs
     given = job.blocks_per_stage
-    spare = n_blocks - n_stages + 1
+    least = problem.least_blocks(n_stages)
     most = max(job.microbatches_per_replica or (passes.n_microbatches - n_replicas + 1,))
     if job.gathers_passes:  # replicas pass equally many
         most = passes.n_microbatches // n_replicas
@@ -187,8 +188,9 @@ def _least(
         layer=layer,
         window=np.stack([windows(one) for one in layer], axis=1),
         extra=extra,
-        least_blocks=np.array(given or [1 if n_stages > 1 else n_blocks] * n_stages, dtype=np.int64),
-        most_blocks=np.array(given or [spare] * n_stages, dtype=np.int64),
+        least_blocks=least if given is None else np.array(given, dtype=np.int64),
+        most_blocks=n_blocks - least.sum() + least if given is None else np.array(given, dtype=np.int64),
+        # in 1F1B a stage holds at most one micro-batch for itself and one for each stage after it
         most_held=np.array([float(n_stages - s) if job.schedule == "1f1b" else np.inf for s in range(n_stages)]),
         input_bytes=inputs if passes.recompute else np.full(2, np.inf),
         backward=backward.whole,

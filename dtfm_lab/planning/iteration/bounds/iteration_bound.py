@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency, speeds_of
-from dtfm_lab.domain.job import Job, even_shares
+from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.planning.background_tasks import while_compiling
@@ -184,10 +184,13 @@ def cases_of(
             per_device = family.stages_per_device
             any_cut = Capacities(classes, StageKinds.of_any_cut(problem), family, microbatch, synchronises)
             for n_stages in stages:
-                if n_stages * per_device > n_blocks or n_stages > n_devices:
+                most_stages = problem.most_stages if per_device == 1 else n_blocks // per_device
+                if n_stages > min(most_stages, n_devices):
                     continue
                 capacities = any_cut
-                cut = job.blocks_per_stage if per_device == 1 else even_shares(n_blocks, n_stages * per_device)
+                cut = job.blocks_per_stage
+                if per_device > 1:
+                    cut = job.modelled().even_cut(n_stages * per_device, job.cut_by)
                 if cut is not None:
                     kinds = StageKinds.of_cut(problem, cut, per_device)
                     capacities = Capacities(classes, kinds, family, microbatch, synchronises)
@@ -221,9 +224,9 @@ def _cheapest(capacities: Capacities) -> float:
     for role, costs in of_role.items():
         costs[kinds.blocks[kinds.role == role]] = stage[kinds.role == role]
     begun = of_role[FIRST].copy()  # minimum for the first k blocks, without the last stage
-    for k in range(2, n_blocks):
-        begun[k] = min(begun[k], (begun[1:k] + of_role[MIDDLE][k - 1 : 0 : -1]).min())
-    ended = begun[1:n_blocks] + of_role[LAST][n_blocks - 1 : 0 : -1]
+    for k in range(1, n_blocks + 1):
+        begun[k] = min(begun[k], (begun[:k] + of_role[MIDDLE][k:0:-1]).min())
+    ended = begun + of_role[LAST][::-1]
     return float(min(of_role[SOLE][n_blocks], ended.min(initial=np.inf)))
 
 
@@ -302,10 +305,11 @@ SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
 SHARE = 0.25
 """Share of the search's time for the bound while plans still improve, because plans come first."""
 MOST_SHARE = 0.5
-"""The same while no plan has beaten the first. Then only the bound can narrow the gap."""
+"""Share of the search's time for the bound while no plan has beaten the first. Then only the bound can narrow the
+gap."""
 FIRST_SHARE = 0.1
-"""The same before the first generation is complete. Plans found by then are far from the best, and if the time limit
-comes first, one of them is the result."""
+"""Share of the search's time for the bound before the first generation is complete. Plans found by then are far from
+the best, and if the time limit comes first, one of them is the result."""
 TURNS = 50
 """Number of steps that the bound may take for each step of a search that counts steps."""
 MOST_BOUNDED = 512

@@ -103,10 +103,11 @@ class Capacities:
         each = float(self.microbatch * problem.bytes_per_element)
         kept = each * kinds.held
         most_replicas = problem.job.n_replicas or problem.n_devices  # the smallest shards that a device may hold
-        static = problem.held_bytes(most_replicas, kinds.parameters, kinds.frozen)
+        counts = (most_replicas,) if problem.job.n_replicas else (1, most_replicas)  # one has no buckets
+        static = np.min([problem.held_bytes(n, kinds.parameters, kinds.frozen) for n in counts], axis=0)
         free = classes.memory_bytes[None, :] - static[:, None]
         fits = free >= (kept + n_messages * passes.hop_bytes[passes.least])[:, None]
-        inputs = passes.input_bytes[np.where(kinds.role % SOLE == FIRST, 0, passes.least)]
+        inputs = passes.least_inputs[np.where(kinds.role % SOLE == FIRST, 0, 1)]
         lasting = np.minimum(inputs, kept) if passes.recompute else kept
         most = np.floor(np.maximum(free, 0) / np.maximum(lasting, 1)[:, None])
         in_flight = np.where(fits & (lasting > 0)[:, None], np.maximum(most, 1), 0)
@@ -119,6 +120,8 @@ class Capacities:
         weight = problem.job.modelled().backward.weights if self.family.splits else 0.0
         inputs_per_forward = passes.backward_per_forward - weight
         block = np.diff(problem.block_flop).min()
+        extras = zip((problem.first_extra, problem.last_extra), problem.alone, strict=True)
+        ends = [extra[0] for extra, alone in extras if alone]
         chain = (1 + inputs_per_forward) * kinds.chain_flop[:, None] * flop_s
         whole = problem.block_flop[-1] + problem.first_extra[0] + problem.last_extra[0]
         back_flop = inputs_per_forward * kinds.flop + kinds.again_flop
@@ -134,7 +137,7 @@ class Capacities:
             chain_s=chain,
             before_s=kinds.before_flop * fastest_s,
             before_back_s=inputs_per_forward * kinds.before_flop * fastest_s,
-            next_s=(1 + inputs_per_forward) * block * fastest_s,
+            next_s=(1 + inputs_per_forward) * min([block, *ends]) * fastest_s,
             rest_s=(1 + inputs_per_forward) * np.maximum(whole - kinds.flop, 0) * fastest_s,
         )
 
@@ -171,7 +174,7 @@ class Capacities:
         """Return the maximum micro-batches within ``limit_s`` of a pipeline that has a message across the cut."""
         apart = side[:, None] != side[None, :]
         costs, latency = self.costs, self.classes.latency_s
-        least = self.problem.first_extra[0] + self.problem.block_flop[1]
+        least = self.problem.first_extra[0] + (0.0 if self.problem.alone[0] else self.problem.block_flop[1])
         before_s = self.microbatch * float(least) / self.flop_per_s.max()
         window = limit_s - (latency + latency.T)[apart] - costs.next_s - before_s
         there, back = self.hop_s[apart], self.hop_s.T[apart]
@@ -345,7 +348,9 @@ class Program:
         of, n_stages = self.case.capacities, self.case.n_stages
         total = together(capacity.max(axis=2), self.count, self.side, self.on_side, self.case.n_replicas)
         possible: npt.NDArray[np.bool_] = total >= of.n_microbatches
-        possible &= (of.kinds.blocks <= of.problem.n_blocks - (n_stages - 1))[:, None]
+        least = of.problem.least_blocks(n_stages)
+        others = least.sum() - np.array([least[0], 1, least[-1], least[0]])  # by role
+        possible &= (of.kinds.blocks <= of.problem.n_blocks - others[of.kinds.role])[:, None]
         possible &= ((of.kinds.role == SOLE) == (n_stages == 1))[:, None]
         if not self._roles_possible(np.asarray(possible.any(axis=1))):
             possible[:] = False

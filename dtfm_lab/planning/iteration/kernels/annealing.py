@@ -153,6 +153,7 @@ def anneal(
                     r2 = -1
                 if g1 == g2:
                     g2 = -1
+                    # a swap within a group changes its averaging only if the order of the replicas counts
                     g1 = g1 if ordered else -1
         elif kind == TAILS:
             r1, r2 = below(random, r), below(random, r - 1)
@@ -161,6 +162,7 @@ def anneal(
             if uniform(random) < WINDOWED_TAILS:
                 q = min(n, p + 1 + below(random, n - p))
             _swap_tails(trial, r1, r2, p, q)
+            # both pipelines are copied whole when the move is kept or taken back
             p = -1
             whole = ordered
         elif kind == COUNTS:
@@ -180,12 +182,17 @@ def anneal(
             if kind == BLOCK:
                 p, q = below(random, n), below(random, n - 1)
                 q += q >= p
-                if trial.blocks[p] < 2:
+                least = 1
+                if p == 0:  # only the embedding may be left, or only the head
+                    least -= tables.passes.alone[0]
+                elif p == n - 1:
+                    least -= tables.passes.alone[1]
+                if trial.blocks[p] <= least:
                     continue
                 many = 1
                 # the next boundary with small messages may be far away
                 if len(tables.link) > HOP + 1 and uniform(random) < FAR_BLOCKS:
-                    many += below(random, trial.blocks[p] - 1)
+                    many += below(random, trial.blocks[p] - least)
                 trial.blocks[p] -= many
                 trial.blocks[q] += many
             elif kind == STAGES:
@@ -220,6 +227,7 @@ def anneal(
                 if take_counts(tables, trial):
                     lacks = lacking(tables, trial, seconds)
                     value = smooth * (1.0 + PENALTY * lacks)
+                # the counts of any pipeline may have changed, not only of those that the move touched
                 for i in range(r):
                     now.microbatch_counts[i] = trial.microbatch_counts[i]
                     now.pipe[TOTAL, i] = trial.pipe[TOTAL, i]
@@ -365,7 +373,7 @@ def _move_stages(state: SearchState, random: RandomState, fixed_blocks: bool) ->
 def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
     for i in range(state.grid.shape[1]):
         state.grid[p, i], state.grid[q, i] = state.grid[q, i], state.grid[p, i]
-    if together:
+    if together and min(state.blocks[p], state.blocks[q]) > 0:  # no stage in the middle may be empty
         state.blocks[p], state.blocks[q] = state.blocks[q], state.blocks[p]
 
 

@@ -8,7 +8,15 @@ from dtfm_lab.costs import seconds
 from dtfm_lab.costs.seconds import AT_ONCE, CENTRAL, HIERARCHICAL, NOTHING, RING
 from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.kernels.tables import LATENCY, PER_BYTE, REGION, Tables, coded_bytes, moving_s
+from dtfm_lab.planning.iteration.kernels.tables import (
+    HOST,
+    LATENCY,
+    PER_BYTE,
+    REGION,
+    Tables,
+    coded_bytes,
+    moving_s,
+)
 
 shard = compiled(seconds.shard)
 ring_rounds = compiled(seconds.ring_rounds)
@@ -63,9 +71,11 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
                 if tables.device[REGION, row[j]] == tables.device[REGION, row[i]]:
                     leader[i] = leader[j]
             n_leaders += leader[i] == i
+        # between leaders travel shards of gradients, and `back` has the seconds of these
         returned = whole
     in_shards = how != CENTRAL and how != HIERARCHICAL
     there, back, late = np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
+    # the root sends whole averages over `there`, so it needs no `back`
     if how != CENTRAL:
         _fill(tables, row, shard(returned, n_leaders), back, late)
     _fill(tables, row, shard(whole, n) if in_shards else whole, there, late)
@@ -82,14 +92,32 @@ def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray
 
 
 @compiled
+def _n_hosts(tables: Tables, row: IntArray) -> int:
+    """Return the number of hosts of a row's devices."""
+    n, found = len(row), 0
+    for i in range(n):
+        is_first = True
+        for j in range(i):
+            if tables.device[HOST, row[j]] == tables.device[HOST, row[i]]:
+                is_first = False
+                break
+        found += is_first
+    return found
+
+
+@compiled
 def _fill(tables: Tables, row: IntArray, n_bytes: float, moves: FloatArray, late: FloatArray) -> None:
     """Fill (R, R) seconds for which a message between two of a row's devices occupies its link, and latencies."""
     n, link = len(row), tables.link
     measured = len(tables.message_bytes) > 0
+    slower = 1.0
+    if len(tables.slowdowns) > 0:
+        slower = tables.slowdowns[_n_hosts(tables, row)]
     for i in range(n):
         a = row[i]
         for j in range(n):
-            moves[i, j] = moving_s(tables, a, row[j], n_bytes) if measured else n_bytes * link[PER_BYTE, a, row[j]]
+            once_s = moving_s(tables, a, row[j], n_bytes) if measured else n_bytes * link[PER_BYTE, a, row[j]]
+            moves[i, j] = slower * once_s
             late[i, j] = link[LATENCY, a, row[j]]
 
 
@@ -108,10 +136,12 @@ def _sharded(messages: GroupMessages, at_once: bool, done: FloatArray, last_s: F
     for i in range(n):
         t = done[i]
         for k in range(1, n):
+            # everyone begins with the next replica, so that in each turn every replica receives one message
             j = i + k if i + k < n else i + k - n
             arrives = t + moves[i, j] + late[i, j]
             got[j] = max(got[j], arrives)
             if not at_once:
+                # one after another: the next message leaves when this one has arrived
                 t = arrives
         turn[i] = t
     for i in range(n):
@@ -191,6 +221,7 @@ def _hierarchical(
         if size[i] > 1:
             done[i] += sum_s[i]
         got[i] = done[i]
+    # the first round exchanges shards to sum, the second the averaged shards
     for again in range(2 if d > 1 else 0):
         before = got.copy()
         for i in range(n):

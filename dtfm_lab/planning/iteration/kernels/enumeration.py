@@ -101,6 +101,7 @@ def seconds_of(
     tables: Tables, least: Least, flop: float, again: float, device: int, n_messages: int
 ) -> tuple[float, float, float]:
     """Return the seconds of a forward, a backward to the inputs and one to the weights."""
+    # the smallest message that any boundary sends, because the bound must hold for every cut
     speed, coding_s = least.speed[device], tables.passes.coding_s[tables.passes.least] * n_messages
     forward_s = flop / speed
     return (
@@ -190,7 +191,9 @@ def fill_bounds(tables: Tables, least: Least, grids: Grid, low_s: float, high_s:
             found_s[i] = np.inf
             continue
         low, high = low_s, high_s
+        # a coarse width is enough: the grids with the lowest bounds are tried again with every cut
         while high - low > 1e-3 * low:
+            # the upper end may be infinite, so doubling narrows it down first
             middle = 0.5 * (low + high) if high < 4 * low else 2 * low
             if _fits_blocks(tables, least, grid, middle, most):
                 high = middle
@@ -218,6 +221,7 @@ def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_
     blocks[0] = least.least_blocks[0] - 1
     s, nodes = 0, 0
     while s >= 0:
+        # at least the blocks that the later stages cannot hold
         blocks[s] = max(blocks[s] + 1, n_blocks - at[s] - later_most[s])
         if blocks[s] > most[s] or at[s] + blocks[s] + later_least[s] > n_blocks:
             s -= 1
@@ -240,6 +244,7 @@ def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_
                     high = middle
                 else:
                     low = middle
+            # the shorter limit refutes the cuts that follow sooner
             high_s = low
     return high_s, True
 
@@ -291,6 +296,7 @@ def _passes(
             n = min(n, (over + down_s) / down_s)
         if up_s > 0.0:
             n = min(n, (over + up_s) / up_s)
+    # rounded up, because rounding must not refute a plan that is possible
     return float(np.floor(n * (1 + 1e-11) + 1e-11))
 
 
@@ -353,6 +359,7 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
             passes_s += least_s[0, t + 1, r] + least_s[1, t + 1, r]
             fastest = max(fastest, least.speed[grid.devices[t + 1, r]])
         if s < n - 1:
+            # however they are cut, the rest of the blocks take no less than on the fastest device that follows
             trip_s += max(passes_s, (1.0 + least.backward - least.weight) * rest_flop / fastest)
         start_s, back_s, tail = way[START, s, r], way[BACK, s, r], tail_s[s, r, k]
         passed = _passes(

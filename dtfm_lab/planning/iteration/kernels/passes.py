@@ -20,14 +20,16 @@ def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tupl
     speed, coding_s = tables.device[SPEED, device], stage[CODING, s]
     forward_s = tables.forward_s[kind, end] - tables.forward_s[kind, begin]
     backward_s = tables.backward_s[kind, end] - tables.backward_s[kind, begin]
-    if begin == 0:
+    first, last = s == 0, s == stage.shape[1] - 1
+    if first:
         forward_s += tables.ends_s[0, 0, kind]
         backward_s += tables.ends_s[0, 1, kind]
-    if end == tables.forward_s.shape[1] - 1:
+    if last:
         forward_s += tables.ends_s[1, 0, kind]
         backward_s += tables.ends_s[1, 1, kind]
-    received_s = tables.receive_s[kind, begin], tables.receive_s[kind, end]
-    return forward_s / speed + received_s[0] + coding_s, backward_s / speed + received_s[1] + coding_s
+    onward_s = 0.0 if first else tables.receive_s[kind, begin]
+    back_s = 0.0 if last else tables.receive_s[kind, end]
+    return forward_s / speed + onward_s + coding_s, backward_s / speed + back_s + coding_s
 
 
 @compiled
@@ -65,6 +67,7 @@ def play(
                     down_free_s[s] = max(t, down_free_s[s]) + down_s[s]
                     came_s[s + 1] = down_free_s[s] + down_late_s[s]
         for s in range(n - 1, -1, -1):
+            # a stage with w warm-ups runs its j-th backward after its forward of turn j + w
             j = turn - warmup[s]
             if 0 <= j < m:
                 t = ready[s]
@@ -110,6 +113,7 @@ def estimate(
             there_s, back_s = link[hop, d, e], link[hop, e, d]
             up_s[s] = back_s + link[LATENCY, e, d]
             hops_s[s] = there_s + link[LATENCY, d, e] + up_s[s]
+            # with one NIC per device both directions add up, otherwise the slower link decides
             busy_s[s] = there_s + back_s if nics else max(there_s, back_s)
             if nics and s > 0:
                 busy_s[s] = max(busy_s[s], there_s + up_s[s - 1], back_s + hops_s[s - 1] - up_s[s - 1])
@@ -156,6 +160,7 @@ def estimate(
                     worst_s, each_s, at = turned_s, loop_s / gain, s
             loop_s += hops_s[t] if t < n - 1 else 0.0
         above_s += work_s[s] + (hops_s[s] if s < n - 1 else 0.0)
+    # whatever the slowest loop is, a micro-batch takes as long as the slowest stage
     for s in range(n):
         each_s = max(each_s, work_s[s])
     end_s = worst_s

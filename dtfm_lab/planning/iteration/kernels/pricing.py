@@ -105,6 +105,7 @@ def take_counts(tables: Tables, state: SearchState) -> bool:
             for s in range(len(state.blocks)):
                 state.cell[READY, i, s] += later_s
             state.microbatch_counts[i] = new
+            # warm-ups limit what is held at once, so beyond them more micro-batches take no more memory
             if min(new, old) < deepest:
                 refresh_memory(tables.device, state, i)
                 changed = True

@@ -90,6 +90,7 @@ def refresh_stages(tables: Tables, state: SearchState) -> None:
     differs = tables.synchronisation == CENTRAL or tables.synchronisation == HIERARCHICAL
     for s in range(n):
         for i in range(r):
+            # replicas hold equally much, unless one of them is a root or a leader
             if i == 0 or differs:
                 needed = averaging_bytes(tables, state, s, i)
             state.cell[AVERAGING, i, s] = needed
@@ -190,7 +191,7 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
         end = at + blocks[s]
         for i in range(4):
             stage[i, s] = passes.layer[i, end] - passes.layer[i, at]
-        stage[CODING, s] = passes.coding_s[at] + passes.coding_s[end]
+        stage[CODING, s] = (passes.coding_s[at] if s > 0 else 0.0) + (passes.coding_s[end] if s < n - 1 else 0.0)
         stage[NEXT, s] = HOP + passes.hop[end]
         stage[BEGIN, s], stage[END, s] = at, end
         at = end
@@ -203,10 +204,10 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
         end = at + blocks[s]
         again = max(passes.again_bytes - (passes.extra[1, KEPT] if s == n - 1 else 0.0), 0.0)
         if passes.recompute:  # a backward recomputes what its forward did not keep
-            left = min(passes.input_bytes[at], stage[KEPT, s])
+            left = min(passes.input_bytes[at] if s > 0 else passes.least_inputs[0], stage[KEPT, s])
             again = stage[KEPT, s] - left
             stage[KEPT, s] = left
-        messages = passes.hop_bytes[at] + passes.hop_bytes[end]
+        messages = (passes.hop_bytes[at] if s > 0 else 0.0) + (passes.hop_bytes[end] if s < n - 1 else 0.0)
         stage[PASSING, s] = stage[PARAMETERS, s] * tables.static_bytes + stage[FROZEN, s] + again + messages
         at = end
 
@@ -285,6 +286,7 @@ def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
             f, b = pass_seconds(tables, state.stage, s, state.grid[s, r])
             away_s += f + b
             steady = factor * away_s / slowest_s if slowest_s > 0.0 else 1.0
+            # never fewer than 1F1B, in which a stage runs ahead by the stages after it
             state.warmups[s] = max(state.warmups[s], int(min(np.ceil(steady - 1e-9), 1e6)) - 1, n - 1 - s)
             if s:
                 d, e, hop = state.grid[s - 1, r], state.grid[s, r], int(state.stage[NEXT, s - 1])
@@ -306,6 +308,7 @@ def _most_warmups(tables: Tables, state: SearchState, s: int) -> int:
     for r in range(state.grid.shape[1]):
         room = tables.device[MEMORY, state.grid[s, r]] - state.stage[PASSING, s]
         fit = int(room / max(state.stage[KEPT, s], 1.0))
+        # a pipeline whose micro-batches all fit at once sets no limit
         if fit < state.microbatch_counts[r]:
             least = min(least, max(fit - 1, 0))
     return least

@@ -14,7 +14,7 @@ SECONDS, DOLLARS = range(2)
 """The objective, one of these two."""
 LATENCY, PER_BYTE, HOP = range(3)
 """Rows of ``Tables.link``. From HOP on, one row per message size."""
-SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER, KIND = range(7)
+SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER, KIND, HOST = range(8)
 """Rows of ``Tables.device``."""
 FLOP, PARAMETERS, KEPT, FROZEN, PASSING, GROUP, CODING, NEXT, BEGIN, END = range(10)
 """Rows of ``Passes.layer`` and ``SearchState.stage``. The first four are common to both."""
@@ -30,11 +30,12 @@ class Tables(NamedTuple):
     ``Passes.hop_s``.
     """
     device: FloatArray
-    """(7, N) rows.
+    """(8, N) rows.
 
     SPEED: a factor on how fast the device passes blocks. MEMORY: bytes. PRICE: US dollars per second. REGION: number of
     the region. ALIKE: number of the class; exchanging two devices of a class changes nothing. CLUSTER: number of the
-    cluster of devices near each other. KIND: row of ``forward_s``.
+    cluster of devices near each other. KIND: row of ``forward_s``. HOST:
+    number of the host.
     """
     near: IntArray
     """(N, K) the devices nearest to each device, the nearest first."""
@@ -44,6 +45,8 @@ class Tables(NamedTuple):
     """(K,) sizes of measured messages. K is 0 if none were measured."""
     charged_bytes: FloatArray
     """(N, N, K) bytes that a measured message counts as; NaN if it was not measured."""
+    slowdowns: FloatArray
+    """(N + 1,) as ``Links.slowdowns``; empty if the number of hosts does not matter."""
     tied_parameters: float
     forward_s: FloatArray
     """(K, L + 1) as ``PassTable.forward_s``, including the messages of sharded parameters, on average."""

@@ -165,7 +165,7 @@ class Estimator:
             taken = np.zeros(len(kind))
             taken[0] += extra[0][kind[0]].mean()
             taken[-1] += extra[1][kind[-1]].mean()
-            self._cuts[key] = _evened(taken, block_s, self.tables.n_blocks)
+            self._cuts[key] = _evened(taken, block_s, self.tables.n_blocks, self._least_blocks(len(kind)))
         return self._cuts[key]
 
     def hopeless(self, layout: GridLayout, best_s: float) -> bool:
@@ -237,15 +237,22 @@ class Estimator:
         needs = self._least_bytes(n_replicas)
         memory = self.tables.memory_bytes[kind].min(axis=1)
         room = (needs[role] <= memory[:, None]).sum(axis=1) - 1
-        if (room < 1).any() or room.sum() < self.tables.n_blocks:
+        least = self._least_blocks(n_stages)
+        if (room < least).any() or room.sum() < self.tables.n_blocks:
             return None
-        return _evened(np.zeros(n_stages), self._block_s[kind].mean(axis=1), self.tables.n_blocks, room)
+        return _evened(np.zeros(n_stages), self._block_s[kind].mean(axis=1), self.tables.n_blocks, least, room)
+
+    def _least_blocks(self, n_stages: int) -> IntArray:
+        """Return (S,) the minimum blocks of each stage."""
+        problem = self.tables.problem(0, self.tables.shardings[0])
+        assert problem is not None
+        return problem.least_blocks(n_stages) if n_stages > 1 else np.ones(1, dtype=np.int64)
 
     def _least_bytes(self, n_replicas: int) -> FloatArray:
         """Return (4, L + 1) bytes of a stage by its role and blocks, with one micro-batch in flight and the choices
         that hold least."""
-        *_, kept, again, crossing = self._stacked
-        held = (kept + again).min(axis=0) + 2 * float(crossing.min())
+        *_, kept, again, _ = self._stacked
+        held = (kept + again).min(axis=0)
         statics = [self.tables.static_bytes(one, n_replicas) for one in self.tables.shardings]
         return np.asarray(held + np.minimum.reduce([one for one in statics if one is not None]))
 
@@ -419,9 +426,10 @@ class _Stage:
             scattered = 1.0 - n_replicas / self.of.n_microbatches[:, None, None]  # the last scatters count as averaging
             scatters = [one * np.maximum(scattered, 0.0) for one in scatters]
         n, k = len(self.blocks), self.blocks[:, None].astype(float)
+        each = np.maximum(k, 1.0)  # a stage of the embedding or the head alone has no block
         first, last = np.zeros((n, 1)), np.zeros((n, 1))
         first[0], last[-1] = bool(self.of.tables.ends[0]), bool(self.of.tables.ends[1])
-        each_f, each_b = self.block_f / k, self.block_b / k
+        each_f, each_b = self.block_f / each, self.block_b / each
         block_g, ends_g = gathers[0], first * gathers[1] + last * gathers[2]
         block_s = scatters[0]
         forward = np.where(first > 0, gathers[1], block_g) + k * np.maximum(each_f, block_g)
@@ -551,15 +559,21 @@ class _Stage:
         return float(each.max()) * shared
 
 
-def _evened(taken: FloatArray, block_s: FloatArray, n_blocks: int, room: IntArray | None = None) -> IntArray:
-    """Return (S,) blocks, at least one per stage. Each further block goes to the stage that then takes least and has
-    ``room``."""
+def _evened(
+    taken: FloatArray, block_s: FloatArray, n_blocks: int, least: IntArray, room: IntArray | None = None
+) -> IntArray:
+    """Return (S,) blocks, at least ``least`` per stage.
+
+    Each further block goes to the stage that then takes least and has ``room``.
+    """
     n = len(taken)
-    blocks = np.ones(n, dtype=np.int64)
+    blocks = least.copy()
     each = block_s.tolist()
-    queue = [(float(taken[s]) + 2 * each[s], s) for s in range(n) if room is None or room[s] > 1]
+    queue = [
+        (float(taken[s]) + (1 + int(least[s])) * each[s], s) for s in range(n) if room is None or room[s] > least[s]
+    ]
     heapq.heapify(queue)
-    for _ in range(n_blocks - n):
+    for _ in range(n_blocks - int(least.sum())):
         takes_s, s = queue[0]
         blocks[s] += 1
         if room is not None and blocks[s] >= room[s]:

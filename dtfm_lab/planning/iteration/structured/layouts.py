@@ -132,6 +132,11 @@ class GridLayout:
         nic_of = self.links.nic_of
         return self.grid if nic_of is None else nic_of[self.grid]
 
+    @cached_property
+    def slower(self) -> FloatArray:
+        """(S,) factor on the seconds of each stage's collectives because of the number of its hosts."""
+        return self.links.slower(self.grid)
+
     @property
     def shares_nics(self) -> bool:
         """True if messages of several devices wait for one NIC."""
@@ -184,6 +189,8 @@ def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
     """Return the numbers of stages to try, fewest first. ``coarse`` is for a part of a network."""
     most = min(job.modelled().n_blocks, n_devices)
     if job.n_stages is not None:
+        if job.blocks_per_stage is not None:  # the embedding or the head may have a stage of its own
+            most = n_devices
         return [job.n_stages] if job.n_stages <= most else []
     if coarse:
         return [n for n in COARSE_STAGES if n <= most]
@@ -309,7 +316,7 @@ def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
         per_byte = per_byte * np.where(apart, np.maximum(out[hosts], into[host_after]), 1)
     n_replicas = grid.shape[1]
     latency = ring_rounds_s(n_replicas, links.latency_s[grid, after].max(axis=1))
-    each = ring_share(n_replicas) * per_byte.max(axis=1)
+    each = layout.slower * ring_share(n_replicas) * per_byte.max(axis=1)
     return Average("ring", 2 * latency, each, each)
 
 
@@ -332,6 +339,7 @@ def _by_pairs(layout: GridLayout, how: str) -> Average:
         out = np.bincount(hosts.ravel(), apart.sum(axis=2).ravel(), size).max()
         into = np.bincount(hosts.ravel(), apart.sum(axis=1).ravel(), size).max()
         each = np.maximum(each, shard(max(float(out), float(into)), n))
+    each = layout.slower * each
     return Average(how, 2 * late, each, each)
 
 
@@ -360,7 +368,7 @@ def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
         n_leaders.append(len(firsts))
     gather_s, gather_late_s = gathers.slowest(len(layout.grid), shared=shared)
     exchange_s, exchange_late_s = exchanges.slowest(len(layout.grid), shared=shared)
-    each = gather_s + shard(exchange_s, np.array(n_leaders))
+    each = layout.slower * (gather_s + shard(exchange_s, np.array(n_leaders)))
     return Average("hierarchical", 2 * (gather_late_s + exchange_late_s), each, each)
 
 
@@ -513,7 +521,7 @@ class StageTables:
             )
             left = kept
             if passes.recompute:
-                least = [passes.input_bytes[0 if first else passes.least] for first, _ in ROLES]
+                least = [passes.least_inputs[0 if first else 1] for first, _ in ROLES]
                 left = np.minimum(np.array(least)[:, None], kept)
             again = [max(passes.again_bytes - last * passes.extra[1, 2], 0.0) for _, last in ROLES]
             self._held[key] = HeldTable(left, kept - left + np.array(again)[:, None])

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from hashlib import sha256
 from html import escape
 from importlib.metadata import version
 from itertools import combinations
@@ -121,8 +122,8 @@ def _with_pair(document: Document, a: str, b: str, latency_ms: float, gbps: floa
 HERE = Path(__file__).parent
 VIEWS = ("top_bar", "map", "player", "gantt", "legend", "glossary")
 """The views on the page, by the names of their built scripts."""
-POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:"
-"""The page's content security policy: its own scripts only, and no requests."""
+POLICY = "default-src 'none'; script-src 'sha256-{}' blob:; style-src 'unsafe-inline'; img-src data: blob:"
+"""The page's content security policy: its own script, by its hash, and those that it makes; no requests."""
 KEPT = ("own_id", "drags")
 """Traits that no answer changes."""
 
@@ -190,22 +191,34 @@ def _page(
     asked: Mapping[str, Any] | None = None,
     measured: Trace | None = None,
 ) -> str:
+    return html_of(title_of(plan, predicted), made_of(plan, predicted, measured), models, asked)
+
+
+def title_of(plan: Plan, predicted: Trace | None) -> str:
     title = f"{plan.job.name} on {plan.topology.name}"
-    title += f", {format_s(predicted.iteration_s)} per iteration" if predicted is not None else ""
+    return f"{title}, {format_s(predicted.iteration_s)} per iteration" if predicted is not None else title
+
+
+def html_of(
+    title: str, foot: str, models: Mapping[str, Any], asked: Mapping[str, Any] | None = None, reader: str = ""
+) -> str:
+    """Return the HTML of a page of ``VIEWS``. ``reader`` is a script that takes their traits from the address."""
     packed = _packed({
-        "styles": [markup.CSS, *(_built(name, ".css") for name in VIEWS)],
-        "scripts": {name: _built(name, ".js") for name in VIEWS},
+        "styles": [markup.CSS, *(built(name, ".css") for name in VIEWS)],
+        "scripts": {name: built(name, ".js") for name in VIEWS},
         "models": models,
         "asked": asked,
+        "reader": reader,
     })  # fmt: skip
     look, script = ((HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    policy = POLICY.format(base64.b64encode(sha256(script.encode()).digest()).decode())
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><title>{escape(title)}</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">\n'
         f"<style>{look}</style></head>\n<body>\n"
         f"<noscript>{escape(title)}: the picture needs JavaScript, which is turned off in this browser.</noscript>\n"
-        f'<div class="dtfm-lab dtfm-still"></div>\n<footer>{escape(_made_of(plan, predicted, measured))}</footer>\n'
+        f'<div class="dtfm-lab dtfm-still"></div>\n<footer>{escape(foot)}</footer>\n'
         f'<script id="dtfm-packed" type="text/plain">{packed}</script>\n'
         f'<script type="module">{script}</script>\n</body></html>\n'
     )
@@ -242,7 +255,7 @@ def views_of(
     return dict(zip(VIEWS, (bar, network, player, chart, legend, Glossary()), strict=True))
 
 
-def _made_of(plan: Plan, predicted: Trace | None, measured: Trace | None = None) -> str:
+def made_of(plan: Plan, predicted: Trace | None, measured: Trace | None = None) -> str:
     """Return which planner found the plan, and whether its iteration is predicted or measured."""
     seed = "" if plan.seed is None else f", seed {plan.seed}"
     worth = "" if predicted is None else predicted.context.basis.sentence or "predicted"
@@ -255,7 +268,7 @@ def _made_of(plan: Plan, predicted: Trace | None, measured: Trace | None = None)
     return f"{by}{what}. dtfm_lab {version('dtfm_lab')}, {date.today().isoformat()}"
 
 
-def _built(name: str, ending: str) -> str:
+def built(name: str, ending: str) -> str:
     return (STATIC / f"{name}{ending}").read_text(encoding="utf-8")
 
 

@@ -211,14 +211,79 @@ async function mount(lab, { styles, scripts, models, asked }) {
     answers.back();
   }
   for (const [name, source] of Object.entries(scripts)) {
-    const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    const { default: view } = await import(address);
-    URL.revokeObjectURL(address);
+    const { default: view } = await imported(source);
     view.render({ model: made[name], el: places[name] });
   }
   lab.dataset.shown = "true";
 }
 
+/**
+ * A script that is imported, though it is no file.
+ * @type {(source: string) => Promise<any>} any: what it exports
+ */
+async function imported(source) {
+  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  try {
+    return await import(address);
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+/**
+ * A line in place of the lab, and a field for a link.
+ * @type {(lab: HTMLElement, line: string, mark: string) => void}
+ */
+function showLine(lab, line, mark) {
+  const field = Object.assign(document.createElement("input"), { type: "text", placeholder: "Paste a link of the lab", spellcheck: false });
+  field.setAttribute("aria-label", "Link");
+  const form = document.createElement("form"),
+    open = Object.assign(document.createElement("button"), { textContent: "Open" }),
+    said = Object.assign(document.createElement("p"), { textContent: line });
+  said.setAttribute("role", "alert");
+  const how = "In the lab, press Share, then Copy link. This page shows its network, plan and predicted iteration: nothing is sent anywhere.";
+  form.append(field, open);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const at = field.value.indexOf(mark);
+    if (at < 0) said.textContent = `The text has no ${mark} in it, so it is no link of the lab.`;
+    else location.hash = field.value.slice(at).trim();
+  });
+  document.querySelector("footer")?.remove();
+  const box = Object.assign(document.createElement("main"), { className: "dtfm-still-line" });
+  box.append(
+    Object.assign(document.createElement("h1"), { textContent: "A plan in a link" }),
+    said,
+    form,
+    Object.assign(document.createElement("p"), { textContent: how }),
+  );
+  lab.replaceChildren(box);
+}
+
+/**
+ * Shows what the link in the address holds, or says in a line why it cannot.
+ * @type {(lab: HTMLElement, packed: Packed, reader: string) => Promise<void>}
+ */
+async function openLink(lab, packed, reader) {
+  const { readLink, LinkError, MARK } = await imported(reader);
+  window.addEventListener("hashchange", () => location.reload());
+  const failed = () => showLine(lab, "The link is damaged: it cannot be drawn. Copy it again, whole.", MARK);
+  dress();
+  try {
+    const { title, made, views } = await readLink(location.hash, packed.models);
+    document.title = title;
+    for (const [name, traits] of Object.entries(views)) Object.assign(packed.models[name], traits);
+    const foot = document.querySelector("footer");
+    if (foot) foot.textContent += ` ${made}.`;
+    window.addEventListener("error", failed);
+    await mount(lab, packed);
+  } catch (error) {
+    if (error instanceof LinkError) showLine(lab, /** @type {Error} */ (error).message, MARK);
+    else failed();
+  }
+}
+
 const lab = /** @type {HTMLElement} */ (document.querySelector(".dtfm-still"));
-const packed = /** @type {HTMLElement} */ (document.getElementById("dtfm-packed"));
-await mount(lab, await unpacked(packed.textContent ?? ""));
+const page = await unpacked(/** @type {HTMLElement} */ (document.getElementById("dtfm-packed")).textContent ?? "");
+if (page.reader) await openLink(lab, page, page.reader);
+else await mount(lab, page);

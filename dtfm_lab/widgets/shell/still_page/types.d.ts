@@ -25,4 +25,11 @@ export type Asked = {
   others: Record<string, string>;
   note: string;
 };
-export type Packed = { styles: string[]; scripts: Record<string, string>; models: Record<string, Traits>; asked: Asked | null };
+export type Packed = {
+  styles: string[];
+  scripts: Record<string, string>;
+  models: Record<string, Traits>;
+  asked: Asked | null;
+  /** The script that takes the models' traits from the address; empty for a page of one plan. */
+  reader: string;
+};

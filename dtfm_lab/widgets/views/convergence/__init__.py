@@ -70,6 +70,7 @@ class ConvergenceView(View):
             new = np.array(new, dtype=float).reshape(-1, N_COLUMNS)
             if len(new):
                 parts.append((name, *self._add(name, new)))
+        # Set without its own message, as it goes along with the rows.
         self._sending = True
         self.caption = self.caption if caption is None else caption
         self._sending = False
@@ -104,6 +105,7 @@ class ConvergenceView(View):
         kept = held[: len(held) - drop]
         added = thinned(np.concatenate([kept[-1:], new]), unseen_s)[len(kept[-1:]) :]
         self.points[name] = np.concatenate([kept, added])
+        # Halved now and then, or a search of hours would fill the page.
         if len(self.points[name]) > MOST_ROWS:
             self.points[name] = few(self.points[name])
             return len(held), self.points[name]
@@ -121,6 +123,7 @@ class ConvergenceView(View):
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "hello":
+            # The page may have asked before, and would draw the same rows twice.
             self.send({"kind": "reset"})
             self._send_rows([(name, 0, rows) for name, rows in self.points.items()])
 
@@ -143,9 +146,11 @@ def _visible(rows: np.ndarray, unseen_s: float, unseen_median_s: float) -> np.nd
     Levels are rounded down to steps of the smallest visible difference. Comparing neighbours loses no slow change:
     comparing with the last kept row would give the same result, row by row.
     """
+    # The height of flat curves is 0, by which nothing can be divided.
     least = np.maximum([unseen_s, unseen_s, unseen_median_s], np.finfo(float).tiny)
     with np.errstate(over="ignore"):
         steps = np.floor(rows[:, LEVELS] / least)
+    # Infinity less infinity is NaN, which would count as a change, so both become numbers first.
     return np.asarray((np.diff(np.nan_to_num(steps, nan=-1.0, posinf=None), axis=0) != 0).any(axis=1))
 
 
@@ -153,6 +158,7 @@ def few(rows: np.ndarray) -> np.ndarray:
     """Return at most half of ``MOST_ROWS`` rows, thinned as little as possible, by their medians first."""
     unseen_s = unseen_median_s = _height(rows) * UNSEEN
     while len(rows) > MOST_ROWS // 2:
+        # Medians first: the best curve is what people read.
         if unseen_median_s < _height(rows):
             unseen_median_s *= COARSER
         else:

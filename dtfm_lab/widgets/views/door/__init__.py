@@ -110,6 +110,7 @@ def cards() -> list[dict[str, str]]:
     for card in made:
         plan = plan_of(card["name"])
         card["picture"] = thumbnail_svg(plan.topology, plan)
+        # Colours of stages are part of the picture, and a dark page needs brighter ones.
         card["picture_dark"] = thumbnail_svg(plan.topology, plan, dark=True)
     blank = {"name": "", "title": "Blank", "words": "Draw your own, or drop a file here."}
     return [*made, {**blank, "picture": BLANK, "picture_dark": BLANK}]
@@ -141,4 +142,5 @@ def networks() -> list[dict[str, str | int]]:
 
 def first_sentence(text: str) -> str:
     """Return the text up to the first full stop, colon or semicolon that ends a clause, with a full stop."""
+    # A dot within a number has no space after it, and one after a capital belongs to an abbreviation.
     return re.split(r"(?<=[a-z\d)])[.:;](?:\s|$)", text, maxsplit=1)[0].rstrip(".") + "."

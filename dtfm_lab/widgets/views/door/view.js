@@ -3,15 +3,15 @@ import { cleanUps, h, onTraits } from "shared/dom.js";
 import { dialog } from "shared/dialog.js";
 import { dropZone } from "shared/files.js";
 import { onTheme, readTheme } from "shared/theme.js";
+import { remembers } from "shared/memory.js";
 import { view } from "shared/view.js";
 /** @import { Render } from "shared/types.d.ts" */
 /** @import { Traits } from "./types.d.ts" */
 
-const CLOSED = "dtfm-lab-door-closed";
-
 /** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
+  const wasClosed = remembers("door-closed");
   const gallery = h("div", { class: "dtfm-door-cards" });
   const list = h("div", { class: "dtfm-door-list", hidden: true });
   const body = h("div", { class: "dtfm-door-body" }, gallery, list);
@@ -82,22 +82,10 @@ function render({ model, el }) {
   }
 
   function closed() {
-    try {
-      localStorage.setItem(CLOSED, "yes");
-    } catch {
-      /* a page without a memory */
-    }
+    wasClosed.set();
     if (!model.get("is_open")) return;
     model.set("is_open", false);
     model.save_changes();
-  }
-
-  function wasClosed() {
-    try {
-      return localStorage.getItem(CLOSED) === "yes";
-    } catch {
-      return false;
-    }
   }
 
   function fill() {
@@ -142,7 +130,7 @@ function render({ model, el }) {
   }
 
   function onOffer() {
-    if (!el.isConnected || !model.get("offered") || model.get("is_open") || wasClosed()) return;
+    if (!el.isConnected || !model.get("offered") || model.get("is_open") || wasClosed.has()) return;
     model.set("is_open", true);
     model.save_changes();
   }

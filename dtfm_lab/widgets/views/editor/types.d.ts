@@ -30,9 +30,19 @@ export type SceneLine = Conditions & {
   across: boolean;
   uses: Set<Use>;
   suspect?: boolean;
+  binds?: boolean;
 };
 export type Shape = "circle" | "box" | "triangle";
-export type SceneDevice = Point & { name: string; gpu: string; size: number; shape: Shape; region: string; task: Task | null; suspect: boolean };
+export type SceneDevice = Point & {
+  name: string;
+  gpu: string;
+  size: number;
+  shape: Shape;
+  region: string;
+  task: Task | null;
+  suspect: boolean;
+  binds: boolean;
+};
 export type SceneBox = { name: string; count: number; labels: string[] };
 export type Scene = {
   devices: SceneDevice[];
@@ -97,6 +107,7 @@ export type Look = {
   shade: number;
   badges: Badge[];
   travelling: Dot[];
+  beat: { grown: number; strength: number } | null;
 };
 
 export type Option = [value: string, text: string];

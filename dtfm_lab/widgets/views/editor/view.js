@@ -1,6 +1,7 @@
 // The topology editor. The document is the truth, Python holds it; every gesture makes a new one,
 // draws it and sends it once. Nothing here knows what a document costs or whether it is valid.
-import { isStill, onShine, onTime, shine } from "shared/bus.js";
+import { isStill, onPulse, onShine, onTime, shine } from "shared/bus.js";
+import { pulsing } from "shared/pulse.js";
 import { sharpCanvas } from "shared/canvas.js";
 import { cleanUps, frame, h, onTraits, oncePerFrame, sized, targetOf } from "shared/dom.js";
 import { linkDrag, linkLabel } from "shared/link_drag.js";
@@ -111,6 +112,7 @@ function render({ model, el }) {
   over.setAttribute("aria-hidden", "true");
   box.addEventListener("pointerleave", () => point(null)); // a drag that ends here hears no more of the pointer
   box.append(labels.element);
+  const beat = pulsing();
   let rows = playbackRows(model.get("playback")); // what can be played
   let time = /** @type {Moment} */ (null); // and the moment that is
   /** @type {{ what: Pointed, before?: Pointed, since: number, up: boolean }} */
@@ -144,7 +146,7 @@ function render({ model, el }) {
     const run = time && rows.length ? playedAt(time.t_s) : null;
     const conditions = recovering.seen(model.get("conditions"));
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
-    if (shade < 1) draw();
+    if (shade < 1 || beat.on) draw();
     paint(context, scene, view, laid, {
       theme,
       width,
@@ -161,6 +163,7 @@ function render({ model, el }) {
       light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before ?? null, scene) : null,
       shade: lit.up ? shade : 1 - shade,
       badges: stages.now(place),
+      beat: beat.now(),
       travelling: [...(run ? travelling(run.messages, scene, laid) : []), ...recovering.now(scene, laid, theme.dark)],
     });
     /** @type {(line: SceneLine) => boolean} */
@@ -654,6 +657,14 @@ function render({ model, el }) {
     cleanUp,
   );
   onShine(root, shone, cleanUp);
+  onPulse(
+    root,
+    () => {
+      beat.begin();
+      draw();
+    },
+    cleanUp,
+  );
   onTime(
     root,
     (moment) => {

@@ -70,6 +70,7 @@ N_BOUNDS = 40
 
 def bounds_of(frontier: Frontier) -> list[list[float]]:
     """Return the lower bound on seconds over dollars per hour, for the view."""
+    # A logarithmic range of prices cannot begin at 0, so free plans have no place on the line.
     spent = [plan.price_per_hour for plan in frontier.plans if plan.price_per_hour > 0]
     if not spent:
         return []

@@ -143,6 +143,7 @@ class GanttView(View):
         Bars of the same rows glide to their new places. ``before`` are bars of the same rows, drawn as a line under
         each lane, with a mark where they end.
         """
+        # The page searches by row and start, so indices are renumbered.
         bars, order = Bars.of(*columns).ordered()
         place = np.empty(len(order) + 1, dtype="<i4")
         place[order], place[-1] = np.arange(len(order)), NO_BAR  # index NO_BAR gives NO_BAR
@@ -151,6 +152,7 @@ class GanttView(View):
         with self.hold_sync():
             for name, column in _packed(bars).items():
                 setattr(self, name, column)
+            # Numbers of messages stay as they are, because only bars were reordered.
             to_bar = waited > FIRST_MESSAGE
             self.after = np.where(to_bar, place[np.where(to_bar, waited, NO_BAR)], waited).astype("<i4").tobytes()
             self.path, self.messages = _packed(path._replace(bar=place[path.bar])), _packed(messages)
@@ -158,6 +160,7 @@ class GanttView(View):
             self.devices, self.devices_per_pipeline = list(devices), devices_per_pipeline
             self.units, self.n_stages = list(units), n_stages
             self._set_ghost(before)
+        # Their lateness refers to the predicted bars, which are others now.
         if self.n_measured:
             self._send_measured(self.measured, reset=True)
 
@@ -217,6 +220,7 @@ class GanttView(View):
         """Send measured bars: the newest, to be appended, or with ``reset`` all of them."""
         late_s = NO_BARS.end
         if len(bars.start):
+            # Repeated bars of an action are counted from the first, so the earlier ones are needed too.
             late_s = lateness_s(self._upper, whole := self.measured)[len(whole.start) - len(bars.start) :]
         self.send({"kind": "measured", "reset": reset}, buffers=[*bars.buffers(), late_s.tobytes()])
         self._mark_ends()
@@ -230,6 +234,7 @@ class GanttView(View):
         known, word = (self._upper, "predicted") if self.n_measured else (self._ghost, "was")
         at_s = float(known.end.max()) if len(known.start) else 0.0
         ends = [{"at": at_s, "text": f"{word} {format_s(at_s)}", "dashed": True}] if at_s > 0 else []
+        # An end is only named once the whole iteration is there.
         if self.n_measured and self.n_measured >= len(self._upper.start):
             end_s = float(self.measured.end.max())
             # name the iteration, because its length is not the run's average

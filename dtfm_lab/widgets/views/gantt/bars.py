@@ -28,6 +28,7 @@ def gaps_before(
     The iteration starts at 0, so a gap ends there. A second of the chart, whose iteration lasts ``iteration_s``, takes
     ``time_scale`` seconds of this machine.
     """
+    # All gaps end at the restart, so two of the same device would cover each other.
     last = {fault.device: fault for fault in faults if fault.iteration == iteration}
     return [_before(fault, *_width(fault.lost_s / time_scale, iteration_s)) for fault in last.values()]
 
@@ -154,6 +155,7 @@ def legend(stages_per_device: int) -> list[dict[str, Any]]:
 
     ``shades`` are for a light page, ``dark_shades`` for a dark one.
     """
+    # A single stage has no steps between shades, but must not divide by 0.
     steps = max(1, stages_per_device - 1)
     shares = [PALEST * chunk / steps for chunk in range(stages_per_device)]
 
@@ -219,11 +221,13 @@ class ChartRows:
         if trace.after is None:
             return Chart(bars)
         sent, received = trace.message_rows(iteration)
+        # By time, so that the page can draw a part of them without searching.
         by_time = np.argsort(trace.start_s[sent], kind="stable")
         sent, received = sent[by_time], received[by_time]
         message_of = np.full(len(trace), -1)
         message_of[received] = np.arange(len(received))
         waited = trace.after[drawn]
+        # Below FIRST_MESSAGE, numbers are messages, so one column tells both.
         after = np.where(message_of[waited] >= 0, FIRST_MESSAGE - message_of[waited], bar_of[waited])
         path = trace.critical_path(iteration)
         passed = path["row"].to_numpy()
@@ -235,6 +239,7 @@ class ChartRows:
         kind, microbatch, _ = _kind_microbatch_stage(trace.actions, trace.action[sent])
         return Chart(
             bars,
+            # Waiting for nothing is -1, which took the last entries above.
             after=np.where(waited < 0, NO_BAR, after),
             messages=MessageColumns.of(here, there, trace.end_s[sent], trace.end_s[received], kind, microbatch),
             path=CriticalPath.of(along, begins, path["end_s"], bar_of[passed]),
@@ -242,6 +247,7 @@ class ChartRows:
 
     def _row(self, actions: Sequence[Action], action: IntArray, replica: IntArray) -> IntArray:
         """Return the row of each (action, replica). A receive is on the row of the computation that waits for it."""
+        # Stages go round the devices: device p holds stages p, p + n, p + 2n.
         position = np.array([a.stage % self._n_positions for a in actions], dtype=np.int64)
         below = np.array([LANE[a.kind] is Lane.SEND for a in actions], dtype=np.int64)
         device = position[action] * self._n_replicas + replica
@@ -274,10 +280,12 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
     def stage(position: int) -> dict[str, Any]:
         members = [unit(position, replica) for replica in range(n_replicas)]
         first = members[0]["device"]
+        # A region says more about a stage than one of its devices.
         label = _place([regions.get(one["device"], "") for one in members]) or f"{first} +{n_replicas - 1}"
         tip = f"stage {position}: showing {first} of pipeline 0. Click to show all {counted(n_replicas, 'device')}"
         return members[0] | {"label": label, "replica": -1, "members": members, "tip": tip}
 
+    # A stage with one replica would have nothing to open.
     if n_replicas > 1 and n_positions * n_replicas > MOST_DEVICES_APART:
         return [stage(position) for position in range(n_positions)]
     return [unit(position, replica) for position in range(n_positions) for replica in range(n_replicas)]
@@ -288,12 +296,14 @@ def _place(regions: Sequence[str]) -> str:
     names = list(dict.fromkeys(name for name in regions if name))
     if len(names) == 2:
         begins = [name[:LETTERS] for name in names]
+        # Regions such as us-east and us-west begin alike, so their ends are shown.
         return " + ".join(begins if begins[0] != begins[1] else [f"…{name[-LETTERS:]}" for name in names])
     return f"{names[0]} +{len(names) - 1}" if len(names) > 2 else "".join(names)
 
 
 def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     columns = (
+        # Kinds without bars are never looked up, so any index will do.
         [KIND_INDEX.get(a.kind, 0) for a in actions],
         [-1 if a.microbatch is None else a.microbatch for a in actions],
         [a.stage for a in actions],

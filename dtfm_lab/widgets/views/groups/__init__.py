@@ -148,6 +148,7 @@ def network_of(topology: Topology) -> dict[str, Any]:
 def _drawn(topology: Topology, members: dict[str, IntArray]) -> tuple[list[Pair], list[Pair]]:
     """Return the pairs of devices, and the pairs of regions, that get a line."""
     n = len(topology)
+    # One line stands for both directions, and a pipeline uses both, so the slower one counts.
     speed = np.minimum(topology.bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s.T)
     if n <= EVERY_LINK_UP_TO:
         return list(combinations(range(n), 2)), []
@@ -169,8 +170,10 @@ def _drawn(topology: Topology, members: dict[str, IntArray]) -> tuple[list[Pair]
 def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
     """Return the pairs of each device or region with the ``FASTEST`` others to which it has the fastest links."""
     within = speed[np.ix_(some, some)]
+    # Otherwise each device would be its own nearest.
     np.fill_diagonal(within, -1.0)
     nearest = np.argsort(-within, axis=1, kind="stable")[:, : min(FASTEST, len(some) - 1)]
+    # Two devices may be nearest to each other, but get one line.
     pairs = {(min(i, j), max(i, j)) for i, row in zip(some, some[nearest], strict=True) for j in row}
     return sorted((int(i), int(j)) for i, j in pairs)
 
@@ -185,8 +188,10 @@ def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None 
         ms, gbps = (
             np.array([[np.median(each[np.ix_(one, other)]) for other in ends] for one in ends]) for each in (ms, gbps)
         )
+    # Bandwidths differ by powers of ten: on a linear scale, all but the fastest would look alike.
     logs = np.log10(np.minimum(gbps[a, b], gbps[b, a]))
     spread = float(np.ptp(logs))
+    # If all are equal, none is strong or weak.
     strength = (logs - logs.min()) / spread if spread > 0 else np.full(len(pairs), 0.5)
     columns = np.column_stack([ms[a, b], gbps[a, b], ms[b, a], gbps[b, a]])
     return [
@@ -267,6 +272,7 @@ class GroupsView(View):
 
     def show(self, plan: Plan | None) -> None:
         """Draw a plan. None empties the view. The step stays, and so does the selection as far as the plan has it."""
+        # In one message, or the page would draw new groups with the old plan's weights.
         with self.hold_sync():
             self._plan = plan
             self.offers, self.other_edge, self.other_matching = {}, [], []
@@ -281,6 +287,7 @@ class GroupsView(View):
             self.matchings = [matching_of(plan, s, s + 1) for s in range(n - 1)]
             self.cost = cost_of(plan)
             self.idle = [names[i] for i in plan.idle_devices]
+            # Finding the places of a large network's devices takes time, and most new plans are for the same network.
             if plan.topology is not self._topology or not self.network:
                 self.network, self._topology = network_of(plan.topology), plan.topology
             self.selected = [name for name in self.selected if name in names]

@@ -54,6 +54,7 @@ class LossView(View):
         if training == self.training and held_out == self.held_out:
             return
         kept = len(self.training)
+        # Usually all earlier losses are unchanged, which one comparison of lists shows fastest.
         if training[:kept] != self.training:
             alike = takewhile(lambda pair: pair[0] == pair[1], zip(training, self.training, strict=False))
             kept = sum(1 for _ in alike)
@@ -72,6 +73,7 @@ class LossView(View):
     def _send_since(self, since: int, *, held_out: bool) -> None:
         message: dict[str, Any] = {"kind": "losses", "from": since}
         if held_out:
+            # JSON has no number for a loss that has diverged.
             message["held_out"] = [[at, loss] for at, loss in self.held_out if np.isfinite(loss)]
         self.send(message, buffers=[np.asarray(self.training[since:], dtype="<f8").tobytes()])
 

@@ -78,7 +78,7 @@ export type Pair = {
 };
 export type Pairs = Map<string, Pair>;
 /** A pair as it is drawn. */
-export type Pipe = Pair & { points: Spot[]; used: boolean; averages: boolean; suspect: boolean };
+export type Pipe = Pair & { points: Spot[]; used: boolean; averages: boolean; suspect: boolean; binds: boolean };
 /** A pair with its way, whether it is drawn or asked for alone. */
 export type Way = Pair & { points: Spot[]; used?: boolean };
 export type Uses = Map<string, { hops: [string, string][]; averages: [string, string][] }>;

@@ -1,6 +1,6 @@
 // The map: cities' cards round a globe, pipes between them, the plan's badges on them. The document is the truth, Python holds it.
 import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
-import { isStill, onShine, onTime, shine } from "shared/bus.js";
+import { isStill, onPulse, onShine, onTime, shine } from "shared/bus.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { playbackRows } from "shared/playback.js";
 import { readTheme } from "shared/theme.js";
@@ -562,6 +562,14 @@ function render({ model, el }) {
     root,
     (what) => {
       scene.light(what);
+      drawAll();
+    },
+    cleanUp,
+  );
+  onPulse(
+    root,
+    () => {
+      scene.pulse();
       drawAll();
     },
     cleanUp,

@@ -49,6 +49,7 @@ class MatrixView(DocumentView):
     @property
     def rectangle(self) -> Rectangle | None:
         """The selected cells. None if there are none."""
+        # The page sets the cells, and the network may have become smaller since.
         if len(self.picked) != 4 or max(self.picked) >= len(self.names) or min(self.picked) < 0:
             return None
         row, column, to_row, to_column = self.picked
@@ -66,6 +67,7 @@ class MatrixView(DocumentView):
         """Show the drawing's network, or None if it is not valid, once the view follows its drawing."""
         self._stale = self._stale or topology is not self.topology
         self.topology = topology
+        # Packing is left until someone looks, because the matrices of a large network take time.
         if self.following and self._stale:
             self._pack()
 
@@ -85,11 +87,14 @@ class MatrixView(DocumentView):
         names = [self.topology.names[i] for i in order]
         grid = np.ix_(order, order)
         latency_ms, gbps = to_ms(self.topology.latency_s[grid]), to_gbps(self.topology.bandwidth_bytes_per_s[grid])
+        # The network says that a device reaches itself with infinite bandwidth, which no colour scale can show.
         np.fill_diagonal(gbps, 0.0)
         links = drawn_links(self.drawing.document, names)  # self.document may lag behind the topology
+        # Less than a billionth is rounding of units, not a limit.
         capped = (links.origin != Origin.NOWHERE) & (gbps < links.bandwidth_gbps * (1 - 1e-9))
         with self.hold_sync(), self.hold_trait_notifications():
             if names != self.names:
+                # The same cells would now mean other links.
                 self.picked = []
             self.names, self.blocks = names, blocks
             self.latency_ms = latency_ms.astype("<f4").tobytes()
@@ -102,6 +107,7 @@ class MatrixView(DocumentView):
             return
         row, column = (self.names.index(name) for name in self.selected_link)
         cells = self.rectangle
+        # If the link is already among the selected cells, a larger selection stays.
         if cells is None or not (cells[0] <= row <= cells[2] and cells[1] <= column <= cells[3]):
             self.picked = [row, column, row, column]
 

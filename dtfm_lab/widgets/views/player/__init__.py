@@ -20,6 +20,12 @@ class PlayerView(View):
     loops = traitlets.Bool(False).tag(sync=True)
     """True if it starts again at its end, as during a run."""
     playing = traitlets.Bool(False).tag(sync=True)
+    captions = traitlets.List(traitlets.Dict()).tag(sync=True)
+    """{from, text, kinds} of each caption of the first iteration that plays by itself. Empty at any other time.
+
+    ``from`` is the share of the iteration from which it is shown. ``kinds`` are the kinds of actions whose colours it
+    explains. A person sees them once, and never with reduced motion: then nothing plays by itself.
+    """
 
     def alt_text(self) -> str:
         if not self.length_s:

@@ -1,18 +1,23 @@
 // Plays an iteration: tells every view of the lab the displayed moment, frame by frame, without the kernel.
 import { seconds } from "shared/axis.js";
-import { isStill, onTime, tellTime } from "shared/bus.js";
+import { isStill, onTime, pulse, tellTime } from "shared/bus.js";
 import { cleanUps, frame, h, onTraits, targetOf } from "shared/dom.js";
+import { kindColor, readTheme } from "shared/theme.js";
+import { remembers } from "shared/memory.js";
 import { view } from "shared/view.js";
+import { captionAt } from "./page/captions.js";
 /** @import { Render } from "shared/types.d.ts" */
-/** @import { PlayerView } from "shared/traits.d.ts" */
+/** @import { Traits } from "./types.d.ts" */
 
 const LASTS_S = 6; // seconds of playback, however long the iteration takes
 const REST_S = 0.7; // at the end of an iteration, before the next one
 const JUMPS = 12; // in an iteration, where little motion is asked for
 const STEPS = 1000; // of the slider
+const CAPTIONED_S = 9; // seconds of the first iteration, whose captions are read meanwhile
+const READ_S = 2.5; // that the last caption stays after the end
 const TYPED_IN = "input:not([type=range]), textarea, select, button, [contenteditable], [role=option], [role=menuitem], [role=tab]";
 
-/** @type {Render<PlayerView>} */
+/** @type {Render<Traits>} */
 function render({ model, el }) {
   const cleanUp = cleanUps();
   const own = {}; // tells this row's moments from those of another row of the same lab
@@ -30,7 +35,9 @@ function render({ model, el }) {
   const what = h("span", { class: "dtfm-player-what" });
   const root = frame("dtfm-player", "Play the iteration");
   root.removeAttribute("tabindex"); // its controls take the focus
-  root.append(button, slider, moment, what);
+  const caption = h("div", { class: "dtfm-played-words", hidden: true });
+  const seen = remembers("first-iteration");
+  root.append(button, slider, moment, what, caption);
   el.append(root);
 
   const length = () => model.get("length_s");
@@ -44,13 +51,42 @@ function render({ model, el }) {
     model.save_changes();
   }
 
+  const captions = () => (isStill() || seen.has() ? [] : model.get("captions"));
+  let captioned = ""; // what is said now
+
+  /** @type {(share: number) => void} */
+  function showCaption(share) {
+    const found = captionAt(captions(), share);
+    caption.hidden = !found;
+    if (!found || found.text === captioned) return;
+    captioned = found.text;
+    const { dark } = readTheme(el);
+    caption.replaceChildren(
+      h("span", { role: "status" }, found.text),
+      ...found.kinds.map((kind) => h("span", {}, h("i", { class: "dtfm-played-words-dot", style: `background:${kindColor(kind, dark)}` }), kind)),
+      h("button", { type: "button", class: "dtfm-plain", onclick: endCaptions }, "Skip"),
+    );
+  }
+
+  function endCaptions() {
+    if (model.get("captions").length) seen.set();
+    caption.hidden = true;
+  }
+
+  /** The first iteration plays by itself, but not where little motion is asked for. */
+  function beginCaptions() {
+    if (model.get("captions").length && isStill()) setPlaying(false);
+  }
+
   function toggle() {
+    endCaptions();
     if (!length()) return;
     if (!model.get("playing") && at_s >= length()) at_s = 0;
     setPlaying(!model.get("playing"));
   }
 
   function scrub() {
+    endCaptions();
     at_s = Math.min(known(), (Number(slider.value) / STEPS) * length());
     setPlaying(false);
     tell(at_s);
@@ -72,11 +108,14 @@ function render({ model, el }) {
     frameId = requestAnimationFrame(step);
     if (!isShown()) return; // another row of this lab plays
     if (at_s < length()) {
-      at_s = Math.min(known(), at_s + (passed_s * length()) / LASTS_S);
+      at_s = Math.min(known(), at_s + (passed_s * length()) / (captions().length ? CAPTIONED_S : LASTS_S));
       rested_s = 0;
+      showCaption(at_s / length());
       tell(isStill() ? (Math.floor((at_s / length()) * JUMPS) / JUMPS) * length() : at_s);
-    } else if ((rested_s += passed_s) >= REST_S) {
+    } else if ((rested_s += passed_s) >= (captions().length ? READ_S : REST_S)) {
       at_s = rested_s = 0;
+      if (model.get("captions").length) pulse(el); // what limits it comes next
+      endCaptions();
       if (!model.get("loops")) setPlaying(false);
       tell(model.get("loops") ? 0 : null);
     }
@@ -150,9 +189,11 @@ function render({ model, el }) {
     },
     cleanUp,
   );
+  onTraits(model, ["captions"], beginCaptions, cleanUp);
   onTraits(model, ["playing", "known_s"], run, cleanUp);
   onTraits(model, ["length_s"], lengthen, cleanUp);
   onTraits(model, ["source", "iteration"], show, cleanUp);
+  beginCaptions();
   run();
   return cleanUp.run;
 }

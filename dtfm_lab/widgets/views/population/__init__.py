@@ -67,6 +67,7 @@ class PopulationView(View):
             for one in (frame.best, *frame.individuals):
                 for each in (*one.parents, one):
                     known = self.individuals.get(each.number) or new.get(each.number)
+                    # A parent is first sent without its own parents, and again once they are known.
                     if known is None or (each.parents and not known.parents):
                         new[each.number] = each
         self.individuals |= new
@@ -76,6 +77,7 @@ class PopulationView(View):
 
     def follow(self, frames: Sequence[PopulationFrame]) -> None:
         """Add frames and show the newest, unless an earlier one is on display."""
+        # Asked before the frames are added, because they move the end.
         follows = self.frame >= len(self.frames) - 1 and not self.playing
         self.extend(frames)
         if follows and self.frames:
@@ -85,9 +87,11 @@ class PopulationView(View):
         """Show one frame after another, each for ``pace_s()`` seconds, until the last or a pause."""
         while self.playing:
             await asyncio.sleep(pace_s())
+            # The user may have paused meanwhile.
             if not self.playing:
                 return
             if self.frame + 1 < len(self.frames):
+                # At the end of a search that still runs, the next round looks for newer frames.
                 self.frame += 1
             elif self.is_over:
                 self.playing = False
@@ -121,6 +125,7 @@ class PopulationView(View):
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         match content:
             case {"kind": "hello"}:
+                # A page that was reloaded, or opened late, has nothing yet.
                 self.send({"kind": "reset"})
                 if self.frames:
                     self._send_frames(self.frames, list(self.individuals.values()))
@@ -149,6 +154,7 @@ def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) ->
     A place with many devices has several columns, so that the picture is about square.
     """
     sizes = np.bincount(place_of, minlength=len(places))
+    # A column has room for the largest place, unless that makes the picture far taller than a square.
     tallest = max(int(np.ceil(np.sqrt(len(place_of)))), min(int(sizes.max()), int(2 * np.sqrt(len(place_of)))))
     at = np.zeros((len(place_of), 2), dtype=int)
     column, starts = 0, []

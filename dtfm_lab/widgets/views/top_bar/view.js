@@ -11,9 +11,12 @@ import { copyLink, takeLink } from "./page/link.js";
 import { nameControls } from "./page/names.js";
 import { onWaiting } from "./page/waiting.js";
 import { onRecord, record } from "./page/record.js";
+import { pulse, shines } from "shared/bus.js";
+import { remembers } from "shared/memory.js";
+import { split } from "./page/handle.js";
 import { there } from "shared/there.js";
 /** @import { Message, Render } from "shared/types.d.ts" */
-/** @import { Action, Headline, Traits } from "./types.d.ts" */
+/** @import { Action, Handle, Headline, Traits } from "./types.d.ts" */
 
 const MOST_LEFT_OUT = 5;
 /** @type {`[${string}`} */
@@ -34,7 +37,9 @@ function render({ model, el }) {
   const root = h("div", { class: "dtfm dtfm-top", "data-lm-suppress-shortcuts": "true" });
   const bar = h("div", { class: "dtfm-bar", role: "group", "aria-label": "Lab" });
   const headline = h("div", { class: "dtfm-headline", role: "status", "aria-live": "polite" });
-  root.append(bar, headline);
+  const next = h("div", { class: "dtfm-next", role: "group", "aria-label": "First minute", hidden: true });
+  const minute = remembers("first-minute");
+  root.append(bar, headline, next);
   el.append(root);
 
   /** @type {(name: string) => void} */
@@ -179,10 +184,61 @@ function render({ model, el }) {
     return MOST_LEFT_OUT;
   }
 
+  let written = "";
+  /** @type {(text: string, handle: Handle) => (string | HTMLElement)[]} */
+  function withHandle(text, { text: words = "", devices = [] }) {
+    const [before, found, after] = split(text, words);
+    if (!found || still) return [text];
+    const what = devices.length === 2 ? { link: devices } : { devices };
+    const attributes = { type: "button", class: "dtfm-handle", title: "Show it on the network", onclick: takeHandle, ...shines(el, what) };
+    return [before, h("button", attributes, found), after];
+  }
+
+  function takeHandle() {
+    press("handle");
+    pulse(el);
+  }
+
+  let closed = false;
+  /** The one next step of the first minute, until it is put away for good. */
+  function showNext() {
+    const { name = "", words = "", buttons = [] } = model.get("step");
+    next.hidden = Boolean(still) || gone || closed || (minute.has() && name !== "done");
+    if (next.hidden) return;
+    if (name === "done") minute.set(); // nobody is led twice
+    const focused = next.contains(document.activeElement);
+    next.replaceChildren(
+      h("span", { class: "dtfm-next-words", role: "status" }, words),
+      ...buttons.map((one) => h("button", { type: "button", class: "dtfm-next-step", onclick: () => takeStep(one.name) }, one.label)),
+      h("span", { class: "dtfm-grow" }),
+      h("button", { type: "button", class: "dtfm-plain", "aria-label": "Close", title: "Close these steps for good", onclick: closeNext }, "×"),
+    );
+    next.dataset.step = name;
+    if (focused) next.querySelector("button")?.focus({ preventScroll: true });
+  }
+
+  /** @type {(name: string) => void} */
+  function takeStep(name) {
+    press(name);
+    if (name === "step-pull") pulse(el);
+  }
+
+  function closeNext() {
+    closed = true;
+    minute.set();
+    showNext();
+    window.dispatchEvent(new Event("resize"));
+  }
+
   function showHeadline() {
     const { lead: first = "", rest: then = "", kind = "" } = gone ? LAST_PICTURE : (told ?? model.get("headline"));
-    lead.textContent = first;
-    rest.textContent = then;
+    const handle = gone || told ? {} : (model.get("headline").handle ?? {});
+    if (written !== JSON.stringify([first, then, handle])) {
+      // else the focus on the handle would be lost
+      written = JSON.stringify([first, then, handle]);
+      lead.replaceChildren(...withHandle(first, handle));
+      rest.replaceChildren(...withHandle(then, handle));
+    }
     headline.dataset.kind = kind;
     sentence.title = `${first} ${then}`;
     undo.hidden = gone || !model.get("can_undo");
@@ -249,6 +305,7 @@ function render({ model, el }) {
     for (const part of /** @type {Iterable<HTMLElement>} */ (lab?.children ?? [])) if (!part.contains(root)) part.inert = gone;
     for (const button of [network, job, more]) button.disabled = gone;
     showHeadline();
+    showNext();
     showAction();
   }
 
@@ -276,10 +333,11 @@ function render({ model, el }) {
   );
   onTraits(model, ["headline", "can_undo", "undo_label", "live", "live_note"], showHeadline, cleanUp);
   onTraits(model, ["action"], showAction, cleanUp);
+  onTraits(model, ["step"], showNext, cleanUp);
   /** @type {(message: Message) => void} */
   const onMessage = (message) => {
     if (message?.kind === "menu") toggleMenu(el, message.name, there(root.querySelector(`[data-menu="${message.name}"]`)));
-    if (message?.kind === "copy") copyLink(message.link).then((done) => press(done ? "copied" : "not-copied"));
+    if (message?.kind === "copy") copyLink(message.link, message.address).then((done) => press(done ? "copied" : "not-copied"));
   };
   model.on("msg:custom", onMessage);
   cleanUp.add(() => model.off("msg:custom", onMessage));
@@ -305,6 +363,7 @@ function render({ model, el }) {
   showPickers();
   showNumbers();
   showHeadline();
+  showNext();
   showAction();
   showWindow(false);
   sendTheme();

@@ -17,26 +17,26 @@ NOTHING = GuessQuestion("nothing", "There is no question here yet.", 1.0)
 
 
 class GuessView(View):
-    """Asks a Question. The page sends {"kind": "guess", "value", "reason"}; the answer is no trait before that."""
+    """Asks a question. The page sends {"kind": "guess", "value", "reason"}. No trait holds the answer before that."""
 
     question = traitlets.Unicode().tag(sync=True)
     unit = traitlets.Unicode().tag(sync=True)
     low = traitlets.Float(None, allow_none=True).tag(sync=True)
-    """Ends of the slider; None for none."""
+    """Ends of the slider; None for no slider."""
     high = traitlets.Float(None, allow_none=True).tag(sync=True)
     is_log = traitlets.Bool(False).tag(sync=True)
-    """Whether the slider is even in factors."""
+    """True if the slider is logarithmic."""
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """Answers to choose from, whose places are then the value; empty where a number is asked for."""
+    """Answers to choose from, whose positions are the values. Empty if the question asks for a number."""
     busy = traitlets.Bool(False).tag(sync=True)
-    """Whether the answer is being computed."""
+    """True while the answer is being computed."""
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """What stands on the scale after a guess: {"value", "text", "kind": "guess" | "answer"}."""
+    """Marks on the scale after a guess: {"value", "text", "kind": "guess" | "answer"}."""
     words = traitlets.Unicode("").tag(sync=True)
     """How far off the guess is; empty before it."""
     score = traitlets.Unicode("").tag(sync=True)
     problem = traitlets.Unicode("").tag(sync=True)
-    """Why there is no answer, or why the guess is not kept; empty where all is well."""
+    """Why there is no answer, or why the guess is not kept; empty if there is no problem."""
 
     def __init__(self, asked: GuessQuestion = NOTHING, **traits: Any) -> None:
         super().__init__(**traits)
@@ -45,6 +45,7 @@ class GuessView(View):
         with self.hold_sync():
             self.question, self.unit, self.low, self.high = asked.question, asked.unit, low, high
             self.choices = [*asked.choices]
+            # Over decades a linear slider would crowd the small numbers.
             self.is_log = low is not None and high is not None and low > 0 and high / low >= DECADES
         try:
             if (kept := asked.kept()) is not None:
@@ -53,7 +54,7 @@ class GuessView(View):
             self.problem = f"guesses are not kept: {error}"
 
     def guess(self, value: float | str, reason: str = "") -> None:
-        """Guess, as the page does. The answer comes when it is computed, at once where no event loop runs."""
+        """Guess, as the page does. The answer appears when it is computed, or at once if no event loop runs."""
         if self.busy:
             return
         self.problem = ""
@@ -99,6 +100,7 @@ class GuessView(View):
 
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         value, reason = content.get("value"), content.get("reason")
+        # A message from the page may be anything.
         if content.get("kind") != "guess" or not isinstance(value, (int, float)) or not abs(value) < 1e300:
             return
         if not isinstance(reason, str) or len(reason.split()) < REASON_WORDS:

@@ -8,6 +8,7 @@ import { there } from "shared/there.js";
 /** @import { Curve, Ends, Inside, Laid, LineKind, Look, Rectangle, Scene, SceneDevice, SceneLine, Shape, View } from "../types.d.ts" */
 
 const FADED = 0.28;
+const [HALO, BEAT] = [7, 9]; // pixels on each side of what limits the plan, and that a beat of its pulse grows
 const MANY_USED = 16; // lines, above which those of averaging alone and those that the plan does not use are thin
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const BESIDE_TITLE = 10; // pixels beside a small region that its title, above it, may take
@@ -102,6 +103,7 @@ export function paint(context, scene, view, laid, look) {
   /** @type {(name: string) => boolean} */
   const litDevice = (name) => !light || light.device(name);
   paintBoxes(context, scene, laid, look);
+  paintBound(context, scene, view, laid, look);
   const tangled = scene.lines.length > 150;
   const quiet = scene.nStages > 0 && scene.lines.length > MANY_USED;
   const crowded = scene.lines.filter((one) => one.uses.size).length > MANY_USED;
@@ -183,6 +185,32 @@ function haloed(context, text, x, y, color, ground) {
   context.strokeText(text, x, y);
   context.fillStyle = color;
   context.fillText(text, x, y);
+}
+
+/**
+ * What limits the plan: a band of ink under its line, or a ring around its device, which widens at each beat.
+ * @type {(context: Context, scene: Scene, view: View, laid: Laid, look: Look) => void}
+ */
+function paintBound(context, scene, view, laid, { theme, beat }) {
+  const rings = [[0, 0.13], ...(beat ? [[2 * BEAT * beat.grown, 0.25 * beat.strength]] : [])];
+  context.strokeStyle = theme.text;
+  for (const [grown, alpha] of rings) {
+    context.globalAlpha = alpha;
+    for (const line of scene.lines) {
+      const way = line.binds && laid.curves.get(line.id);
+      if (!way) continue;
+      context.lineWidth = linkWidth(line.bandwidth_gbps) + 2 * HALO + grown;
+      stroke(context, way, []);
+    }
+    for (const { name, shape, binds } of scene.devices) {
+      const place = binds && laid.places.get(name);
+      if (!place) continue;
+      context.lineWidth = 2 * HALO + grown;
+      shapePath(context, shape, place, view);
+      context.stroke();
+    }
+  }
+  context.globalAlpha = 1;
 }
 
 /** @type {(context: Context, line: SceneLine, way: Curve, look: { theme: Theme, picked: boolean, pointed: boolean, tangled: boolean, crowded: boolean, quiet: boolean }) => void} */

@@ -77,6 +77,10 @@ export function sceneOf(document, filled, highlight, focus) {
     (highlight.suspects ?? []).flatMap((ends) => [`link${pairKey(ends)}`, `pair${pairKey(ends.map((name) => regionOf.get(name) ?? ""))}`]),
   );
   for (const line of lines) line.suspect = suspects.has(`${line.kind}${pairKey(line.ends)}`);
+  const binds = highlight.binds ?? [];
+  const bound = new Set(binds.length === 2 ? boundLines(binds, lines, regionOf) : []);
+  for (const line of lines) line.binds = bound.has(line);
+  const limits = new Set(bound.size ? [] : binds); // of a link that is not drawn, both ends
   const slow = new Set((highlight.suspects ?? []).flatMap((names) => (names.length === 1 ? names : [])));
   const absent = new Set(highlight.absent);
   const inhabitants = new Map();
@@ -99,6 +103,7 @@ export function sceneOf(document, filled, highlight, focus) {
       y,
       task: tasks[name] ?? null,
       suspect: slow.has(name),
+      binds: limits.has(name),
     })),
     boxes: regions.map(({ name, latency_ms, bandwidth_gbps }) => {
       const [gbps, ms] = linkText(bandwidth_gbps, latency_ms);
@@ -107,6 +112,20 @@ export function sceneOf(document, filled, highlight, focus) {
     hasDefault:
       devices.length > 1 && ((inhabitants.get("") ?? 0) > 0 || populated.some((a, i) => populated.slice(i + 1).some((b) => !said.has(pairKey([a, b]))))),
   };
+}
+
+/**
+ * The lines that show a link: between two regions, their pipe or else all lines between their devices.
+ * @type {(ends: string[], lines: SceneLine[], regionOf: Map<string, string>) => SceneLine[]}
+ */
+function boundLines(ends, lines, regionOf) {
+  /** @type {(names: string[]) => string} */
+  const between = (names) => pairKey(names.map((name) => regionOf.get(name) ?? ""));
+  const [a, b] = ends.map((name) => regionOf.get(name) ?? "");
+  const links = lines.filter(({ kind }) => kind === "link");
+  if (a === b || !a || !b) return links.filter((line) => pairKey(line.ends) === pairKey(ends));
+  const pipes = lines.filter((line) => line.kind === "pair" && pairKey(line.ends) === pairKey([a, b]));
+  return pipes.length ? pipes : links.filter((line) => between(line.ends) === pairKey([a, b]));
 }
 
 /**

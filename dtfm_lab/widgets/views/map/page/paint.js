@@ -46,6 +46,41 @@ export function paintPipes(context, pairs, camera, theme, state) {
   context.globalAlpha = 1;
 }
 
+const HALO = 7; // pixels on each side of what limits the plan
+const BEAT = 9; // pixels that a beat of its pulse grows
+
+/**
+ * The pipe that limits the plan: a band of ink under it, which widens at each beat.
+ * @type {(context: Context, pair: Pipe, camera: Camera, theme: Theme, beat: { grown: number, strength: number } | null) => void}
+ */
+export function paintBound(context, pair, camera, theme, beat) {
+  const width = linkWidth(pair.nics ?? pair.gbps) + 2 * HALO;
+  context.strokeStyle = theme.text;
+  context.lineCap = "round";
+  for (const [wide, alpha] of [[width, 0.13], ...(beat ? [[width + 2 * BEAT * beat.grown, 0.25 * beat.strength]] : [])]) {
+    context.globalAlpha = alpha;
+    context.lineWidth = wide;
+    stroke(context, pair.points, camera.toScreen);
+  }
+  context.lineCap = "butt";
+  context.globalAlpha = 1;
+}
+
+/**
+ * The device that limits the plan: a ring of ink around its badge, which widens at each beat.
+ * @type {(context: Context, badge: Badge, theme: Theme, beat: { grown: number, strength: number } | null) => void}
+ */
+export function paintRing(context, { x, y, gpu, radius, stage }, theme, beat) {
+  context.strokeStyle = theme.text;
+  for (const [away, wide, alpha] of [[4.5, 5, 0.16], ...(beat ? [[4.5 + BEAT * beat.grown, 4, 0.4 * beat.strength]] : [])]) {
+    context.globalAlpha = alpha;
+    context.lineWidth = wide;
+    outline(context, gpu, x, y, radius + away, stage);
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+}
+
 /**
  * Leaders to true places, then cards with their names; `style` is {chosen, aimed, pointed, focused, counts(card), nStages}.
  * @type {(context: Context, layout: { cards: Card[] }, camera: Camera, theme: Theme, style: CardStyle) => void}

@@ -1,10 +1,11 @@
 // Everything on the map at one moment: cards, pipes, badges, labels, and which of them are lit.
 import { isStill } from "shared/bus.js";
+import { pulsing } from "shared/pulse.js";
 import { fading, sprites } from "./sprites.js";
 import { labelPlaces, route } from "./routes.js";
 import { layoutOf } from "./layout.js";
 import { pairKey, pairsOf, tasksOf, usesOf, worthDrawing } from "./pairs.js";
-import { paintBadge, paintCards, paintPipes, paintSeat } from "./paint.js";
+import { paintBadge, paintBound, paintCards, paintPipes, paintRing, paintSeat } from "./paint.js";
 import { playing } from "./playing.js";
 import { there } from "shared/there.js";
 /** @import { Around, Badge, Box, Camera, Card, Device, Document, Facts, Filled, GlobeFor, Hits, Layout, Moving, Pair, Pairs, Pipe, Place, Pointed, Region, Sprite, Spot, Tag, Tasks, Theme, Uses, Way, Context, Moment } from "../types.d.ts" */
@@ -46,6 +47,9 @@ export function sceneOf(view) {
   let regionOf = new Map();
   /** @type {Set<string>} */
   let slow = new Set(); // devices that are suspected of being slow
+  /** @type {string[]} */
+  let binds = []; // the device, or both ends of the link, that limits the plan
+  const beat = pulsing();
   /** @type {Set<string>} */
   let absent = new Set(); // devices that are away at the moment that is looked at
   /** @type {Badge[]} */
@@ -113,17 +117,23 @@ export function sceneOf(view) {
     const suspected = model.get("highlight").suspects ?? [];
     absent = new Set(model.get("highlight").absent);
     slow = new Set(suspected.flatMap((names) => (names.length === 1 ? names : [])));
+    binds = model.get("highlight").binds ?? [];
+    const bound = binds.length === 2 ? binds.map((name) => regionOf.get(name) ?? "") : [];
+    const boundKey = bound.length && bound[0] !== bound[1] ? pairKey(bound[0], bound[1]) : "";
     const suspects = new Set(
       suspected
         .map((ends) => ends.map((name) => regionOf.get(name) ?? ""))
         .filter(([a, b]) => a && b && a !== b)
         .map(([a, b]) => pairKey(a, b)),
     );
-    const wanted = worthDrawing(pairs, uses, new Set([chosenPair() ?? "", ...suspects].filter(Boolean))).filter(({ a, b }) => byName.has(a) && byName.has(b));
+    const wanted = worthDrawing(pairs, uses, new Set([chosenPair() ?? "", boundKey, ...suspects].filter(Boolean))).filter(
+      ({ a, b }) => byName.has(a) && byName.has(b),
+    );
     drawn = routed(
       wanted.map((pair) => ({
         ...pair,
         suspect: suspects.has(pair.key),
+        binds: pair.key === boundKey,
         used: Boolean(uses.get(pair.key)?.hops.length),
         averages: Boolean(uses.get(pair.key)?.averages.length),
       })),
@@ -191,6 +201,8 @@ export function sceneOf(view) {
     const now = performance.now();
     fade.frame(now);
     const [chosen, shone, hover] = [chosenPair(), litPair(), view.hover()];
+    const bound = drawn.find((pair) => pair.binds);
+    if (bound) paintBound(context, bound, camera, theme, beat.now());
     paintPipes(context, drawn, camera, theme, (pair) => ({
       used: pair.used,
       suspect: pair.suspect,
@@ -251,6 +263,8 @@ export function sceneOf(view) {
     const order = badges.some(({ over }) => over) ? [...badges].sort((a, b) => Number(a.over) - Number(b.over)) : badges;
     order.filter(({ moving }) => !moving).forEach(paint);
     order.filter(({ moving }) => moving).forEach(paint);
+    if (!drawn.some((pair) => pair.binds))
+      for (const badge of badges.filter(({ name, seen }) => seen > 0.5 && binds.includes(name))) paintRing(context, badge, theme, beat.now());
     run.paint(context, badges, theme, nStages, slow);
     if (lifted && pointer)
       badges
@@ -381,6 +395,10 @@ export function sceneOf(view) {
     light(/** @type {Pointed} */ what) {
       lit = what;
     },
+    pulse: beat.begin,
+    get pulsing() {
+      return beat.on;
+    },
     play: run.play,
     /** Whether the pipes that average have changed. */
     tell: (/** @type {Moment} */ time) => run.tell(time, (name) => regionOf.get(name)),
@@ -408,7 +426,7 @@ export function sceneOf(view) {
       return Object.keys(tasks).length > 0;
     },
     get moving() {
-      return badgeSprites.moving || cardSprites.moving || !fade.settled || run.recovering;
+      return badgeSprites.moving || cardSprites.moving || !fade.settled || run.recovering || beat.on;
     },
   };
 }

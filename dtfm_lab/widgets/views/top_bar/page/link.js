@@ -40,9 +40,10 @@ export function takeLink(model, cleanUp) {
 
 /**
  * Puts the whole link on the clipboard, and on a page of its own into the address; resolves to whether it is there.
- * @type {(hash: string) => Promise<boolean>}
+ * `address` is the page of the project's site that shows links to anybody; without one the link opens a lab of one's own.
+ * @type {(hash: string, address: string) => Promise<boolean>}
  */
-export async function copyLink(hash) {
+export async function copyLink(hash, address) {
   const own = new URL(isOwnPage() ? location.href : APP);
   own.hash = hash;
   if (isOwnPage()) {
@@ -51,7 +52,7 @@ export async function copyLink(hash) {
   }
   own.searchParams.delete("token"); // a link is no key
   try {
-    await navigator.clipboard.writeText(own.href);
+    await navigator.clipboard.writeText(address ? `${address}${hash}` : own.href);
     return true;
   } catch {
     // no permission, or a page that is not served securely

@@ -1,0 +1,1 @@
+"""Views of the advice, one folder each."""

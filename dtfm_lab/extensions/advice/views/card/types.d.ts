@@ -1,0 +1,3 @@
+import type { CardView } from "shared/traits.d.ts";
+
+export type Traits = CardView;

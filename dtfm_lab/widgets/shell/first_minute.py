@@ -1,0 +1,228 @@
+"""The one next step under the headline: from the first plan to a run, a killed device and a link to share.
+
+Steps only go forward. What a person does without being led counts too: a run that they start takes them past the steps
+before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from dtfm_lab import lab
+from dtfm_lab.domain.units import format_share
+from dtfm_lab.widgets.lab_state import LabState, is_another, run_staleness, shown_s
+from dtfm_lab.widgets.running.fault_controls import KILL
+from dtfm_lab.widgets.running.run_panel import RunPanel
+from dtfm_lab.widgets.tasks import FRAME_S, OncePerTurn, begin, has_event_loop
+from dtfm_lab.widgets.views.frame import TopBar
+
+PULL, TRAIN, DISTURB, SHARE, DONE = STEPS = "step-pull", "step-train", "step-kill", "step-share", "done"
+"""The steps in order. Each but the last is also the name of its button."""
+SKIP, GUESS = "step-skip", "step-guess-"
+RUN_S = 10.0
+"""Predicted seconds of the run that a step starts."""
+ITERATIONS = (4, 40)
+"""Fewest and most iterations of that run: the first ones are not typical."""
+KILLED_AFTER = 2
+"""Iterations after which a device is killed."""
+LEFT_AFTER_KILL = 8
+"""Minimum iterations of a run that is started for a kill."""
+NEAR = (0.02, 0.10)
+"""Errors of the prediction between which a guess chooses."""
+GUESSES = ("under 2 %", "2 to 10 %", "more than 10 %")
+QUESTION = "By how much will the prediction be off?"
+FOLLOWED = "topology", "plan", "binding", "selected", "selected_link", "busy", "comparison", "run_story", "run_part"
+
+
+class FirstMinute:
+    """Writes ``view.step``. ``take`` does what a button of a step says."""
+
+    def __init__(
+        self,
+        lab_state: LabState,
+        view: TopBar,
+        run_panel: RunPanel,
+        press: Callable[[str], None],
+        share: Callable[[], None],
+    ) -> None:
+        """``press`` presses a button of the bar. ``share`` copies a link."""
+        self._lab_state, self._view, self._run_panel, self._press, self._share = (
+            lab_state,
+            view,
+            run_panel,
+            press,
+            share,
+        )
+        self._at = 0
+        self._guess: str = ""
+        """The guess of the current run. Empty before it."""
+        self._judged = ""
+        """How far off the guess was, in words."""
+        self._victim = ""
+        """The device that is about to be killed."""
+        self._showing = OncePerTurn(self._show)
+        lab_state.observe(self._follow_topology, "topology")
+        lab_state.observe(lambda _: self._follow(), FOLLOWED)
+        self._show()
+
+    @property
+    def step(self) -> str:
+        """The name of the current step."""
+        return STEPS[self._at]
+
+    def take(self, name: str) -> None:
+        """Do what a step's button says."""
+        if name == PULL:
+            self._lab_state.select(self._lab_state.binding)
+        elif name == SKIP:
+            self._reach(STEPS[min(self._at + 1, len(STEPS) - 1)])
+        elif name == TRAIN:
+            self._begin_run()
+        elif name == DISTURB:
+            self._kill_one()
+        elif name == SHARE:
+            self._share()
+        elif name.startswith(GUESS) and name.removeprefix(GUESS) in GUESSES:
+            self._guess = name.removeprefix(GUESS)
+        self._showing.ask()
+
+    def shared(self, done: bool) -> None:
+        """Take notice that the page has copied a link, or could not."""
+        if self.step == SHARE:
+            self._reach(DONE) if done else self._view.send({"kind": "menu", "name": "more"})
+
+    def _reach(self, step: str) -> None:
+        """Go to a step, but never back."""
+        self._at = max(self._at, STEPS.index(step))
+        self._showing.ask()
+
+    def _follow_topology(self, change: dict[str, Any]) -> None:
+        before, now = change["old"], change["new"]
+        if before is not None and now is not None and self._lab_state.plan is not None and not is_another(before, now):
+            self._reach(TRAIN)
+
+    def _follow(self) -> None:
+        state = self._lab_state
+        if "run" in state.busy:
+            self._reach(TRAIN)
+        if state.comparison is not None and not state.is_mystery and not run_staleness(state):
+            self._judge(abs(state.comparison.iteration_error))
+            self._reach(DISTURB)
+        if state.run_story:
+            self._victim = ""
+            self._reach(SHARE)
+        self._showing.ask()
+
+    def _show(self) -> None:
+        self._view.step = self._said()
+
+    def _said(self) -> dict[str, Any]:
+        """Return ``TopBar.step`` of now. Empty while there is nothing to do next."""
+        state = self._lab_state
+        if state.plan is None or state.plan.job.model is None:
+            return {}
+        return {PULL: self._pull, TRAIN: self._train, DISTURB: self._kill, SHARE: self._link, DONE: self._end}[
+            self.step
+        ]()
+
+    def _pull(self) -> dict[str, Any]:
+        ends, state = self._lab_state.binding, self._lab_state
+        if not ends:
+            return {}
+        is_link = len(ends) == 2
+        if ends in (state.selected, state.selected_link):
+            hint = (
+                "Drag its bandwidth to the right, below the picture."
+                if is_link
+                else "Choose its GPU, below the picture."
+            )
+            return _step(PULL, hint, (SKIP, "Skip"))
+        return _step(PULL, "Next:", (PULL, "Pull this link faster" if is_link else f"Make {ends[0]} faster"))
+
+    def _train(self) -> dict[str, Any]:
+        if "run" not in self._lab_state.busy:
+            part = self._lab_state.run_part.removeprefix("the whole plan, ")
+            return _step(
+                TRAIN,
+                "Does it hold?",
+                (TRAIN, f"Train {part} here" if part else f"Train it here, about {self._run_s():.0f} s"),
+            )
+        if self._guess:
+            return _step(
+                TRAIN, f"You guess {self._guess}. It trains; the measured iteration comes beside the predicted one."
+            )
+        if self._asks() is None or self._lab_state.is_mystery:
+            return _step(TRAIN, "It trains; the measured iteration comes beside the predicted one.")
+        return _step(TRAIN, f"While it trains, guess. {QUESTION}", *((f"{GUESS}{words}", words) for words in GUESSES))
+
+    def _kill(self) -> dict[str, Any]:
+        if self._victim:
+            return _step(DISTURB, f"{self._victim} is killed after iteration {KILLED_AFTER}. Watch its copy take over.")
+        found = self._lab_state.comparison
+        error = "" if found is None else f"The prediction was off by {format_share(abs(found.iteration_error))}."
+        return _step(
+            DISTURB, " ".join(filter(None, [self._judged or error, "What if a device dies?"])), (DISTURB, "Kill one")
+        )
+
+    def _link(self) -> dict[str, Any]:
+        return _step(SHARE, "Its copy took over, and training goes on.", (SHARE, "Share this"))
+
+    def _end(self) -> dict[str, Any]:
+        return _step(DONE, "The link is copied. Now drag anything, or open another network.")
+
+    def _iterations(self) -> int:
+        fewest, most = ITERATIONS
+        seconds = shown_s(self._lab_state)
+        return min(most, max(fewest, round(RUN_S / seconds))) if seconds else fewest
+
+    def _run_s(self) -> float:
+        return self._iterations() * (shown_s(self._lab_state) or 0.0)
+
+    def _begin_run(self, fewest: int = 0) -> None:
+        self._guess = self._judged = ""
+        if not self._lab_state.run_part:  # how long a part takes, with another model, nobody knows before
+            self._run_panel.iterations.value = max(fewest, self._iterations())
+        self._press("run")
+
+    def _kill_one(self) -> None:
+        if self._victim or not has_event_loop():
+            return
+        if "run" not in self._lab_state.busy:
+            self._begin_run(LEFT_AFTER_KILL)
+        run = self._run_panel.run
+        if run is None or not run.running:
+            return  # it was refused, and the headline says why
+        self._victim = next((name for name in self._lab_state.selected if name in run.ranks), [*run.ranks][-1])
+        begin(self._kill_soon(self._victim), lambda line: self._lab_state.report_error("run", line))
+
+    async def _kill_soon(self, victim: str) -> None:
+        run = self._run_panel.run
+        while run is not None and run.running and len(run.losses) < KILLED_AFTER:
+            await asyncio.sleep(FRAME_S)
+        if run is not None and run.running and run is self._run_panel.run:
+            self._run_panel.faults.act(victim, KILL)
+            while run.running and not run.faults:
+                await asyncio.sleep(FRAME_S)
+        self._victim = ""
+        self._showing.ask()
+
+    def _asks(self) -> Callable[..., Any] | None:
+        """Return ``lab.guess``, if its extension is installed."""
+        return getattr(lab, "guess", None)
+
+    def _judge(self, error: float) -> None:
+        """Hand the guess in, and keep how far off it was in words."""
+        guess, ask = self._guess, self._asks()
+        if not guess or self._judged or ask is None:
+            return
+        answer = GUESSES[sum(error >= limit for limit in NEAR)]
+        asked = ask("first-minute-error", QUESTION, answer, choices=GUESSES)
+        asked.guess(guess, "in the first minute of the lab")
+        right = "and you were right" if guess == answer else f"and you guessed {guess}"
+        self._judged = f"The prediction was off by {format_share(error)}, {right}."
+
+
+def _step(name: str, words: str, *buttons: tuple[str, str]) -> dict[str, Any]:
+    return {"name": name, "words": words, "buttons": [{"name": one, "label": label} for one, label in buttons]}

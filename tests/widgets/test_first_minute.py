@@ -1,0 +1,130 @@
+"""The steps of the first minute: one at a time, only forward, and each does what its button says."""
+
+from __future__ import annotations
+
+import pytest
+
+import dtfm_lab as lab
+from dtfm_lab.simulation import simulate
+from dtfm_lab.widgets.running.playback import captions_of
+from dtfm_lab.widgets.shell import first_minute
+from dtfm_lab.widgets.shell.first_minute import GUESS, GUESSES, ITERATIONS, RUN_S
+from dtfm_lab.widgets.workbench import Lab
+
+TASKLETS = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john", "katherine"]]
+LINK = ("barbara", "edsger")
+
+
+def plan_of(name: str = "small") -> lab.Plan:
+    job = lab.load_job(name, n_stages=4, n_replicas=2)
+    return lab.evaluate(lab.load_topology("lecture-hall"), job, stages=TASKLETS)
+
+
+def opened() -> Lab:
+    """A lab with a plan, whose limiting link is known."""
+    the_lab = Lab(plan_of(), autosave=False, live=False)
+    the_lab.lab_state.binding = LINK
+    return the_lab
+
+
+def buttons(the_lab: Lab) -> list[str]:
+    return [button["name"] for button in the_lab.bar.view.step["buttons"]]
+
+
+def test_there_is_no_step_before_a_plan() -> None:
+    assert Lab(autosave=False).bar.view.step == {}
+
+
+def test_the_first_step_selects_what_limits_the_plan() -> None:
+    the_lab = opened()
+    assert buttons(the_lab) == ["step-pull"]
+    the_lab._press("step-pull")
+    assert the_lab.lab_state.selected_link == LINK
+    assert buttons(the_lab) == ["step-skip"]
+    the_lab.lab_state.binding = ("ada",)
+    assert the_lab.bar.view.step["buttons"][0]["label"] == "Make ada faster"
+
+
+def test_an_edit_leads_on_and_another_network_does_not() -> None:
+    the_lab = opened()
+    the_lab.open_network("at-home")
+    assert the_lab.first_minute.step == "step-pull"
+    the_lab = opened()
+    the_lab.lab_state.topology = the_lab.topology.with_link(2, 4, bandwidth_gbps=1)
+    assert the_lab.first_minute.step == "step-train"
+    the_lab.lab_state.topology = the_lab.topology.with_link(2, 4, bandwidth_gbps=0.1)
+    assert the_lab.first_minute.step == "step-train", "never back"
+
+
+@pytest.mark.parametrize("seconds", [0.01, 0.7, 2.4, 90.0])
+def test_the_run_is_as_long_as_its_button_says(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    the_lab = opened()
+    monkeypatch.setattr(first_minute, "shown_s", lambda state: seconds)
+    pressed: list[str] = []
+    monkeypatch.setattr(the_lab.first_minute, "_press", pressed.append)
+    the_lab._press("step-skip")
+    label = the_lab.bar.view.step["buttons"][0]["label"]
+    the_lab._press("step-train")
+    n = the_lab.run_panel.iterations.value
+    assert pressed == ["run"]
+    assert ITERATIONS[0] <= n <= ITERATIONS[1]
+    assert abs(n * seconds - RUN_S) <= seconds / 2 or n in ITERATIONS
+    assert label == f"Train it here, about {n * seconds:.0f} s"
+
+
+def test_a_part_of_a_plan_is_named_and_its_seconds_are_not() -> None:
+    the_lab = opened()
+    the_lab.lab_state.run_part = "one pipeline of 8, with a small model"
+    the_lab._press("step-skip")
+    assert the_lab.bar.view.step["buttons"][0]["label"] == "Train one pipeline of 8, with a small model here"
+
+
+def test_a_guess_is_asked_for_while_it_runs_and_judged_by_the_error(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path))
+    the_lab = opened()
+    the_lab.lab_state.set_busy("run", True)
+    assert buttons(the_lab) == [f"{GUESS}{words}" for words in GUESSES]
+    the_lab._press(f"{GUESS}{GUESSES[1]}")
+    assert GUESSES[1] in the_lab.bar.view.step["words"]
+    assert buttons(the_lab) == []
+    the_lab.first_minute._judge(0.03)
+    assert the_lab.first_minute._judged == "The prediction was off by 3.0 %, and you were right."
+    kept = lab.missions.progress().guesses
+    assert [(one.guess, one.answer) for one in kept] == [(2.0, 2.0)]
+
+
+@pytest.mark.parametrize(("error", "place"), [(0.0, 0), (0.0199, 0), (0.02, 1), (0.0999, 1), (0.1, 2), (5.0, 2)])
+def test_each_error_has_one_answer(error: float, place: int, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("DTFM_LAB_PROGRESS", str(tmp_path))
+    the_lab = opened()
+    the_lab.first_minute._guess = GUESSES[place]
+    the_lab.first_minute._judge(error)
+    assert the_lab.first_minute._judged.endswith("you were right.")
+
+
+def test_a_recovered_device_leads_to_the_link_and_a_copied_link_to_the_end() -> None:
+    the_lab = opened()
+    the_lab.lab_state.run_story = "ada was killed: its copy took over"
+    assert buttons(the_lab) == ["step-share"]
+    the_lab._press("copied")
+    assert the_lab.bar.view.step["name"] == "done"
+
+
+def test_a_link_that_was_copied_before_its_step_ends_nothing() -> None:
+    the_lab = opened()
+    the_lab._press("copied")
+    assert the_lab.first_minute.step == "step-pull"
+
+
+def test_captions_explain_the_dots_and_colours_that_the_plan_has() -> None:
+    whole = captions_of(simulate(plan_of()))
+    assert [caption["kinds"] for caption in whole] == [[], ["forward", "backward"], ["averaging"]]
+    begins = [caption["from"] for caption in whole]
+    assert begins == sorted(begins)
+    assert begins[0] == 0.0
+    row = lab.evaluate(
+        lab.load_topology("lecture-hall"),
+        lab.load_job("small", n_stages=4, n_replicas=1),
+        stages=[[group[0]] for group in TASKLETS],
+    )
+    assert len(captions_of(simulate(row))) == 2, "nothing is averaged"
