@@ -22,7 +22,7 @@ An hour of search has about 250 samples, three seconds have 25.
 """
 MOST_SHARE = 0.015
 """Share of a search's time that sampling may cost. After a slow sample, the next one comes later."""
-OF_BESTS = "This planner keeps no population. These are its best plans so far, newest first."
+OF_BESTS = "These are the best plans so far, the newest first."
 OF_A_PLAN = "This is the current plan. Its search was not recorded: press Plan to search and watch."
 
 
@@ -69,7 +69,7 @@ class SearchFrames:
             job = step.job
             choice = search, job.tensor_parallel, job.sharding, job.synchronisation, job.overlap
             people = tuple(self._numbered(one, choice) for one in step.population.individuals)
-            return _frame(step, people, step.population.rule)
+            return _frame(step, people, step.population.rule, has_generations=True)
         return None if self._has_population or not improved else _frame(step, tuple(self._bests), OF_BESTS)
 
     def _numbered(self, one: Individual, whose: tuple[object, ...]) -> Individual:
@@ -141,10 +141,16 @@ def frame_of_plan(plan: Plan) -> PopulationFrame:
     words = f"the current plan, {plan.job.n_stages} x {plan.job.n_replicas}"
     one = Individual(number=0, grid=plan.placement.devices, cost_s=cost_s, operator=plan.planner, words=words)
     count: dict[str, Any] = {"generation": plan.generation, "evaluations": plan.evaluations}
-    return PopulationFrame(individuals=(one,), best=one, median_s=one.cost_s, rule=OF_A_PLAN, **count)
+    return PopulationFrame(
+        individuals=(one,), best=one, median_s=one.cost_s, rule=OF_A_PLAN, has_generations=False, **count
+    )
 
 
-def _frame(step: PlanStep, people: tuple[Individual, ...], rule: str) -> PopulationFrame:
+def _frame(
+    step: PlanStep, people: tuple[Individual, ...], rule: str, *, has_generations: bool = False
+) -> PopulationFrame:
     count: dict[str, Any] = {"generation": step.generation, "evaluations": step.evaluations}
     median_s = float(np.median([one.cost_s for one in people]))
-    return PopulationFrame(individuals=people, best=people[0], median_s=median_s, rule=rule, **count)
+    return PopulationFrame(
+        individuals=people, best=people[0], median_s=median_s, rule=rule, has_generations=has_generations, **count
+    )

@@ -57,10 +57,11 @@ def test_eight_cities_open_with_a_stage_in_each():
     assert state.job.global_batch == len(topology), "a job is taken with its batch"
 
 
-def test_every_bundled_network_has_a_line():
+def test_every_bundled_network_has_a_picture_and_a_sentence():
     lines = gallery.networks()
     assert [line["name"] for line in lines] == list(topology_names())
     assert all(str(line["words"]).endswith(".") for line in lines)
+    assert all(str(line["picture"]).startswith("<svg") for line in lines)
     assert gallery.first_sentence("One place, v1.5 of it; more.") == "One place, v1.5 of it."
 
 

@@ -62,6 +62,7 @@ def test_a_planner_without_a_population_shows_the_best_that_it_had():
     steps = [replace(step, held=None) for step in found]
     made = [frame for frame in map(frames.of, steps) if frame is not None]
     assert made[-1].rule == OF_BESTS
+    assert not made[-1].has_generations, "so no control for generations is shown"
     assert made[-1].individuals[0].cost_s == steps[-1].best_s
 
 

@@ -1,6 +1,6 @@
 """The door: what a visitor sees first, with networks to open and a picture of each.
 
-It shows four cards with pictures of real plans, and a line for each bundled network.
+It shows four cards with pictures of real plans, and a small picture and a sentence for each bundled network.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Door(View):
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"name", "title", "words", "picture"} of each card. The name of a blank canvas is empty."""
     networks = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "devices", "words"} of each bundled network."""
+    """{"name", "devices", "words", "picture"} of each bundled network."""
     suffixes = traitlets.Unicode(",".join(topology_suffixes())).tag(sync=True)
     """Endings of files that can be opened, as a page's file dialog wants them."""
     is_open = traitlets.Bool(False).tag(sync=True)
@@ -125,9 +125,17 @@ def plan_of(name: str) -> Plan:
 
 
 def networks() -> list[dict[str, str | int]]:
-    """Return every bundled network with its number of devices and the first sentence of its description."""
+    """Return every bundled network with its picture, number of devices and the first sentence of its description.
+
+    The pictures have the colour of the text, light or dark.
+    """
     return [
-        {"name": each.name, "devices": len(each), "words": first_sentence(each.description)}
+        {
+            "name": each.name,
+            "devices": len(each),
+            "words": first_sentence(each.description),
+            "picture": thumbnail_svg(each),
+        }
         for each in map(lab.load_topology, topology_names())
     ]
 

@@ -1,4 +1,4 @@
-// The door: cards with pictures of real plans, every bundled network as a line and a file.
+// The door: cards with pictures of real plans, every bundled network with a small picture, and a file.
 import { cleanUps, h, onTraits } from "shared/dom.js";
 import { dialog } from "shared/dialog.js";
 import { dropZone } from "shared/files.js";
@@ -14,6 +14,7 @@ function render({ model, el }) {
   const wasClosed = remembers("door-closed");
   const gallery = h("div", { class: "dtfm-door-cards" });
   const list = h("div", { class: "dtfm-door-list", hidden: true });
+  const body = h("div", { class: "dtfm-door-body" }, gallery, list);
   const line = h("p", { class: "dtfm-door-line", role: "status" });
   const all = h("button", { type: "button", class: "dtfm-quiet", "aria-expanded": "false", onclick: () => showAll(Boolean(list.hidden)) });
   /** @type {HTMLInputElement} */
@@ -29,7 +30,7 @@ function render({ model, el }) {
       h("button", { type: "button", class: "dtfm-quiet", onclick: () => box.close() }, "Close"),
     ),
     h("p", {}, "Open a network to see its plan at once. Then drag a link's label and watch the plan change."),
-    h("div", { class: "dtfm-door-body" }, gallery, list),
+    body,
     h("footer", {}, all, h("span", { class: "dtfm-grow" }), pick, file),
     line,
   );
@@ -67,6 +68,7 @@ function render({ model, el }) {
   /** @type {(shown: boolean) => void} */
   function showAll(shown) {
     list.hidden = !shown;
+    body.classList.toggle("dtfm-door-all", shown);
     gallery.hidden = shown;
     all.setAttribute("aria-expanded", String(shown));
     nameAll();
@@ -105,17 +107,16 @@ function render({ model, el }) {
 
   function fillList() {
     list.replaceChildren(
-      ...model
-        .get("networks")
-        .map(({ name, devices, words }) =>
-          h(
-            "button",
-            { type: "button", class: "dtfm-door-row", onclick: () => send({ kind: "choose", name }) },
-            h("b", {}, name),
-            h("span", {}, `${devices} devices`),
-            h("span", { title: words }, words),
-          ),
-        ),
+      ...model.get("networks").map(({ name, devices, words, picture }) => {
+        const row = h(
+          "button",
+          { type: "button", class: "dtfm-door-row", onclick: () => send({ kind: "choose", name }) },
+          h("span", { class: "dtfm-door-small", "aria-hidden": "true" }),
+          h("span", {}, h("b", {}, name), ` ${devices} devices`, h("span", {}, words)),
+        );
+        /** @type {HTMLElement} */ (row.firstChild).innerHTML = picture;
+        return row;
+      }),
     );
     nameAll();
   }

@@ -108,8 +108,9 @@ class PopulationView(View):
             return f"{self.title}: not started"
         frame = self.frames[min(self.frame, len(self.frames) - 1)]
         words = format_dollars if self.unit == "$" else format_s
+        of = f", generation {frame.generation}" if frame.has_generations else ""
         return (
-            f"{self.title}, generation {frame.generation}: best {words(frame.best.cost_s)}, "
+            f"{self.title}{of}: best {words(frame.best.cost_s)}, "
             f"median {words(frame.median_s)} of {len(frame.individuals)} placements"
         )
 
@@ -133,7 +134,10 @@ class PopulationView(View):
 
 
 def _frame_words(frame: PopulationFrame) -> dict[str, Any]:
-    sent = {what: getattr(frame, what) for what in ("generation", "median_s", "diversity", "evaluations", "rule")}
+    sent = {
+        what: getattr(frame, what)
+        for what in ("generation", "median_s", "diversity", "evaluations", "rule", "has_generations")
+    }
     sent |= {"best": frame.best.number, "best_s": frame.best.cost_s, "made_by": dict(frame.made_by)}
     return sent | {"numbers": [one.number for one in frame.individuals]}
 

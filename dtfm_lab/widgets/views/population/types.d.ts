@@ -26,6 +26,7 @@ export type Frame = {
   made_by: Record<string, number>;
   diversity: number | null;
   rule: string;
+  has_generations: boolean;
 };
 export type Words = (value: number) => string;
 export type CostOf = (person: Person) => string;

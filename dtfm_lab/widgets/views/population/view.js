@@ -102,8 +102,14 @@ function render({ model, el }) {
     const now = frames[at()],
       one = shown();
     [slider.max, slider.value] = [String(frames.length - 1), String(at())];
-    counted.replaceChildren("generation ", h("b", {}, String(now.generation)), `, ${now.evaluations.toLocaleString("en")} evaluated`);
-    slider.setAttribute("aria-valuetext", `generation ${now.generation}, best ${words(now.best_s)}`);
+    const evaluated = `${now.evaluations.toLocaleString("en")} plan${now.evaluations === 1 ? "" : "s"} evaluated`;
+    const of = now.has_generations ? ["generation ", h("b", {}, String(now.generation)), ", "] : [];
+    counted.replaceChildren(...of, evaluated);
+    play.hidden = slider.hidden = !now.has_generations && frames.length < 2; // one plan is nothing to play
+    const what = now.has_generations ? `generation ${now.generation}` : evaluated;
+    slider.setAttribute("aria-label", now.has_generations ? "Generation" : "Moment of the search");
+    slider.setAttribute("aria-valuetext", `${what}, best ${words(now.best_s)}`);
+    grid.setAttribute("aria-label", now.has_generations ? "The population, the cheapest first" : "The best plans so far, the newest first");
     showTiles(now, one);
     card.show(one, people, now, model.get("cells"), costOf, words);
     const theme = readTheme(root),

@@ -283,9 +283,9 @@ export function makePath({ state, choose, point, send }) {
           stage === IDLE || !slowest
             ? ""
             : own >= slowest * (1 - 1e-9)
-              ? "slowest"
+              ? "sets the pace"
               : there(root.dataset.room) in LESS
-                ? `${brief(slowest - own)} less`
+                ? `${brief(slowest - own)} shorter`
                 : `−${brief(slowest - own)}`;
       } else if (stage === home) price.textContent = "here";
       else if (!ready) price.textContent = "…";

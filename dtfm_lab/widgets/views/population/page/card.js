@@ -20,7 +20,8 @@ export function card(choose) {
   /** @type {(person: Person, people: People, frame: Frame, cells: Cells, costOf: CostOf, amount: Words) => void} */
   function show(person, people, frame, cells, costOf, amount) {
     const parents = person.parents.flatMap((number) => people.get(number) ?? []);
-    title.textContent = `Individual ${person.number}: ${person.operator}`;
+    title.textContent = frame.has_generations ? `Individual ${person.number}: ${person.operator}` : `Plan by ${person.operator}`;
+    root.setAttribute("aria-label", frame.has_generations ? "One individual" : "One plan");
     about.textContent = `${cells.places.length > 1 ? "column: a place; " : ""}cell: a device; colour: its stage`;
     const signs = parents.length > 1 ? [null, "×"] : [null];
     painted = [...parents.map((parent) => pictured(parent)), pictured(person, "dtfm-large")];
