@@ -128,7 +128,10 @@ def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
 
 
 def _differences(column: IntArray) -> IntArray:
-    return np.diff(column.astype(np.int64), prepend=0)
+    wide: IntArray = column.astype(np.int64)
+    steps: IntArray = wide.copy()
+    steps[1:] -= wide[:-1]
+    return steps
 
 
 def _varints(column: IntArray) -> bytes:
