@@ -15,7 +15,9 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.domain.units import format_s
+from dtfm_lab.runtime.client.launch import Secret
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.running.mystery_controls import MysteryControls
 from dtfm_lab.widgets.running.run_option_controls import CLOCKS, explain_clock, on_this_machine
 from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.schedule.predictions import ChartedPrediction
@@ -171,6 +173,27 @@ async def test_a_mystery_is_named_by_what_is_selected_and_told_right_or_wrong() 
     assert "revealed after 0 tries" in panel.happened.value
     panel.stop.click()
     await until(lambda: not panel.run.running)
+
+
+def test_a_score_has_a_square_for_each_guess() -> None:
+    state, told = LabState(topology=PLAN.topology), []
+    guessing = MysteryControls(state, told.append)
+    secret = Secret("link", "ada -> alan", 3.0)
+    guessing.begin(secret, "mystery of a day")
+    for link in (("john", "grace"), ("ada", "barbara"), ("alan", "ada")):
+        state.selected_link = link
+        guessing.name.click()
+    assert guessing.score == "mystery of a day ⬛🟨🟩"
+    assert guessing.score in guessing.line.value
+    assert guessing.view.layout.display != "none"
+    assert guessing.reveal.layout.display == "none"
+    guessing.begin(secret, "another")
+    guessing.reveal.click()
+    assert guessing.score == "another 🟥"
+    guessing.begin(secret)
+    guessing.reveal.click()
+    assert "Share your score" not in guessing.line.value
+    assert guessing.view.layout.display == "none"
 
 
 async def test_what_a_resumed_run_warns_of_is_a_line_in_place(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.errors import JobError, LabError, MissingExtra
-from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
@@ -145,37 +145,48 @@ class Secret(NamedTuple):
 
 
 def start_mystery(
-    plan: Plan, schedule: str | Schedule | None, rng: np.random.Generator, **options: Any
+    plan: Plan, schedule: str | Schedule | None, secret: Secret | np.random.Generator, **options: Any
 ) -> tuple[Run, Secret]:
-    """Start a run with a secret. Links are slowed only if they are emulated, so not on the real clock.
+    """Start a run with a secret, given or random. Links are slowed only if they are emulated, so not on the real clock.
 
-    Raises what ``start`` raises.
+    Raises what ``start`` raises, and JobError for a link that carries no message in this run.
     """
     spec = prepare(plan, schedule, RunOptions(**options))
-    secret = draw(spec, rng)
+    if not isinstance(secret, Secret):
+        secret = draw(spec, secret)
+    if secret.of == "link" and (spec.clock == "real" or secret.name not in _links_of(spec)):
+        raise JobError(
+            f"this run does not emulate the link {secret.name}; wanted the whole plan, and not the real clock"
+        )
     if secret.of == "link":
-        return Run(replace(spec, emulated=_with_slow_link(spec, secret))), secret
+        network = spec.plan.topology if spec.emulated is None else spec.emulated
+        return Run(replace(spec, emulated=with_slow_link(network, secret, spec.plan.topology.names))), secret
     rank = next(rank for rank, worker in enumerate(spec.workers) if spec.device_name(*worker) == secret.name)
     return Run(replace(spec, slow_worker=(rank, secret.factor))), secret
 
 
 def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:
     """Choose at random whether a link or a device is slow, and which one among those that carry messages or compute."""
-    names = [spec.device_name(*worker) for worker in spec.workers]
-    links = [
-        f"{names[rank]} -> {names[target]}"
-        for rank, worker in enumerate(spec.workers)
-        for target in spec.targets(*worker)
-    ]
+    names, links = [spec.device_name(*worker) for worker in spec.workers], _links_of(spec)
     # The real clock emulates no links, so none can be slowed.
     of = "link" if links and spec.clock != "real" and rng.random() < 0.5 else "device"
     return Secret(of, str(rng.choice(links if of == "link" else names)), FACTOR)
 
 
-def _with_slow_link(spec: RunSpec, secret: Secret) -> Any:
-    network = spec.plan.topology if spec.emulated is None else spec.emulated
+def _links_of(spec: RunSpec) -> list[str]:
+    """Return the links that carry messages."""
+    names = [spec.device_name(*worker) for worker in spec.workers]
+    return [
+        f"{names[rank]} -> {names[target]}"
+        for rank, worker in enumerate(spec.workers)
+        for target in spec.targets(*worker)
+    ]
+
+
+def with_slow_link(network: Topology, secret: Secret, names: Sequence[str]) -> Topology:
+    """Return the network with the secret's link slower, one way. ``names`` are the plan's, in the network's order."""
     source, target = secret.name.split(" -> ")
-    i, j = spec.plan.topology.index(source), spec.plan.topology.index(target)
+    i, j = names.index(source), names.index(target)
     return network.with_link(
         network.names[i],
         network.names[j],

@@ -11,6 +11,8 @@ from dtfm_lab.widgets.controls import button, classed, show
 from dtfm_lab.widgets.lab_state import LabState
 
 ASKS = "What is slow? Select a device or link on the network, or a row of the residuals"
+FOUND, NEAR, WRONG, REVEALED = "🟩", "🟨", "⬛", "🟥"
+"""A square for each guess of a mystery with a score: right; wrong, but at one end of the slow link; wrong; given up."""
 
 
 class MysteryControls:
@@ -20,6 +22,7 @@ class MysteryControls:
         """``tell`` is called with every answer."""
         self._lab_state, self._tell = lab_state, tell
         self._secret: Secret | None = None
+        self._title, self._squares = "", ""
         self.tries = 0
         self.name = button("Guess this one", "", ASKS, "auto")
         self.reveal = button("Reveal", "", "Give up and show the answer", "auto")
@@ -30,9 +33,10 @@ class MysteryControls:
         lab_state.observe(lambda _: self._follow(), ["selected", "selected_link", "is_mystery"])
         self._follow()
 
-    def begin(self, secret: Secret | None) -> None:
-        """Keep a new secret. None if a run has none."""
+    def begin(self, secret: Secret | None, title: str = "") -> None:
+        """Keep a new secret. None if a run has none. With a title, there is a score to share at the end."""
         self._secret, self.tries = secret, 0
+        self._title, self._squares = title, ""
         self._lab_state.is_mystery = secret is not None
         self._follow()
 
@@ -48,6 +52,7 @@ class MysteryControls:
         candidate, secret = self.candidate, self._secret
         if candidate is None or secret is None:
             return
+        self._squares += square_of(candidate, secret)
         if is_it(candidate, secret):
             self._end(f"yes, it is {described(secret)}, found on try {self.tries + 1}")
         else:
@@ -57,6 +62,7 @@ class MysteryControls:
 
     def _give_up(self) -> None:
         if self._secret is not None:
+            self._squares += REVEALED
             self._end(f"it was {described(self._secret)}, revealed after {_tries(self.tries)}")
 
     def _end(self, answer: str) -> None:
@@ -71,11 +77,22 @@ class MysteryControls:
 
     def _say(self, answer: str) -> None:
         self._tell(f"mystery: {answer}")
-        self.line.value = markup.line(escape(f"{answer[:1].upper()}{answer[1:]}."))
+        said = escape(f"{answer[:1].upper()}{answer[1:]}.")
+        if self._title and self._secret is None:
+            score = escape(self.score)
+            said += f' Share your score: <input readonly class="dtfm-share" aria-label="Score" value="{score}">'
+        self.line.value = markup.line(said)
+
+    @property
+    def score(self) -> str:
+        """The mystery and a square for each guess: one line of text to send."""
+        return f"{self._title} {self._squares}"
 
     def _follow(self) -> None:
-        """Offer to guess the selection."""
-        show(self.view, self._lab_state.is_mystery)
+        """Offer to guess the selection. A score stays until the next run."""
+        show(self.view, self._lab_state.is_mystery or bool(self._title))
+        for each in (self.name, self.reveal):
+            show(each, self._secret is not None)
         if self._secret is None:
             return
         candidate = self.candidate
@@ -91,6 +108,14 @@ def is_it(candidate: tuple[str, str], secret: Secret) -> bool:
     line."""
     of, name = candidate
     return of == secret.of and name in (secret.name, " -> ".join(reversed(secret.name.split(" -> "))))
+
+
+def square_of(candidate: tuple[str, str], secret: Secret) -> str:
+    """Return the square of a guess."""
+    if is_it(candidate, secret):
+        return FOUND
+    touched = set(candidate[1].split(" -> ")) & set(secret.name.split(" -> "))
+    return NEAR if touched else WRONG
 
 
 def described(secret: Secret) -> str:

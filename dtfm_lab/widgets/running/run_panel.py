@@ -127,10 +127,10 @@ class RunPanel(Panel):
         """Keywords of ``lab.run`` from the controls, other than schedule, clock and iterations."""
         return self.options.chosen(self.iterations.value)
 
-    def begin_mystery(self, rng: np.random.Generator | None = None) -> None:
-        """Start a run in which one random link or device is secretly slow. ``rng`` chooses it."""
+    def begin_mystery(self, secret: Secret | np.random.Generator | None = None, title: str = "") -> None:
+        """Start a run in which a link or device is secretly slow, the given or a random one. A title brings a score."""
         if not self.start.disabled:
-            self._begin(rng or np.random.default_rng())
+            self._begin(secret or np.random.default_rng(), title)
 
     def _laid_out(self) -> w.VBox:
         rarer = [self.explain, self.status, self.options.view, self.written]
@@ -144,7 +144,7 @@ class RunPanel(Panel):
         below = classed(w.Box([self.losses, reported]), "dtfm-run-below")
         return pane([toolbar(*parts), chart, below], "dtfm-run")
 
-    def _begin(self, mystery: np.random.Generator | None = None) -> None:
+    def _begin(self, mystery: Secret | np.random.Generator | None = None, title: str = "") -> None:
         """Start a run. With ``mystery``, it has a secret."""
         self._lab_state.message = ""
         try:
@@ -180,7 +180,7 @@ class RunPanel(Panel):
         self.losses.beside = "held-out text" if is_text else "held-out samples"
         self.losses.reset(self.run.spec.first_iteration, self.run.spec.iterations)
         self.progress.begin()
-        self.guessing.begin(secret)
+        self.guessing.begin(secret, title)
         # The secret must not be in what the lab reports about the run.
         reported = self.run.spec if secret is None else replace(self.run.spec, emulated=None)
         self._reductions = run_report.describe_reductions(reported)

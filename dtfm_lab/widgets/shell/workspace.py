@@ -40,6 +40,8 @@ VIEWER = "lab/open.html"
 """The page of the project's site that shows what a link holds."""
 MOST_DOWNLOADED = 4_000_000
 """Maximum bytes of a download link on the page. A larger file is only on the disk."""
+WIDEST = "440px"
+"""Width of the line that reports a result: as wide as the rows above it, so that the menu stays on the screen."""
 ENDING = ".json"
 BLOCKING_STEPS = {"plan": "a search", "run": "a run"}
 """Steps that set a plan or a measurement when they end. Nothing is restored while one is busy."""
@@ -171,7 +173,7 @@ class Workspace:
         self.link = button("Copy link", "link", "Copy a link that holds network, job, plan and tab, for dtfm-lab open")
         self.record = button("Record", "video-camera", "Record ten seconds of the shown result as a video file")
         self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
-        self.status = w.HTML()
+        self.status = w.HTML(layout=w.Layout(max_width=WIDEST))
         share, keep = (w.HTML(markup.line(text)) for text in ("Share the plan", "Keep the whole lab"))
         outputs, files = w.HBox([self.link, self.page, self.record]), w.HBox([self.path, self.save, self.restore])
         self.view = w.VBox([share, outputs, keep, files, w.HBox([self.upload]), self.status])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import date
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +19,18 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.course import missions as board
 from dtfm_lab.extensions.course.api import LESSONS, Mission, Verdict, missions
+from dtfm_lab.extensions.course.daily import ITERATIONS, daily_secret, daily_state, title_of
 from dtfm_lab.extensions.course.graded import assignment_of
 from dtfm_lab.extensions.course.guessing import score_of
 from dtfm_lab.extensions.course.progress import Assignment, Progress, current_reader
 from dtfm_lab.extensions.course.views.course import CourseView
 from dtfm_lab.extensions.systems.api import Outcome, Outcomes
 from dtfm_lab.widgets import quiet as w
-from dtfm_lab.widgets.controls import Panel, classed
+from dtfm_lab.widgets.controls import Panel, button, classed, toolbar
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.markup import inline_markdown, markdown
+from dtfm_lab.widgets.markup import inline_markdown, line, markdown
 from dtfm_lab.widgets.shell.panes import LEARN, LabStep
+from dtfm_lab.widgets.shell.workspace import restore_state
 from dtfm_lab.widgets.tasks import begin, shared_interpreter
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 STEP = "course"
 """Name of this pane."""
 NOTHING_SHOWN = "There is none on the screen yet."
+DAILY = "One link is secretly slow today, the same for everybody. Find it, and share your score"
 TYPED = (float, str, list, tuple)
 """Types of answers that can be typed in the pane."""
 MADE_BY = {
@@ -60,9 +64,12 @@ class CoursePanel(Panel):
         lab_state: LabState,
         open_network: Callable[[Topology, Job | None], None] = lambda *_: None,
         systems: Systems = lambda: (None, None),
+        begin_daily: Callable[[], None] = lambda: None,
     ) -> None:
-        """``open_network`` draws a network that a mission gives. ``systems`` returns the outcomes, and the chosen
-        one."""
+        """``open_network`` draws a network that a mission gives. ``systems`` returns the outcomes, and the chosen one.
+
+        ``begin_daily`` starts the mystery of the day.
+        """
         self._lab_state, self._open_network, self._systems = lab_state, open_network, systems
         self._verdicts: dict[str, Verdict] = {}
         """The last verdict of each mission that was checked here."""
@@ -70,7 +77,10 @@ class CoursePanel(Panel):
         self.checking = ""
         """The mission that is being checked; empty if none is."""
         self.board = CourseView()
-        self.view = classed(w.VBox([self.board]), "dtfm-pane")
+        self.daily = button("Mystery of the day", "", DAILY, "auto")
+        self.daily.on_click(lambda _: begin_daily())
+        offer = toolbar(self.daily, w.HTML(line(DAILY)))
+        self.view = classed(w.VBox([offer, self.board]), "dtfm-pane")
         self.board.on_msg(self._received)
         self.board.observe(lambda _: self._show_detail(), "chosen")
         lab_state.observe(lambda _: self._look(), "shown_panes")
@@ -313,5 +323,16 @@ def course_step(the_lab: Lab) -> LabStep:
         panel = the_lab.panels.get("systems")
         return getattr(panel, "outcomes", None), getattr(panel, "chosen", None)
 
-    panel = CoursePanel(the_lab.lab_state, the_lab.draw_network, systems)
+    def begin_daily() -> None:
+        """Open the plan of the mystery, and start its run over emulated links."""
+        state, day = the_lab.lab_state, date.today()
+        try:
+            restore_state(daily_state(), state, the_lab.panels)
+        except LabError as error:
+            return state.report_error(STEP, str(error))
+        the_lab.show_pane("run")
+        the_lab.run_panel.clock.value, the_lab.run_panel.iterations.value = "virtual", ITERATIONS
+        the_lab.run_panel.begin_mystery(daily_secret(day), title_of(day))
+
+    panel = CoursePanel(the_lab.lab_state, the_lab.draw_network, systems, begin_daily)
     return LabStep(STEP, panel, "Course", panel.result, position=100, tab=LEARN)

@@ -128,8 +128,10 @@ def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
 
 
 def _differences(column: IntArray) -> IntArray:
-    differences: IntArray = np.diff(column, prepend=0).astype(np.int64)
-    return differences
+    wide: IntArray = column.astype(np.int64)
+    steps: IntArray = wide.copy()
+    steps[1:] -= wide[:-1]
+    return steps
 
 
 def _varints(column: IntArray) -> bytes:
