@@ -84,7 +84,7 @@ def seconds_by_stage(plan: Plan, devices: DataFrame) -> DataFrame:
     """Return one row per stage, and one for idle devices, for plans with too many devices for a row each.
 
     ``devices`` has a row per device of the network, in its order. Seconds that devices compute are averaged, those on
-    the critical path added up, and memory is that of the device with the least of it left.
+    the critical path added up. Memory is taken from the device that has least of it left.
     """
     rows = []
     for stage, members in devices.groupby("stage", dropna=False):

@@ -101,7 +101,7 @@ class PopulationFrame:
     rule: str
     """A sentence that says which placements are in the population."""
     has_generations: bool = True
-    """False if the placements are no population: the best plans so far, or one plan."""
+    """False if the placements are not a population: the best plans so far, or one plan."""
     made_by: Mapping[str, int] = field(default_factory=dict)
     """Number of individuals by operator; empty if that says nothing."""
     diversity: float | None = None

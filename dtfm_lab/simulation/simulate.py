@@ -315,7 +315,7 @@ def spreads_of(
 
 
 def _link_spread(plan: Plan) -> float:
-    """Return the spread of a plan's messages: that of its largest collective, if the network states it by hosts."""
+    """Return the spread of a plan's messages. Its largest collective decides, if the network states spread by hosts."""
     grid, topology = plan.placement.devices, plan.topology
     if not topology.collectives or grid.shape[1] == 1:
         return topology.link_spread

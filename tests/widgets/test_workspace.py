@@ -109,9 +109,7 @@ async def test_a_link_opens_the_same_plan_and_tab_and_may_be_pasted_as_a_file() 
     assert copied[0] in row.status.value
     row.show_copied(True)
     assert f"copied a link of {len(copied[0]):,} characters" in row.status.value
-    assert (
-        "Whoever has dtfm_lab can open it: dtfm-lab open LINK. In a browser it asks for the login" in row.status.value
-    )
+    assert "Anyone who has dtfm_lab can open it: dtfm-lab open LINK. In a browser it asks for" in row.status.value
 
     other, panel = LabState(), SettingsPanel(folder="/home/bob")
     row = Workspace(other, {"groups": SettingsPanel(), "run": panel})

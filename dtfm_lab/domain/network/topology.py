@@ -652,7 +652,7 @@ def queues_of(
 
 
 def hosts_among(groups: IntArray, nic_of: IntArray | None) -> IntArray:
-    """Return (...,) the number of hosts of groups (..., R) of devices. ``nic_of`` is that of the network."""
+    """Return (...,) the number of hosts of groups (..., R) of devices. ``nic_of`` comes from the network."""
     hosts = np.sort(groups if nic_of is None else nic_of[groups], axis=-1)
     return np.asarray(1 + (np.diff(hosts, axis=-1) != 0).sum(axis=-1))
 

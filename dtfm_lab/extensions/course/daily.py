@@ -1,4 +1,4 @@
-"""The mystery of the day: one link of a given plan is secretly slow, the same for everybody on a date."""
+"""The mystery of the day: one link of a given plan is secretly slow. Everyone has the same one on a date."""
 
 from __future__ import annotations
 

@@ -147,9 +147,9 @@ def _memory(analysis: IterationAnalysis) -> str:
     peak, limit = format_bytes(int(held.peak_bytes[at])), format_bytes(int(held.limit_bytes[at]))
     fullest = f"{held.devices[at[0]][at[1]]} is fullest, with {peak} of {limit}"
     if forbidden is None:
-        return f"Memory is no bottleneck: {fullest}."
+        return f"Memory does not limit the plan: {fullest}."
     return (
-        f"Memory is a bottleneck, too: {forbidden.what} it would take {format_s(forbidden.iteration_s)}, for which "
+        f"Memory limits the plan, too: {forbidden.what} it would take {format_s(forbidden.iteration_s)}, for which "
         f"{forbidden.device} lacks {format_bytes(forbidden.over_bytes)}; {fullest}."
     )
 

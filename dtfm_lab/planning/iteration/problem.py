@@ -111,7 +111,7 @@ class Passes(NamedTuple):
     """True if a backward repeats its forward."""
     hop_bytes: FloatArray
     """(L + 1,) bytes of one micro-batch, compressed, over the boundary before each block and after the last. Its
-    gradient is as large. At both ends it crosses only if the embedding, or the head, has a stage of its own; 0 if the
+    gradient is as large. At both ends it crosses only if the embedding, or the head, has its own stage; 0 if the
     model has none."""
     hop: IntArray
     """(L + 1,) index of the matrix in ``hop_s`` that holds the seconds of this message."""
@@ -148,7 +148,7 @@ class Passes(NamedTuple):
     least_inputs: FloatArray
     """(2,) the same for the first stage, and the minimum for all others."""
     alone: IntArray
-    """(2,) 1 if the embedding, and the head, may have a stage of its own, because the model has one."""
+    """(2,) 1 if the embedding, and the head, may have its own stage, because the model has one."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -263,7 +263,7 @@ class IterationProblem:
 
     @cached_property
     def alone(self) -> IntArray:
-        """(2,) 1 if the model has an embedding, and a head, which may then have a stage of its own."""
+        """(2,) 1 if the model has an embedding, and a head, which may then have its own stage."""
         layers = self.job.modelled().layers
         return np.array([layers[0].kind is LayerKind.EMBEDDING, layers[-1].kind is LayerKind.HEAD], dtype=np.int64)
 

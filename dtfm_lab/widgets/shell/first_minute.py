@@ -167,7 +167,7 @@ class FirstMinute:
         )
 
     def _link(self) -> dict[str, Any]:
-        return _step(SHARE, "Its copy took over, and training goes on.", (SHARE, "Share this"))
+        return _step(SHARE, "Its copy took over, and training continues.", (SHARE, "Share this"))
 
     def _end(self) -> dict[str, Any]:
         return _step(DONE, "The link is copied. Now drag anything, or open another network.")

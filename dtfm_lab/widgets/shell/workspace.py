@@ -155,7 +155,7 @@ class Workspace:
     ) -> None:
         """``send`` takes a message that makes the page copy a link, see ``TopBar``. The result goes to ``show_copied``.
 
-        ``site`` is the address of the project's site, whose page opens links. By default it is that of the package.
+        ``site`` is the address of the project's site, whose page opens links. By default, the package's own address.
         """
         self._lab_state, self._panels, self._send = lab_state, panels, send
         self._link, self._has_picture = "", False
@@ -249,7 +249,7 @@ class Workspace:
             return f"Anyone can open it in a browser, without login: it shows {shows}"
         if self._viewer:
             return "Anyone can open it in a browser. It shows the plan; the iteration is too long for a link: Save page"
-        have = "Whoever has dtfm_lab can open it: dtfm-lab open LINK"
+        have = "Anyone who has dtfm_lab can open it: dtfm-lab open LINK"
         return f"{have}. In a browser it asks for the login of your lab. For anyone else, use Save page"
 
     async def open_link(self, link: str) -> None:

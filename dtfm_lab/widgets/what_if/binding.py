@@ -1,6 +1,6 @@
 """The link or device that limits a plan most, in a sentence that names what a better one would save.
 
-It contains no widget. The candidates come from the critical path, and each one's saving is simulated, as in Worth.
+It contains no widget. The candidates come from the critical path, and the saving of each is simulated, as in Worth.
 """
 
 from __future__ import annotations

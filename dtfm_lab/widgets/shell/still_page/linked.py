@@ -81,7 +81,7 @@ def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
     """Return the unlike durations in ticks, and the columns of the typical iteration.
 
     For each bar, by row and start: row and kind as differences to the bar before, micro-batch, stage, what it waited
-    for, which one, and the durations of its wait and of itself by their index. For each message, by its sender: the bar
+    for, which one, and the durations of its wait and of the bar by index. For each message, by its sender: the bar
     that sends it, as a difference, the receiver's row and the transit's duration. Last the critical path: a bar b as b,
     a message m as -1 - m.
     """

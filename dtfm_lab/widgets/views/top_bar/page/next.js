@@ -1,4 +1,4 @@
-// The one next step of the first minute, in a row below the headline, until a person closes it for good.
+// The one next step of the first minute, in a row below the headline, until a person closes it.
 import { pulse } from "shared/bus.js";
 import { h } from "shared/dom.js";
 import { remembers } from "shared/memory.js";
@@ -27,7 +27,7 @@ export function nextStep(model, el, press) {
       h("span", { class: "dtfm-next-words", role: "status" }, words),
       ...buttons.map((one) => h("button", { type: "button", class: "dtfm-next-step", onclick: () => take(one.name) }, one.label)),
       h("span", { class: "dtfm-grow" }),
-      h("button", { type: "button", class: "dtfm-plain", "aria-label": "Close", title: "Close these steps for good", onclick: close }, "×"),
+      h("button", { type: "button", class: "dtfm-plain", "aria-label": "Close", title: "Never show these steps again", onclick: close }, "×"),
     );
     element.dataset.step = name;
     if (focused) element.querySelector("button")?.focus({ preventScroll: true });
