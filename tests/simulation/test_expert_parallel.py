@@ -164,10 +164,11 @@ def test_plans_are_simulated_as_they_are_planned_and_no_bound_is_above_them(obje
 @pytest.mark.parametrize("sharding", ["none", "zero-1"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_planner_counts_the_memory_that_the_simulator_counts(fields, sharding, tied):
-    """At the memory that a plan takes it is found, and with a little less it is not."""
+    """At the memory that a plan takes while its messages wait it is found, and with a little less it is not."""
     model = TIED if tied else MOE
     job = job_of(model=model, sharding=sharding, checkpointing="none", **fields)
-    most = int(memory(evaluate(hosts(), job, stages=[[0], [1]])).peak_bytes.max()) / 8
+    placed = evaluate(hosts(), job, stages=[[0], [1]])
+    most = int(memory(placed, trace=simulate(placed)).peak_bytes.max()) / 8
 
     def fits(n_bytes: float) -> bool:
         network = hosts(memory_gib=n_bytes / 2**30)
