@@ -14,7 +14,7 @@ import psutil
 from playwright.sync_api import CDPSession, Page, sync_playwright
 from serving import CURRENT_KERNEL, PATIENCE_MS, Jupyter, ask, chromium, fresh_page, jupyter_server
 
-from dtfm_lab.cli.machine import KERNELS
+from dtfm_lab.cli.machine import JUPYTER
 
 LAB_OPEN = ".dtfm-lab .dtfm-cause"
 QUIET_S = 1.0
@@ -160,7 +160,7 @@ def rested(browser: LabInBrowser, patience_s: float = 60.0) -> None:
 @contextmanager
 def opened_browser(root: Path) -> Iterator[LabInBrowser]:
     """A page of a JupyterLab whose kernels start as those of ``dtfm-lab lab``."""
-    with jupyter_server(root, JUPYTER_PATH=str(KERNELS)) as jupyter, sync_playwright() as playwright:
+    with jupyter_server(root, JUPYTER_PATH=str(JUPYTER)) as jupyter, sync_playwright() as playwright:
         browser = chromium(playwright)
         with fresh_page(browser) as page:
             yield LabInBrowser(jupyter, page, page.context.new_cdp_session(page))
