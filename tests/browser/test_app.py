@@ -111,6 +111,26 @@ def test_a_reload_and_a_killed_kernel_lose_nothing_and_a_closed_page_leaves_no_k
         until(lambda: len(kernels(process)) < n_kernels)
 
 
+@pytest.mark.parametrize("width", [1440, 1920])
+def test_larger_type_pushes_nothing_out_of_the_window(app, browser, width):
+    address, _ = app
+    size = {"width": width, "height": 900}
+    with fresh_page(browser, viewport=size) as page:
+        visit(page, address)
+        page.wait_for_selector(PLANNED)
+        page.locator(".dtfm-bar [data-menu=more]").click()
+        page.locator(".dtfm-menu-more").get_by_text("Larger type").click()
+        page.locator(".dtfm-lab.dtfm-large").wait_for()
+        page.keyboard.press("Escape")
+        page.wait_for_timeout(500)
+        screenshot(page, f"app-larger-{width}")
+        assert page.locator(".dtfm-lab").bounding_box() == {"x": 0, "y": 0, **size}
+        for part in (".dtfm-go", "[aria-label='Whole window']", ".dtfm-effect", "[aria-label=Legend]"):
+            box = page.locator(f".dtfm-lab {part}").first.bounding_box()
+            assert box["x"] + box["width"] <= size["width"], part
+            assert box["y"] + box["height"] <= size["height"], part
+
+
 def test_a_link_opens_its_lab_and_tab_also_after_a_reload_and_a_damaged_one_is_one_line(app, browser):
     """The last test of this server, which is interrupted: its kernels end with it."""
     address, process = app
@@ -156,23 +176,3 @@ def test_kernels_end_with_their_server_killed(browser, tmp_path):
         assert served
         process.kill()
         gone(served)
-
-
-@pytest.mark.parametrize("width", [1440, 1920])
-def test_larger_type_pushes_nothing_out_of_the_window(app, browser, width):
-    address, _ = app
-    size = {"width": width, "height": 900}
-    with fresh_page(browser, viewport=size) as page:
-        visit(page, address)
-        page.wait_for_selector(PLANNED)
-        page.locator(".dtfm-bar [data-menu=more]").click()
-        page.locator(".dtfm-menu-more").get_by_text("Larger type").click()
-        page.locator(".dtfm-lab.dtfm-large").wait_for()
-        page.keyboard.press("Escape")
-        page.wait_for_timeout(500)
-        screenshot(page, f"app-larger-{width}")
-        assert page.locator(".dtfm-lab").bounding_box() == {"x": 0, "y": 0, **size}
-        for part in (".dtfm-go", "[aria-label='Whole window']", ".dtfm-effect", "[aria-label=Legend]"):
-            box = page.locator(f".dtfm-lab {part}").first.bounding_box()
-            assert box["x"] + box["width"] <= size["width"], part
-            assert box["y"] + box["height"] <= size["height"], part

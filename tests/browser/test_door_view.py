@@ -24,6 +24,6 @@ def test_all_networks_have_a_picture_and_their_whole_sentence(page, open_noteboo
     door.get_by_role("button", name="all 16 networks").click()
     eventually(page, "len(door.networks)", door.locator(".dtfm-door-row").count())
     assert door.locator(".dtfm-door-row svg").count() == door.locator(".dtfm-door-row").count()
+    screenshot(page, "all-networks")
     is_cut = "(row) => row.scrollWidth > row.clientWidth || row.scrollHeight > row.clientHeight"
     assert door.locator(".dtfm-door-row").evaluate_all(f"(rows) => rows.filter({is_cut}).length") == 0
-    screenshot(page, "all-networks")

@@ -14,7 +14,7 @@ export const keepLetters = ({ target }) => /** @type {Element} */ (target).setAt
  */
 export const view = (render) => ({
   initialize({ model }) {
-    hearLate(model).catch(() => {}); // hosts of anywidget beside Jupyter have other models
+    hearLate(model).catch(() => {}); // hosts of anywidget beside Jupyter have other models, and kernels end
   },
   render(given) {
     given.el.addEventListener("focusin", keepLetters);
@@ -30,8 +30,8 @@ export const view = (render) => ({
 async function hearLate(model) {
   const late = await model.widget_manager.get_model(model.get("own_id"));
   const { _handle_comm_msg: hear } = Object.getPrototypeOf(late.constructor.prototype); // that of ipywidgets
-  late._handle_comm_msg({ content: { data: {} } }).catch(() => {
+  await late._handle_comm_msg({ content: { data: {} } }).catch(() => {
     late.comm?.on_msg(hear.bind(late));
-    late.comm?.send({ method: "request_state" });
+    late.comm?.send({ method: "request_state" }); // fails if the kernel has ended: the page says so by itself
   });
 }
