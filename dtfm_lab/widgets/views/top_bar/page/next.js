@@ -15,6 +15,8 @@ export function nextStep(model, el, press) {
   const element = h("div", { class: "dtfm-next", role: "group", "aria-label": "First minute", hidden: true });
   const minute = remembers("first-minute");
   let closed = false;
+  let shown = ""; // the step that is in the row
+  const focusable = () => [...element.querySelectorAll("button")];
 
   /** @type {(gone: boolean) => void} */
   function show(gone) {
@@ -22,7 +24,10 @@ export function nextStep(model, el, press) {
     element.hidden = model.get("still") || gone || closed || (minute.has() && name !== DONE);
     if (element.hidden) return;
     if (name === DONE) minute.set(); // nobody is led twice
-    const focused = element.contains(document.activeElement);
+    const step = JSON.stringify([words, buttons]);
+    if (step === shown) return; // else Tab would go back to the first button whenever the lab is drawn
+    shown = step;
+    const at = focusable().indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
     element.replaceChildren(
       h("span", { class: "dtfm-next-words", role: "status" }, words),
       ...buttons.map((one) => h("button", { type: "button", class: "dtfm-next-step", onclick: () => take(one.name) }, one.label)),
@@ -30,7 +35,7 @@ export function nextStep(model, el, press) {
       h("button", { type: "button", class: "dtfm-plain", "aria-label": "Close", title: "Never show these steps again", onclick: close }, "×"),
     );
     element.dataset.step = name;
-    if (focused) element.querySelector("button")?.focus({ preventScroll: true });
+    if (at >= 0) (focusable()[at] ?? focusable()[0]).focus({ preventScroll: true });
   }
 
   /** @type {(name: string) => void} */
