@@ -19,7 +19,7 @@
       font: 650 14px var(--jp-ui-font-family); cursor: pointer; }
     .dtfm-lab-tab > p[hidden] { display: none; }
   `;
-  const [TRIES, TRIES_LOST, WAIT_MS] = [12, 3, 1500]; // a widget's view may come some seconds after the kernel has answered
+  const [TRIES, TRIES_LOST, WAIT_MS] = [12, 4, 1500]; // a widget's view may come some seconds after the kernel has answered
   const LOST = "Error displaying widget"; // what ipywidgets writes where the kernel does not know the widget
   /** @type {any} any: JupyterLab's types are no dependency: this file is what JupyterLab loads, and nothing builds it */
   let shared = {};
@@ -103,7 +103,8 @@
     for (let tries = 0; tries < (content.node.textContent.includes(LOST) ? TRIES_LOST : TRIES) && !tab.isDisposed; tries++) {
       for (const old of [...content.widgets]) old.dispose();
       content.addWidget(panel.content.widgets[0].cloneOutputArea());
-      if (await until(() => tab.isDisposed || content.node.querySelector(".dtfm-lab"), WAIT_MS)) {
+      const patience = WAIT_MS * (1 + tries / 2); // a busy machine may need longer for each copy
+      if (await until(() => tab.isDisposed || content.node.querySelector(".dtfm-lab"), patience)) {
         line.hidden = true;
         return;
       }

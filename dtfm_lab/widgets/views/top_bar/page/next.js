@@ -8,7 +8,8 @@ import { remembers } from "shared/memory.js";
 const [PULL, DONE] = ["step-pull", "done"];
 
 /**
- * The row, and `show`, which writes the step of now into it. While the kernel is `gone`, and on a still page, there is none.
+ * The row, and `show`, which writes the step of now into it. On a still page there is none, and while the kernel is
+ * `gone` it does nothing.
  * @type {(model: Model<Traits>, el: HTMLElement, press: (name: string) => void) => { element: HTMLElement, show: (gone: boolean) => void }}
  */
 export function nextStep(model, el, press) {
@@ -21,7 +22,8 @@ export function nextStep(model, el, press) {
   /** @type {(gone: boolean) => void} */
   function show(gone) {
     const { name = "", words = "", buttons = [] } = model.get("step");
-    element.hidden = model.get("still") || gone || closed || (minute.has() && name !== DONE);
+    element.hidden = model.get("still") || (gone && !shown) || closed || (minute.has() && name !== DONE);
+    element.inert = gone; // it stays where it is, so that nothing on the screen moves
     if (element.hidden) return;
     if (name === DONE) minute.set(); // nobody is led twice
     const step = JSON.stringify([words, buttons]);
