@@ -67,6 +67,8 @@ from different structures find more than few long ones."""
 LONGEST = 12.0
 """Maximum length of an annealing, as a multiple of the nominal length, so that a search keeps looking at other
 shapes."""
+MOST_GROWTHS = 100
+"""From this many annealings on, the next one is not longer. ``LONGEST`` is reached before, from every first length."""
 CURIOSITY = 0.1
 """Increase of a shape's log price, for priority, when its total annealing length grows by a factor of e."""
 MENDING_LENGTH = 0.5
@@ -253,7 +255,7 @@ class ChoiceAnnealing:
             self._begin_beside()
             shape_search = min(self.shape_searches, key=_priority)
             # slices - 1: the first annealing of a shape was only a short look at it
-            self._anneal(shape_search, min(FIRST_LENGTH * GROWTH ** (shape_search.slices - 1), LONGEST))
+            self._anneal(shape_search, annealing_length(FIRST_LENGTH, GROWTH, shape_search.slices - 1))
             self.judge(shape_search)
             yield self._candidate()
 
@@ -286,7 +288,7 @@ class ChoiceAnnealing:
                 (shape_search for shape_search in self.shape_searches if shape_search.best is not None),
                 key=_near_priority,
             )
-            self._anneal(shape_search, min(FIRST_GROWTH * NEAR_GROWTH**shape_search.slices, LONGEST))
+            self._anneal(shape_search, annealing_length(FIRST_GROWTH, NEAR_GROWTH, shape_search.slices))
             self.judge(shape_search)
             yield self._candidate()
 
@@ -446,6 +448,12 @@ def _without_schedule(problem: IterationProblem, rng: np.random.Generator, targe
     """Return a search of the same job with any schedule."""
     opened = replace(problem, job=problem.job.with_fields(schedule=None))
     return ChoiceAnnealing(opened, rng, (None, ()), target, fitting_plan(opened)).run()
+
+
+def annealing_length(first: float, growth: float, n_before: int) -> float:
+    """Return the length of an annealing that follows ``n_before`` others, as a multiple of the nominal length."""
+    # After some fifty the longest is reached. A search of minutes makes thousands, whose power no float can hold.
+    return min(first * growth ** min(n_before, MOST_GROWTHS), LONGEST)
 
 
 def _priority(shape_search: ShapeSearch) -> float:

@@ -12,6 +12,15 @@ from dtfm_lab.domain.job import JOBS, Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.iteration import Candidate, IterationProblem, search_iteration
 from dtfm_lab.planning.iteration.kernels.pricing import share_out
+from dtfm_lab.planning.iteration.search import (
+    FIRST_GROWTH,
+    FIRST_LENGTH,
+    GROWTH,
+    LONGEST,
+    MOST_GROWTHS,
+    NEAR_GROWTH,
+    annealing_length,
+)
 from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.search import plan
 
@@ -89,3 +98,10 @@ def test_a_batch_is_shared_out_whole_however_much_slower_one_pipeline_is(slower,
     assert shares.min() >= 1
     if begins_s == 0:
         assert abs(shares[1] - shares[2]) <= 1
+
+
+@pytest.mark.parametrize(("first", "growth"), [(FIRST_LENGTH, GROWTH), (FIRST_GROWTH, NEAR_GROWTH)])
+def test_annealings_grow_to_the_longest_however_many_a_search_of_hours_makes(first: float, growth: float) -> None:
+    lengths = [annealing_length(first, growth, n) for n in (0, 1, 5, MOST_GROWTHS, 10**6)]
+    assert lengths[:3] == pytest.approx([first * growth**n for n in (0, 1, 5)])
+    assert lengths[3:] == [LONGEST, LONGEST]
