@@ -18,7 +18,7 @@ from dtfm_lab.widgets.schedule.predictions import ChartedPrediction, shares_of
 from dtfm_lab.widgets.schedule.schedule_panel import SchedulePanel
 from dtfm_lab.widgets.shell.bar import bar_numbers, next_action
 from dtfm_lab.widgets.shell.headline import headline
-from dtfm_lab.widgets.shell.still_page import _made_of
+from dtfm_lab.widgets.shell.still_page import made_of
 from dtfm_lab.widgets.views.convergence import BOUND
 
 
@@ -59,8 +59,8 @@ def test_the_strip_and_the_sentence_are_about_one_quantity(gbps) -> None:
 def test_a_mailed_page_says_what_was_measured_beside_its_one_prediction(state) -> None:
     trace = lab.simulate(state.plan)
     measured = replace(trace, context=replace(trace.context, source="measured", clock="virtual"))
-    assert "not measured" in _made_of(state.plan, trace)
-    assert "measured on the virtual clock" in _made_of(state.plan, trace, measured)
+    assert "not measured" in made_of(state.plan, trace)
+    assert "measured on the virtual clock" in made_of(state.plan, trace, measured)
 
 
 def test_dollars_without_prices_offer_typical_ones_and_act_with_them() -> None:
