@@ -129,7 +129,7 @@ WORDS = {
     "error": "Measured minus predicted: plus means longer than predicted. Percentages are of the prediction.",
     "forward": "The pass from the first stage to the last that computes the model's output.",
     "frontier": "The plans that no other plan beats in both time and price.",
-    "gap": "Share of a plan's cost that is above its lower bound. At 20 %, no plan in the same shape saves more than 20 %.",
+    "gap": "Share of a plan's cost that is above its lower bound. At 20 %, no plan in this shape saves more than 20 %.",
     "gathering": "Fetching parameters that are sharded over replicas just before a layer uses them: ZeRO-3, FSDP.",
     "gradient": "How each parameter should change. It is as large as the parameters.",
     "hop": "One message along a pipeline, from a stage to the next one or back.",
