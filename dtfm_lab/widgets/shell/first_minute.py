@@ -48,13 +48,8 @@ class FirstMinute:
         share: Callable[[], None],
     ) -> None:
         """``press`` presses a button of the bar. ``share`` copies a link."""
-        self._lab_state, self._view, self._run_panel, self._press, self._share = (
-            lab_state,
-            view,
-            run_panel,
-            press,
-            share,
-        )
+        self._lab_state, self._view, self._run_panel = lab_state, view, run_panel
+        self._press, self._share = press, share
         self._at = 0
         self._guess: str = ""
         """The guess of the current run. Empty before it."""

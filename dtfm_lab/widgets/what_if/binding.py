@@ -15,7 +15,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_gbps, format_share, to_gbps, to_ms
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline
-from dtfm_lab.widgets.what_if.worth import improved_shares, joined
+from dtfm_lab.widgets.what_if.worth import improved_shares, joined, splits
 
 FACTOR = 2.0
 """A candidate gets twice the bandwidth or speed, or half the latency: as in the inspector."""
@@ -117,9 +117,8 @@ def candidates(analysis: IterationAnalysis, of: str) -> list[Limiter]:
 
 def ends_of(name: str, topology: Topology) -> tuple[str, ...]:
     """Return source and target of a link's name, ``"a -> b"``. Empty if the network has no such two devices."""
-    names, parts = set(topology.names), name.split(ARROW)
-    splits = ((ARROW.join(parts[:at]), ARROW.join(parts[at:])) for at in range(1, len(parts)))
-    return next((ends for ends in splits if names.issuperset(ends)), ())
+    names = set(topology.names)
+    return next((ends for ends in splits(name, ARROW) if names.issuperset(ends)), ())
 
 
 def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, float]]:

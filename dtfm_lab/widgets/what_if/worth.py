@@ -46,15 +46,18 @@ def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
     within = first.get(gain.name.removeprefix("links within "), [])
     if gain.of == "regions" and len(within) > 1:
         return within[:2]
-    # A device's name may contain the separator, so every place to split is tried.
-    parts = gain.name.split(BETWEEN)
-    for at in range(1, len(parts)):
-        a, b = BETWEEN.join(parts[:at]), BETWEEN.join(parts[at:])
+    for a, b in splits(gain.name, BETWEEN):
         if gain.of == "link" and {a, b} <= names:
             return [a, b]
         if gain.of == "regions" and a in first and b in first:
             return [first[a][0], first[b][0]]
     return []
+
+
+def splits(name: str, separator: str) -> list[tuple[str, str]]:
+    """Return every way to split a link's name into two, because a device's name may contain the separator."""
+    parts = name.split(separator)
+    return [(separator.join(parts[:at]), separator.join(parts[at:])) for at in range(1, len(parts))]
 
 
 def by_region(topology: Topology) -> dict[str, list[str]]:

@@ -65,6 +65,8 @@ export function iterationOf(data, bytes, kinds, nRows) {
     data.tick_s,
   );
   const byTime = Array.from(sender.keys()).sort((a, b) => start[sender[a]] - start[sender[b]] || a - b);
+  const ofMessages = (/** @type {number[]} */ column) => byTime.map((one) => column[one]); // of the messages
+  const ofSenders = (/** @type {number[]} */ column) => byTime.map((one) => column[sender[one]]); // of the bars that send them
   const turn = /** @type {number[]} */ ([]); // of a message in the order in which they leave
   byTime.forEach((one, at) => (turn[one] = at));
   const after = row.map((_, bar) => (what[bar] === NOTHING ? -1 : what[bar] === A_BAR ? bar - which[bar] : -2 - turn[message[bar]]));
@@ -80,30 +82,12 @@ export function iterationOf(data, bytes, kinds, nRows) {
       stage: bytesOf(Uint16Array, stages),
       after: bytesOf(Int32Array, after),
       messages: {
-        source: bytesOf(
-          Uint16Array,
-          byTime.map((one) => row[sender[one]]),
-        ),
-        target: bytesOf(
-          Uint16Array,
-          byTime.map((one) => target[one]),
-        ),
-        leaves: bytesOf(
-          Float32Array,
-          byTime.map((one) => end[sender[one]]),
-        ),
-        arrives: bytesOf(
-          Float32Array,
-          byTime.map((one) => arrives[one]),
-        ),
-        kind: bytesOf(
-          Uint8Array,
-          byTime.map((one) => kind[sender[one]]),
-        ),
-        microbatch: bytesOf(
-          Int32Array,
-          byTime.map((one) => microbatch[sender[one]]),
-        ),
+        source: bytesOf(Uint16Array, ofSenders(row)),
+        target: bytesOf(Uint16Array, ofMessages(target)),
+        leaves: bytesOf(Float32Array, ofSenders(end)),
+        arrives: bytesOf(Float32Array, ofMessages(arrives)),
+        kind: bytesOf(Uint8Array, ofSenders(kind)),
+        microbatch: bytesOf(Int32Array, ofSenders(microbatch)),
       },
       path: {
         row: bytesOf(Uint16Array, stops.row),
