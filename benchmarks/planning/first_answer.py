@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,6 @@ from generated_clusters import cluster
 from test_structured_plans import plain_grids
 
 SYSTEMS = ("ddp", "fsdp", "megatron", "dt-fm")
-MOST_FOR_SYSTEMS = 128
-"""Most GPUs on which systems are tried: each simulates hundreds of plans."""
 NVLINK_GBPS, PCIE_GBPS = 3600.0, 200.0
 
 
@@ -101,9 +100,7 @@ def family_s(topology: Topology, job: lab.Job) -> tuple[float, int]:
 
 
 def systems_s(topology: Topology, job: lab.Job) -> float:
-    """Seconds of the best modelled system, links as in the plan."""
-    if len(topology) > MOST_FOR_SYSTEMS:
-        return np.nan
+    """Seconds of the best modelled system, links as in the plan; infinite if none fits."""
     try:
         outcomes = lab.strategies(topology, job, systems=SYSTEMS, queueing="pairs")
     except LabError:  # none fits
@@ -144,7 +141,7 @@ def generated(n: int, seconds: float) -> None:
         fitting += np.isfinite(ours)
         theirs = {
             "a plain grid": min(plain_grids(topology, job), default=np.inf),
-            "a modelled system": systems_s(topology, job) if len(topology) <= MOST_FOR_SYSTEMS else np.inf,
+            "a modelled system": systems_s(topology, job),
             "a job that names more": min(planned_s(topology, job.with_fields(**one), seconds) for one in NAMED),
         }
         for what, best_s in theirs.items():
@@ -172,7 +169,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, nargs="+", default=[2.0, 5.0, 30.0])
     parser.add_argument("--long", type=float, default=0.0, help="seconds of the long search; none if 0")
-    parser.add_argument("--only", type=int, default=10**6, help="clusters that are tried, the first ones")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="cluster to begin with, counted from 0")
+    parser.add_argument("--only", type=int, default=10**6, help="clusters that are tried from there on")
     parser.add_argument("--systems", action="store_true", help="try the modelled systems, too")
     parser.add_argument("--generated", type=int, default=0, help="drawn clusters instead")
     asked = parser.parse_args()
@@ -182,7 +180,7 @@ def main() -> None:
         return
     heads = [f"{s:g} s" for s in asked.seconds]
     print("| cluster, model | GPUs | family, s |", " | ".join(heads), "| over systems | over long | first, took (s) |")
-    for (name, topology, model), _ in zip(clusters(), range(asked.only), strict=False):
+    for (name, topology, model), _ in zip(islice(clusters(), asked.first, None), range(asked.only), strict=False):
         job = lab.load_job(model)
         try:
             best_s, _ = family_s(topology, job)
