@@ -40,7 +40,7 @@ import pandas as pd
 
 import dtfm_lab as lab
 
-logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # its orders need not fit a device
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # hides warnings: orders here need not fit a device
 
 # %% [markdown]
 # ## 1. A schedule is a list

@@ -35,7 +35,7 @@ import pandas as pd
 
 import dtfm_lab as lab
 
-logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # plans that do not fit are what this lesson looks at
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # hides warnings: some plans here do not fit, on purpose
 
 GIB = 2**30
 

@@ -105,7 +105,7 @@ lab.figures.gantt(predicted, against=measured, lanes=["compute"])
 # | --- | --- | --- | --- | --- |
 # | `virtual` | its own CPU seconds | its emulated link's time | messages | order, waiting, profile |
 # | `paced` | the specified device's time | its emulated link's time | both | schedule and transport in real time |
-# | `real` | wall seconds | loopback's time | nothing | what this machine does, no specified link |
+# | `real` | wall seconds | loopback's time | nothing | what this machine does, not the specified links |
 #
 # On the *virtual* clock no worker really waits. Each worker adds up its seconds, and messages carry the sum to the
 # receiver. The paced clock pads each computation to the specified device's time. So its agreement says nothing about

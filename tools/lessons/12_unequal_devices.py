@@ -36,7 +36,7 @@ import pandas as pd
 
 import dtfm_lab as lab
 
-pd.set_option("display.max_colwidth", None)  # sentences in full
+pd.set_option("display.max_colwidth", None)  # show long sentences in full
 from dtfm_lab.domain.network import HARDWARE
 
 EVEN = "even"
@@ -85,8 +85,8 @@ print(f"a single micro-batch for the Pi: {least.iteration_s:,.0f} s")
 # <details><summary>After your guess</summary>
 #
 # **Why.** Gradients are averaged when all devices have theirs, so the slowest device sets the pace. A V100 has 125
-# TFLOP/s, the Pi 12 GFLOP/s: ten thousand times less. For the Pi, even one micro-batch is too many. (The simulator lets
-# every device reach 40 % of its peak.) Is it the chip, then? Replace it with a better one.
+# TFLOP/s, the Pi 12 GFLOP/s: ten thousand times less. For the Pi, even one micro-batch is too many. (For this model,
+# the simulator lets every device reach 40 % of its peak.) Is it the chip, then? Replace it with a better one.
 #
 # </details>
 
@@ -128,8 +128,8 @@ lab.simulate(fast).critical_summary().query("by == 'what'").round(2)
 #
 # ## 2. What is it worth?
 #
-# The worth of a device is the seconds without it minus the seconds with it. Both are the best plans found. `.worth()`
-# removes each device of the plan and plans again. It also puts each idle device to work.
+# The worth of a device is the seconds of the best plan without it minus those with it. `.worth()` removes each device
+# of the plan and plans again. It also puts each idle device to work.
 
 # %%
 plan = lab.plan(network, GPT2, seed=0, steps=4)
@@ -164,8 +164,8 @@ table.round(1)
 
 # %% [markdown]
 # Shares follow speed, so all devices finish at about the same time, and speeds add up. A device that does a tenth of
-# the work saves a tenth of the time without it. (The optimiser weights gradients by micro-batches, so training is the
-# same as with equal shares: [docs](../docs/run-for-real.md#what-a-run-can-do).)
+# the work saves a tenth of the time. (The optimiser weights gradients by micro-batches, so training does not change:
+# [docs](../docs/run-for-real.md#what-a-run-can-do).)
 #
 # Now change one word: `bf16` for `fp16`. Both have two bytes per number.
 
@@ -212,8 +212,8 @@ lab.figures.bubble(lab.simulate(cut))
 
 # %% [markdown]
 # Twelve blocks cannot be divided as finely as 128 micro-batches. The last stage also has the head, which costs as much
-# as some blocks. So the fastest device takes the last stage. The planner can also choose among all of this, but a short
-# search may miss the best:
+# as some blocks. So the fastest device takes the last stage. If you fix no shape, the planner chooses among shares and
+# cuts, but a short search may miss the best:
 
 # %%
 free = lab.plan(four, GPT2, seed=0, steps=4)
