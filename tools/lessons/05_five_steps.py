@@ -62,7 +62,7 @@ lab.figures.network(few, plan)  # (a) the devices and their links, (b) in the co
 lab.figures.coarse_graph(plan)  # (c) the groups as nodes, (d) the seconds between them, (e) the thick path
 
 # %% [markdown]
-# The same plan on the map. In `lab.Lab`, the inspector highlights one pipeline or one group.
+# This is the same plan on the map. In `lab.Lab`, the inspector highlights one pipeline or one group.
 
 # %%
 lab.figures.plan_map(plan)
