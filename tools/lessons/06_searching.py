@@ -84,7 +84,7 @@ print(f"200 random placements: {min(costs_s):.1f} to {max(costs_s):.1f} s, {np.m
 # | --- | --- |
 # | `random` | prices random groupings |
 # | `dtfm` | the paper's genetic algorithm: 100 groupings; each step mixes two and improves the result by swaps |
-# | `evolutionary` | the lab's default: placements from the network's clusters, mixed and *annealed*: some swaps raise the cost |
+# | `evolutionary` | the lab's default: mixes placements from clusters, and *anneals* them: swaps may raise the cost |
 #
 # Steps make a search repeatable: equal steps and an equal seed give the same plan. First on the world:
 
