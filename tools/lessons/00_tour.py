@@ -70,14 +70,14 @@ lab.figures.network(topology, plan)
 # ## Predict, run, compare
 #
 # The next cell trains that GPT for real. Torch processes on this machine's CPU exchange every activation and every
-# gradient. On the *virtual* clock, no process waits for a link. Messages count the drawn link's time, and
-# computations their CPU time.
+# gradient. On the *virtual* clock, no process waits for a link. A message counts the drawn link's time, and a
+# computation its CPU time.
 #
 # Workers follow the schedule `1f1b`: they alternate one forward and one backward pass ([lesson
 # 08](08_schedules.ipynb)).
 #
 # The prediction knows the plan, the schedule, and the times of a few trial passes before the run. It knows nothing of
-# the run itself.
+# the run.
 
 # %%
 measured = lab.run(plan, schedule="1f1b", iterations=6, clock="virtual")
@@ -106,7 +106,7 @@ lab.figures.gantt(predicted, against=measured)
 #
 # Each bar is one action: predicted above, measured below and hatched. Colours mean the same as above.
 # `comparison.stages` and `comparison.links` say where both differ. Lesson [10](10_real_run.ipynb) says why, and what
-# each clock can prove. `like=measured` predicts this machine's CPU. The plan's time further up is for the drawn
+# each clock can prove. `like=measured` predicts for this machine's CPU. The plan's time further up is for the drawn
 # laptops.
 #
 # `predicted.to_frame()` has one row per action, with `device`, `kind`, `start_s` and `end_s`. `predicted.bubble` has
@@ -116,9 +116,9 @@ lab.figures.gantt(predicted, against=measured)
 #
 # ## Around the world
 #
-# The paper behind this lab has a case with 64 GPUs in eight cities. It trains GPT3-XL, with 1.3 billion parameters,
-# in 8 stages and 8 replicas. One machine cannot run that, but the lab plans and predicts it in the same way. Every
-# planner must beat a random placement.
+# The paper behind this lab has a case with 64 GPUs in eight cities. The job is GPT3-XL, 1.3 billion parameters, in 8
+# stages and 8 replicas. One machine cannot run that, but the lab plans and predicts it in the same way. Every planner
+# must beat a random placement.
 
 # %%
 world = lab.load_topology("worldwide")

@@ -42,7 +42,7 @@ from dtfm_lab.domain.network import HARDWARE
 #
 # You compare two offers. **The hall** has GPUs in one room, on a data-centre network. **The cities** have more and
 # cheaper GPUs: four in each of eight cities, joined by the internet. All numbers are in the next cell. Replace them
-# by yours and run everything again. The explanations are about ours.
+# by yours and run everything again. The explanations are about our numbers.
 
 # %%
 hall_gpus, hall_gpu, hall_gbps, hall_ms = 16, "A100", 100, 0.05
@@ -132,8 +132,8 @@ print(f"cities / hall: {in_cities.iteration_s / in_hall.iteration_s:.2f}")
 #
 # The network is more than 100 times slower, but the iteration takes only 1.8 times as long. The planner keeps each
 # pipeline in one city, where links are fastest. Only gradients cross between cities, once an iteration, and they take
-# nearly 4 of the 13 s. The planner leaves 12 GPUs idle: they would add more communication than computation. [Idle
-# devices](../docs/glossary.md#planning) need not be paid.
+# nearly 4 of the 13 s. The planner leaves 12 GPUs idle: they would add more communication time than they save. You
+# need not pay for [idle devices](../docs/glossary.md#planning).
 #
 # The paper found its world-wide case 1.7 to 3.5 times slower than Megatron in a data centre ([Yuan et al.,
 # 2022](https://arxiv.org/abs/2206.01288)). Both had 64 equal GPUs, and the data centre's network was 100 times as
@@ -294,7 +294,7 @@ figure
 # **The cities win** if you have the GPUs already, or if they are much cheaper. The batch must compute longer than it
 # sends, and the plan must know the network. **They lose** if the batch is small, or if every layer of every
 # micro-batch crosses the slow links ([ZeRO-3 on the internet](../docs/compare-systems.md)). If the model fits one
-# machine and time does not matter, you need neither.
+# machine and time does not matter, one machine is enough.
 #
 # > **Takeaway.** A slow network costs time, not training quality. Larger batches, smaller messages and a plan that
 # > knows the network make it matter less. Per token, the cheapest plan is the smallest one that fits without

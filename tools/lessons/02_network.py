@@ -197,7 +197,7 @@ rounds.round(4)
 #
 # Do fewer rounds help? A *central* server receives whole gradients and sends the average back: two rounds for any
 # $N$. But if it has only one link, everything crosses that. So each device now has one network card, or NIC
-# (`queueing="nics"`), for one message at a time. Above, each pair had a separate line.
+# (`queueing="nics"`). It sends one message at a time. Above, each pair had a separate line.
 #
 # </details>
 

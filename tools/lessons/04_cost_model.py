@@ -39,7 +39,7 @@ import dtfm_lab as lab
 # ## 1. Four devices in two rooms
 #
 # Ada and ben are in one room, cleo and dan in another. Inside a room, a message has no latency and travels at 1000
-# MB/s. Between the rooms, the latency is 0.1 s, and each link has another bandwidth. Both directions of a link are
+# MB/s. Between the rooms, the latency is 0.1 s, and bandwidths are 50 to 200 MB/s. Both directions of a link are
 # equal. The numbers are round, so a pencil is enough.
 
 # %%
@@ -98,7 +98,7 @@ job = lab.Job.from_bytes(n_stages=2, n_replicas=2, gradient_bytes=400e6, activat
 #
 # **Equation 4, the path.** The groups take the order with the smallest sum of hops. With two stages there is one hop.
 # **Equation 1** adds the slowest group and the path. Only the slowest group counts, since all groups synchronise at
-# once. 0.4 + 2.2 = **2.6 s**.
+# once. The cost is 0.4 + 2.2 = **2.6 s**.
 
 # %%
 rooms_are_stages = lab.evaluate(network, job, groups=[["ada", "ben"], ["cleo", "dan"]])

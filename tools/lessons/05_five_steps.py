@@ -182,10 +182,11 @@ assert np.allclose(weights, plan.cost.weights_s)
 # %% [markdown]
 # ## 4. Step (e): a path, not a tour
 #
-# The weights have only two values, because stages 0 to 2 hold the same four cities, and stages 3 to 5 the other four.
-#
 # The order of the stages is a path that visits each group once: an open travelling salesman's path. Its ends are not
 # joined, since this cost sends nothing from the last stage to the first.
+#
+# The weights above have only two values, because stages 0 to 2 hold the same four cities, and stages 3 to 5 the other
+# four.
 
 # %%
 # The sum of weights along each of the 720 orders.

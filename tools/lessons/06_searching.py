@@ -189,8 +189,8 @@ print(f"no placement costs less than {on_spot['evolutionary'][-1].bound_s:.4f} s
 # %% [markdown]
 # The genetic algorithm stops at one of these levels, and luck decides which. In three runs of its public code, the
 # paper's search ended at 49.5, 49.5 and 43.5 s ([benchmarks](../docs/benchmarks.md) has 20 seeds of ours). A
-# *structured* start spreads each instance over neighbouring stages. So it begins at the lowest level. The bound says
-# that no lower one exists.
+# *structured* start spreads each instance over neighbouring stages. So it begins at the lowest level, and the bound
+# says that no lower one exists.
 #
 # ## 4. What a bound is
 #
@@ -219,7 +219,7 @@ lab.guess(
 # <details><summary>After your guess</summary>
 #
 # Exactly as much: the plan is the best, and the bound was too low.
-# `lab.plan(world, job, planner="exact", seconds=60)` [proves it](../docs/benchmarks.md) in 20 s, after
+# `lab.plan(world, job, planner="exact", seconds=60)` [proves it](../docs/benchmarks.md) in about 20 s, after
 # `pip install 'dtfm_lab[proofs]'`. A gap has two causes: a better plan exists, or the bound is too low. The number
 # alone does not say which.
 #
