@@ -294,7 +294,7 @@ figure
 # **The cities win** if you have the GPUs already, or if they are much cheaper. The batch must compute longer than it
 # sends, and the plan must know the network. **They lose** if the batch is small, or if every layer of every
 # micro-batch crosses the slow links ([ZeRO-3 on the internet](../docs/compare-systems.md)). If the model fits one
-# machine and time does not matter, one machine is enough.
+# machine and time does not matter, one is enough.
 #
 # > **Takeaway.** A slow network costs time, not training quality. Larger batches, smaller messages and a plan that
 # > knows the network make it matter less. Per token, the cheapest plan is the smallest one that fits without
