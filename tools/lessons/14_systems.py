@@ -217,7 +217,7 @@ lab.missions.show("which-assumption")
 # lab.missions.check("which-assumption", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` gives one more hint per call. `lab.missions.answer(name)` shows a worked answer.
+# `lab.missions.hint(name)` gives one more hint, `lab.missions.answer(name)` the worked answer.
 
 # %%
 lab.missions.board("14_systems")
