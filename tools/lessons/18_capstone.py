@@ -17,9 +17,9 @@
 #
 # **What would you do with a network of your own?**
 #
-# You repeat the whole course on a network that you describe yourself. You plan on it, predict the result, and rehearse
-# the plan for real. Then you explain the error, ask what other systems would do, and write a report. Each step has a
-# cell to change. The network below is an example; replace it with yours first.
+# You repeat the course on your own network. You describe it, plan on it, predict a run, and rehearse it for real. Then
+# you explain the error, ask what other systems would do, and write a report. Each step has a cell to change. First
+# replace the network, which is an example.
 #
 # Afterwards you can
 #
@@ -45,8 +45,8 @@ pd.set_option("display.max_colwidth", None)  # sentences in full
 #
 # Describe at least six devices. `ping` measures a round trip, and half of it is a
 # [latency](../docs/glossary.md#the-nouns). `iperf3 -c HOST` measures a bandwidth, and `-R` the other direction. Between
-# your own hosts, `dtfm-lab network probe HOST HOST` measures both over ssh. If you cannot measure, use what the
-# provider promises, and say so in the description.
+# your hosts, `dtfm-lab network probe HOST HOST` measures both over ssh. If you cannot measure, use what the provider
+# promises, and say so in the description.
 
 # %%
 home, office, friend = ["desk", "sofa", "attic"], ["ann", "bo", "cy"], ["dee", "eli"]
@@ -111,7 +111,7 @@ lab.figures.network(network, plan)
 # <details><summary>After your guess</summary>
 #
 # The [bound](../docs/glossary.md#planning) in brackets holds for every plan of this job's batch and micro-batch, in any
-# shape. What keeps the plan above it? The next cell says what limits the plan, and which devices stay idle.
+# shape. The next cell says what limits the plan, and which devices stay idle.
 #
 # </details>
 
@@ -128,8 +128,8 @@ lab.missions.show("capstone-plan")
 # %% [markdown]
 # ## 3. Predict and rehearse
 #
-# Write the prediction down before the run. You can rehearse a part of a plan with many devices or a large model:
-# `workers=(2, 2)` runs two stages of two pipelines.
+# Write the prediction down before the run. You can rehearse a part of a large plan: `workers=(2, 2)` runs two stages of
+# two pipelines.
 
 # %%
 print(f"from drawn peaks: {lab.simulate(plan).iteration_s:.3f} s an iteration")
@@ -156,9 +156,8 @@ lab.figures.gantt(predicted, against=measured, lanes=["compute"])
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Two predictions, two errors.** The first one uses the device speeds that you wrote down. But on the virtual clock,
-# this machine's processor does the computing. The second one uses this machine's profile, so it tests only the schedule
-# and the links. Say in your report which one you mean.
+# **Two predictions, two errors.** The first uses your drawn peaks, but this machine does the computing. The second uses
+# this machine's profile, so it tests only the schedule and the links. Say in your report which one you mean.
 #
 # </details>
 
@@ -180,7 +179,7 @@ found.to_frame().set_index("title")[["iteration_s", "times", "n_stages", "n_repl
 # %% [markdown]
 # ## 5. What would help?
 #
-# The lab improves one link or device at a time, by 10 %. Which one would help your network most?
+# One link or device at a time becomes 10 % better. Which would help your network most?
 
 # %%
 lab.explain(plan).sensitivity().head(5)[["sentence"]]
@@ -188,7 +187,7 @@ lab.explain(plan).sensitivity().head(5)[["sentence"]]
 # %% [markdown]
 # ## 6. Report
 #
-# Write two pages. Somebody with your files (`mine.yaml`, the plan, both traces) must be able to prove every number
+# Write two pages. A reader with your files (`mine.yaml`, the plan, both traces) must be able to prove every number
 # wrong.
 
 # %%
@@ -211,10 +210,10 @@ report.to_frame()
 # %% [markdown]
 # Your report earns up to 20 points:
 #
-# 1. **The network, 4.** All if each kind of number has a source or a measurement, and you name your doubts. Half if
-#    some numbers are guesses and you say so. None without sources.
-# 2. **The plan, 4.** All if you say what limits it, why a device is where it is, and how near the bound it is. Half for
-#    the planner's plan without a reason. None if it does not fit.
+# 1. **The network, 4.** All if each kind of number has a source or a measurement, and you name your doubts. Half if you
+#    guess some, and say so. None without sources.
+# 2. **The plan, 4.** All if you say what limits it, why a device has its place, and how near the bound it is. Half
+#    without a reason. None if it does not fit.
 # 3. **Prediction and run, 5.** All if you predicted before the run, name its clock, and say what the agreement does and
 #    does not prove. Half for both numbers, if you do not say what agrees by construction. None if you call a fit a
 #    prediction.
