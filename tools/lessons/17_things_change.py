@@ -74,7 +74,7 @@ lab.guess(
 #
 # ## 2. Where the hours went
 #
-# Most clusters use the policy `restart`. After a loss, the remaining devices start again from the newest checkpoint. A
+# The policy `restart` is common practice. After a loss, the remaining devices start again from the newest checkpoint. A
 # new device waits until the next loss.
 
 # %%
@@ -83,7 +83,7 @@ lab.figures.history(restart)
 
 # %% [markdown]
 # The dashed line is the *bound*: no policy can train more samples, even if it knows all arrivals and departures
-# beforehand. So the panel of samples answers **how far from hindsight?**
+# beforehand. So the panel *samples so far* answers **how far from hindsight?**
 #
 # ## 3. Which policy per dollar?
 #

@@ -23,8 +23,8 @@
 # - Count the bytes that an average sends through a server, and in a ring.
 # - Write a ring all-reduce, and say why it does not deadlock.
 #
-# 40 minutes. Needs [02, the network](02_network.ipynb) and [10, the real run](10_real_run.ipynb). You write about 15
-# lines of PyTorch. Words: [all-reduce, ring](../docs/glossary.md#training-in-parallel).
+# 40 minutes. Needs [02, the network](02_network.ipynb) and [10, the real run](10_real_run.ipynb). You write
+# about 15 lines of PyTorch. Words: [all-reduce, ring](../docs/glossary.md#training-in-parallel).
 
 # %%
 import numpy as np
@@ -35,7 +35,7 @@ import dtfm_lab as lab
 # ## 1. Processes that talk
 #
 # Each process has a *rank*, from 0 to N - 1. `dist.send(tensor, to)` sends. `dist.recv(tensor, from)` waits and fills
-# `tensor`. Below, rank 0 is a *central server*: it receives all numbers, and sends their mean back.
+# `tensor`. Below, rank 0 is a *central server*: it receives the numbers of all others, and sends their mean back.
 
 
 # %%

@@ -23,8 +23,8 @@
 # - Write GPipe with sends and receives, and show that another implementation has the same losses.
 # - Say what each process has to keep between a forward and its backward.
 #
-# 50 minutes. Needs [08, schedules](08_schedules.ipynb) and [10, the real run](10_real_run.ipynb). You write about 25
-# lines of PyTorch. Words: [stage, micro-batch](../docs/glossary.md#training-in-parallel).
+# 50 minutes. Needs [08, schedules](08_schedules.ipynb) and [10, the real run](10_real_run.ipynb). You write
+# about 25 lines of PyTorch. Words: [stage, micro-batch](../docs/glossary.md#training-in-parallel).
 
 # %%
 import dtfm_lab as lab
