@@ -27,7 +27,7 @@ from dtfm_lab.planning.iteration.structured.estimates import Estimator, LayoutEs
 from dtfm_lab.planning.iteration.structured.layouts import GridLayout, StageTables, degrees_of, layouts
 from dtfm_lab.planning.problem import Generation
 from dtfm_lab.planning.search import SearchRequest
-from dtfm_lab.simulation.memory import over_bytes_when_played
+from dtfm_lab.simulation.memory import memory, over_bytes_when_played
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -68,23 +68,35 @@ def unpriced_plan(
     )
 
 
-def simulated_value(plan: Plan, target: SearchTarget) -> tuple[float, float, float]:
+def simulated_value(plan: Plan, target: SearchTarget, best: float = math.inf) -> tuple[float, float, float]:
     """Return simulated seconds of a plan's iteration, the objective, and how much the plan exceeds memory and limits.
 
-    Raises LabError for a plan that cannot be simulated.
+    A plan that is no better than ``best`` cannot win, so the memory of its waiting messages, which takes a second
+    simulation, is not looked at. Raises LabError for a plan that cannot be simulated.
     """
     seconds, price = iteration_seconds(plan), plan.price_per_hour
-    lacks = float((over_bytes_when_played(plan) / memory_limits(plan)).sum())
+    value = seconds * price / 3600 if target.dollars else seconds
+    over_bytes = over_bytes_when_played(plan) if value < best else memory(plan).over_bytes
+    lacks = float((over_bytes / memory_limits(plan)).sum())
     lacks += max(seconds / target.max_iteration_s - 1, 0.0) + max(price / target.max_price_per_hour - 1, 0.0)
-    return seconds, seconds * price / 3600 if target.dollars else seconds, lacks
+    return seconds, value, lacks
 
 
 def candidate_of(
-    plan: Plan, target: SearchTarget, evaluations: int, operator: str, *, complete: bool = True
+    plan: Plan,
+    target: SearchTarget,
+    evaluations: int,
+    operator: str,
+    *,
+    complete: bool = True,
+    best: float = math.inf,
 ) -> Candidate | None:
-    """Return the plan, priced by the simulator; None if it lacks memory, exceeds a limit, or cannot be simulated."""
+    """Return the plan, priced by the simulator; None if it lacks memory, exceeds a limit, or cannot be simulated.
+
+    ``best`` is the objective of the best plan so far, see ``simulated_value``.
+    """
     try:
-        seconds, value, lacks = simulated_value(plan, target)
+        seconds, value, lacks = simulated_value(plan, target, best)
     except LabError:  # such as a schedule that does not divide
         return None
     if lacks > 0:
@@ -353,8 +365,8 @@ class StructuredPlans:
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
         return sorted(found, key=lambda one: one[0].promise_s(one[1]))
 
-    def simulated(self) -> Iterator[Candidate]:
-        """Yield the plans that fit, best estimates first, each priced by the simulator.
+    def simulated(self) -> Iterator[Candidate | None]:
+        """Yield the plans, best estimates first, each priced by the simulator; None for a plan that does not fit.
 
         The best plan of every layout comes first, because plans of one layout are much alike.
         """
@@ -368,10 +380,10 @@ class StructuredPlans:
                 continue
             seen.add(key)
             self.n_simulated += 1
-            if (judged := self._judged(one, job)) is not None:
+            if (judged := self._judged(one, job, best)) is not None:
                 self.judged.append(judged)
                 best = min(best, judged.best_s)
-                yield judged
+            yield judged
 
     def _by_estimate(self) -> list[LayoutEstimate]:
         met: dict[int, int] = {}
@@ -382,11 +394,12 @@ class StructuredPlans:
             ranked.append((one.value * (1.0 + ALIKE * turn), len(ranked), one))
         return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
-    def _judged(self, one: LayoutEstimate, job: Job) -> Candidate | None:
+    def _judged(self, one: LayoutEstimate, job: Job, best: float) -> Candidate | None:
         """Return the plan, priced by the simulator; None if it does not fit or cannot be simulated."""
         topology, request = one.tables.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
-        return candidate_of(plan, self._target, self.n_simulated, f"structured, {one.layout.order}", complete=False)
+        operator = f"structured, {one.layout.order}"
+        return candidate_of(plan, self._target, self.n_simulated, operator, complete=False, best=best)
 
 
 def plan_of(candidate: Candidate, request: SearchRequest) -> Plan:
