@@ -326,13 +326,14 @@ class StructuredPlans:
         """Estimate layouts until all are done, or until ``until`` is true and a plan fits. Yield after each layout.
 
         Every set of devices is first tried in a few shapes, the most promising sets first. Then the best ``REFINED``
-        sets are tried in all shapes.
+        sets are tried in all shapes. ``until`` is not asked before each degree of tensor parallelism had one set: the
+        promise alone may put a degree first that takes four times as long as the best.
         """
         self._best = math.inf
-        for of, members in self._sets():
+        for number, (of, members) in enumerate(self._sets()):
             for _ in self._estimated(of, members, coarse=True):
                 yield len(self.estimates)
-                if self.estimates and until():
+                if number >= len(self.estimators) and self.estimates and until():
                     return
         tried: list[tuple[Estimator, IntArray]] = []
         for one in sorted(self.estimates, key=lambda each: each.value):
@@ -361,9 +362,12 @@ class StructuredPlans:
             yield layout
 
     def _sets(self) -> list[tuple[Estimator, IntArray]]:
-        """Return sets of devices on every network of groups, the most promising first (``Estimator.promise_s``)."""
+        """Return sets of devices on every network of groups: the most promising of each network, then all others, the
+        most promising first (``Estimator.promise_s``)."""
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
-        return sorted(found, key=lambda one: one[0].promise_s(one[1]))
+        found.sort(key=lambda one: one[0].promise_s(one[1]))
+        firsts = {id(one[0]): one for one in reversed(found)}
+        return sorted(found, key=lambda one: firsts[id(one[0])] is not one)  # a stable sort
 
     def simulated(self) -> Iterator[Candidate | None]:
         """Yield the plans, best estimates first, each priced by the simulator; None for a plan that does not fit.
