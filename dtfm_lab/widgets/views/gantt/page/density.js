@@ -1,12 +1,11 @@
-// Where bars are thinner than two pixels and crowded, a lane shows how much of the time each kind takes: colours that lie
+// Where bars are thinner than some three pixels and crowded, a lane shows how much of the time each kind takes: colours that lie
 // on each other, as high as their share, in place of stripes that depend on where pixels begin.
 
 /** @import { Bars } from "./bars.js" */
 
-export const FINE = 2; // pixels: thinner bars may merge
 const WINDOW = 8; // pixels over which shares are averaged, twice
 const GAP = 4; // idle pixels that are seen as such
-const CROWDED = 4; // fine bars that begin within a window, from which they merge
+const [AROUND, CROWDED] = [16, 5]; // thin bars that begin within so many pixels, from which they merge
 
 /**
  * Averages over the window around each pixel. Twice, so that the period of a schedule leaves no ripple.
@@ -30,11 +29,11 @@ export function smoothed(values, window) {
 }
 
 /**
- * The pixels of a lane in which bars merge: 1 where as many as CROWDED fine bars begin within a window. Null if none do.
+ * The pixels of a lane in which bars merge: 1 where as many as CROWDED thin bars begin around them. Null if none do.
  * @type {(begins: Uint16Array, ratio: number) => Uint8Array | null}
  */
 export function crowdedIn(begins, ratio) {
-  const window = Math.round(WINDOW * ratio);
+  const window = Math.round(AROUND * ratio);
   const dense = new Uint8Array(begins.length);
   let [sum, some] = [0, false];
   for (let x = 0; x < begins.length; x++) {

@@ -2,7 +2,7 @@
 // thin for a rectangle adds its share to the pixels it touches. Time goes with the number of bars in
 // sight plus the number of pixels, so that a hundred thousand bars are repainted at every frame.
 import { firstAtLeast, FULL } from "./bars.js";
-import { densityOf, FINE, stackedAt } from "./density.js";
+import { densityOf, stackedAt } from "./density.js";
 /** @import { Bars } from "./bars.js" */
 /** @import { Lanes, RasterLooks, RasterPlace, Side, Thin } from "../types.d.ts" */
 
@@ -49,7 +49,7 @@ export class Raster {
     this.whole = new Uint32Array(0);
     this.wholeRim = new Uint32Array(0);
     this.family = new Uint8Array(0);
-    this.begins = new Uint16Array(0); // fine bars of a lane that begin at each pixel
+    this.begins = new Uint16Array(0); // thin bars of a lane that begin at each pixel
     /** @type {import("./density.js").Density | null} */
     this.density = null; // of the lane, where they are crowded
     /** @type {Uint32Array[]} */
@@ -193,7 +193,7 @@ export class Raster {
         } else {
           [left, right] = [Math.max(0, Math.min(width - 1, Math.floor(from))), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
           if (!thin) thins.push((thin = this.thinOf(kind)));
-          if (to - from < FINE * ratio) begins[left]++;
+          begins[left]++;
           for (let x = left; x < right; x++) {
             thin.share[x] += Math.max(0.02, Math.min(to, x + 1) - Math.max(from, x));
             thin.color[x] = color;
