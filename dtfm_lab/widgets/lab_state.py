@@ -3,7 +3,7 @@
 It contains no widget.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -322,6 +322,12 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
     if [name.rpartition("+")[0] for name in plan.topology.names] != firsts:
         return None
     return {topology.names[i]: number for number, group in enumerate(groups) for i in group}
+
+
+def network_names(plan: Plan | None, names: Iterable[str]) -> list[str]:
+    """Return names of a plan's devices as the network has them: a group of GPUs that act as one is its first GPU."""
+    suffix = "" if plan is None or plan.job.group_gpus == 1 else f"+{plan.job.group_gpus - 1}"
+    return [name.removesuffix(suffix) for name in names]
 
 
 def shown_prediction(lab_state: LabState) -> Trace | None:

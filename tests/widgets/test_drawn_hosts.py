@@ -136,6 +136,8 @@ def test_a_plan_with_tensor_parallelism_marks_the_hosts_that_serve():
     assert panel.editor.highlight["stages"] == {"host-0": 0, "host-1": 0, "host-2": 1, "host-3": 1}
     assert planned_as(plan, LARGE)["gpu-9"] == 1
     assert planned_as(plan, cluster(3)) is None
+    state.binding = tuple(groups.names[1:2])
+    assert panel.editor.highlight["binds"] == ["host-1"]
     state.selected = tuple(f"gpu-{i}" for i in range(8, 16))
     facts = inspect(state)
     assert facts["title"] == "host-1"

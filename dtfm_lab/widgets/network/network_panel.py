@@ -16,7 +16,7 @@ from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_ma
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
-from dtfm_lab.widgets.lab_state import Guard, LabState, planned_as, roles_of, run_staleness
+from dtfm_lab.widgets.lab_state import Guard, LabState, network_names, planned_as, roles_of, run_staleness
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of, is_document, topology_of
 from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.network.drawn_hosts import DrawnHosts
@@ -239,9 +239,10 @@ class NetworkPanel(Panel):
             drawn = [hosts.entries(ends) for ends in state.suspects]
             parts = [[name] for ends in state.suspects for name in hosts.parts(ends) if len(hosts.entries(ends)) == 1]
             return marks | {"suspects": [ends for ends in drawn if ends] + parts}
-        binds = hosts.entries(state.binding)
+        ends = network_names(state.plan, state.binding)
+        binds = hosts.entries(ends)
         shows_plan = not (state.shown_stages or state.shown_tasks or state.moment)
-        return marks | {"binds": binds, "parts": hosts.parts(state.binding)} if binds and shows_plan else marks
+        return marks | {"binds": binds, "parts": hosts.parts(ends)} if binds and shows_plan else marks
 
     def _roles(self) -> dict[str, Any]:
         plan = self.lab_state.plan
