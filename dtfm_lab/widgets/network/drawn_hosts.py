@@ -67,8 +67,8 @@ class DrawnHosts:
     def marks(self, roles: Mapping[str, Any]) -> dict[str, Any]:
         """Return marks of devices, as ``highlight_of`` makes them, as marks of drawn entries.
 
-        A host gets those of its first device that the plan uses. Its "cells" hold the [stage, replica] of each of its
-        devices, None for an idle one. "absent" has the devices that are away, and the hosts that are away as a whole.
+        A host gets the mark of its first device that the plan uses. "cells" holds the [stage, replica] of every device
+        of a host, None for an idle one. "absent" lists devices that are away, and hosts that are away as a whole.
         """
         marked = dict(roles)
         if len(self.entry_of) == len(self.members):

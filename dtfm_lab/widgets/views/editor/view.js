@@ -279,11 +279,12 @@ function render({ model, el }) {
    */
   function edit(next, chosen) {
     notice = "";
+    const hasMany = next.devices.length > now().devices.length + 1; // a host's devices may lie where nobody looks
     if (!docs.same(next, now())) set(next);
     graph.draw(now());
     if (chosen) {
       graph.choose(chosen);
-      graph.reveal(chosen.devices ?? []);
+      if (hasMany) graph.reveal(chosen.devices ?? []);
       faced = { ends: chosen.links?.[0] ?? chosen.pairs?.[0] ?? null, under: JSON.stringify(graph.chosen()) };
     }
     putSelection();
