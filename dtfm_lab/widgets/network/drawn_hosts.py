@@ -67,8 +67,9 @@ class DrawnHosts:
     def marks(self, roles: Mapping[str, Any]) -> dict[str, Any]:
         """Return marks of devices, as ``highlight_of`` makes them, as marks of drawn entries.
 
-        A host gets the mark of its first device that the plan uses. "cells" holds the [stage, replica] of every device
-        of a host, None for an idle one. "absent" lists devices that are away, and hosts that are away as a whole.
+        A host gets the mark of its first device that the plan uses. The key "cells" holds the [stage, replica] of every
+        device of a host, None for an idle one. The key "absent" lists devices that are away, and hosts that are away
+        as a whole.
         """
         marked = dict(roles)
         if len(self.entry_of) == len(self.members):
