@@ -448,13 +448,15 @@ function paintRun(context, scene, view, laid, { theme, run, travelling, conditio
     context.fillStyle = "#ffffff";
     context.fillRect(left, top, wide * share, high);
   }
+  // Many messages at once would cover the devices.
+  const radius = Math.min(7, Math.max(3.5, view.height * 0.18), Math.max(2, 160 / Math.sqrt(500 + 20 * travelling.length)));
   for (const { x, y, kind, share } of travelling) {
     context.beginPath();
     if (kind === "state") {
       context.rect(x - 3.5, y - 3.5, 7, 7);
       context.fillStyle = share;
     } else {
-      context.arc(x, y, Math.min(7, Math.max(3.5, view.height * 0.18)), 0, 2 * Math.PI);
+      context.arc(x, y, radius, 0, 2 * Math.PI);
       context.fillStyle = kindColor(kind, theme.dark);
     }
     context.fill();
