@@ -74,6 +74,7 @@ def test_a_visitor_finds_a_plan_in_the_whole_window_as_light_as_the_system_and_l
         assert kernels(process) == []
         page.add_init_script(LOOKS_AT_FRAME)
         page.goto(address, wait_until="commit")
+        page.wait_for_function("window.frameAtFirst")
         page.locator("#loading").wait_for(state="detached")
         title, n_labs, width, height = page.evaluate("window.frameAtFirst")
         assert title.startswith("dtfm lab")
