@@ -137,6 +137,8 @@ class FirstMinute:
         return _step(PULL, "Next:", (PULL, "Pull this link faster" if is_link else f"Make {ends[0]} faster"))
 
     def _train(self) -> dict[str, Any]:
+        if "run" not in self._lab_state.busy and self._lab_state.plan_is_stale:
+            return _step(TRAIN, "Does it hold? The changed network needs a plan first.")
         if "run" not in self._lab_state.busy:
             part = self._lab_state.run_part.removeprefix("the whole plan, ")
             return _step(
