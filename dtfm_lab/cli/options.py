@@ -198,7 +198,7 @@ def _flag(option: Option) -> str:
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
-    """Return the decorator that adds a field's command-line option. Its value is None if omitted."""
+    """Return the decorator that adds a field's command-line option. Without the option, the value stays None."""
     flag, shown = _flag(option), option.default if default is None else default
     own: Any = option.type if option.type in (int, float) else None if option.type is bool else str
     return click.option(

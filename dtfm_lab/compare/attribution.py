@@ -216,8 +216,8 @@ def _makespans(
 ) -> tuple[FloatArray, IntArray, IntArray, Mask]:
     """Simulate all samples of all iterations at once, one per column.
 
-    Returns the length of each column, the node that ends last, and for each node the one it waited for last (-1 for
-    none) and whether it waited for that one's start.
+    Returns four arrays: the length of each column, the node that ends last, for each node the one it waited for last
+    (-1 for none), and True where it waited for the start of that node rather than for its end.
     """
     shape = len(dependencies.graph), len(progress)
     start_s, end_s = np.empty(shape), np.empty(shape)

@@ -5,7 +5,7 @@ in this module: what its messages carry, its rounds and what is coded for it. Th
 modelled systems use these functions. ``domain.schedule.synchronisation`` says which replica sends to which, and in
 which order.
 
-**Rings.** A ring gathers, or reduces and scatters, in n - 1 rounds of 1/n of the bytes, and does both for an all-reduce
+**Rings.** A ring gathers, or reduces and scatters, in n - 1 rounds of 1/n of the bytes. An all-reduce does both
 (Patarasu and Yuan 2009, "Bandwidth optimal all-reduce algorithms").
 
 **Tensor parallelism.** Each block sums a micro-batch's activations over the group twice in the forward and twice in the

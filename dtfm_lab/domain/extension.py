@@ -66,7 +66,7 @@ class Extension:
     moved: Mapping[str, str] = field(default_factory=dict)
     """New places of names that ``lab`` had until this release. The old names still work, with a warning."""
     went: Mapping[str, str] = field(default_factory=dict)
-    """What to use in place of names that ``lab`` no longer has."""
+    """What to use instead of names that ``lab`` no longer has."""
 
 
 @cache

@@ -39,7 +39,7 @@ MEMORY_ONLY = (
 GRADIENT_BUFFERS = ("none", "buckets", "whole")
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
-"""Bytes per frozen weight of a block; None stands for those of the job's dtype."""
+"""Bytes per frozen weight of a block. None stands for the bytes of the job's dtype."""
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
 BLOCKWISE = ("selective", "block")
 """Kinds of checkpointing in which blocks recompute one at a time what they did not keep."""
@@ -49,7 +49,7 @@ LEFT_TO_PLANNERS = (
     *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
-"""Fields that a planner chooses if they are None."""
+"""A planner chooses these fields if they are left out."""
 OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 """Fields that only fit one number of devices. If that number changes, a planner chooses them again."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
@@ -125,9 +125,9 @@ class SystemOptions:
         bool,
         Option(help="Exchange sharded parameters and gradients of neighbouring layers while a layer computes."),
     ] = True
-    """If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are FSDP
-    units of their own: at most two units are gathered at a time, and a layer's adapters occupy both places until it
-    is done."""
+    """If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are
+    separate FSDP units. At most two units are gathered at a time, and a layer's adapters occupy both places until it is
+    done."""
     overlap: Annotated[
         Flag,
         Option(

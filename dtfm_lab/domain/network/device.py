@@ -70,9 +70,9 @@ HARDWARE = _hardware()
 
 Data sheets and whitepapers are NVIDIA's unless another maker is named. "halved" marks tensor figures that the maker
 states only with sparsity. A GeForce with fp32 accumulation does twice its fp32 rate in half precision on its tensor
-cores, the same in tf32 and eight times as much in int8. Power is that of the whole computer for Apple (Mac Studio at
-the wall, Apple's support page 102027) and of the whole module for a GH200. A GPU may be configured to use less. Prices
-are list prices per GPU. They change monthly and differ between sellers, often by a factor of two.
+cores, the same in tf32 and eight times as much in int8. The watts of Apple chips are for the whole computer (Mac Studio
+at the wall, Apple's support page 102027), and those of a GH200 for the whole module. A GPU may be configured to use
+less. Prices are list prices per GPU. They change monthly and differ between sellers, often by a factor of two.
 """
 
 
@@ -229,7 +229,7 @@ class MeasuredBlock:
 class MeasuredGpu:
     """What `dtfm-lab calibrate` measured of one kind of GPU, on which host, when and with which versions.
 
-    Raises TopologyError without a block, or for a number that is none or out of range.
+    Raises TopologyError without a block, or for a value that is not a number or out of range.
     """
 
     dtype: str
@@ -299,7 +299,7 @@ class Device:
     position: tuple[float, float] | None = None
     """Position on the canvas. It affects no cost."""
     host: str = ""
-    """The machine that holds the device. Devices of one host share its NIC. Empty if the device has a NIC of its own.
+    """The machine that holds the device. Devices of one host share its NIC. Empty if the device has its own NIC.
     """
     gpus: int = 1
     """GPUs of one host that act as one device through tensor, context or expert parallelism. ``peak_flop_per_s``,

@@ -97,7 +97,7 @@ class Topology:
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
     estimates: tuple[BandwidthEstimate, ...] = field(default=(), kw_only=True)
-    """Bandwidths that nobody measured, each with the range that it may lie in."""
+    """Bandwidths that were not measured, each with the range that it may lie in."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
     """Standard deviation of the logarithm of every message's seconds. Only the interval around an iteration uses it."""
     collectives: tuple[CollectiveSpeed, ...] = field(default=(), kw_only=True)
@@ -471,8 +471,9 @@ class Topology:
 def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:
     """Locate message sizes, of any shape, among the measured sizes.
 
-    Returns the index of the upper end of each size's segment, and the position within that segment: 0 at the lower end
-    and for sizes below all measured ones, 1 at the upper end, above 1 for sizes beyond all measured ones.
+    Returns the index of the upper end of each size's segment, and the position within that segment. The position is 0
+    at the lower end and for sizes below all measured ones, 1 at the upper end, and above 1 for sizes beyond all
+    measured ones.
     """
     upper = np.clip(np.searchsorted(message_bytes, n_bytes), 1, len(message_bytes) - 1)
     low, high = message_bytes[upper - 1], message_bytes[upper]

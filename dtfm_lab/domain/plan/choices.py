@@ -37,7 +37,7 @@ def values_of(
 def words_of(job: Job, values: dict[str, Any] | None) -> str:
     """Return text such as ``TP 8, 4 stages x 4 replicas, micro-batch 2, ZeRO-1, checkpointing none, 1f1b``.
 
-    The text is empty if ``values`` is None.
+    The text is empty without ``values``.
     """
     return ", ".join(_phrases(job, values)) if values else ""
 

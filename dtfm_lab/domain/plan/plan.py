@@ -101,8 +101,8 @@ class Plan:
     """No plan within ``scope`` is faster than this, whatever its shape, cut or devices. None if no bound was requested.
     """
     queueing: str = "pairs"
-    """Which messages wait for each other in simulation: those of one pair of devices (``pairs``) or of one NIC
-    (``nics``)."""
+    """Which messages wait for each other in simulation: messages between the same two devices (``pairs``) or messages
+    of one NIC (``nics``)."""
     efficiency: Any = None
     """The share of peak FLOP/s, or the calibration, behind its seconds. None stands for the lab's value for each GPU.
     Plan files hold only a share."""
@@ -261,7 +261,7 @@ class Plan:
 
     @property
     def speed_up_words(self) -> str:
-        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or a note that the bound is loose.
+        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or a note about a loose bound.
 
         Empty if there is no bound.
         """
