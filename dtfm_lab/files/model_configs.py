@@ -1,6 +1,6 @@
 """Read models from the config.json of a Hugging Face checkpoint.
 
-Keys, and the defaults of missing or null ones, are those of the configuration classes of ``transformers``. The model is
+Keys, and the defaults of missing or null ones, come from the configuration classes of ``transformers``. The model is
 the one with a language-modelling head. Sizes are required here, although transformers has defaults for them.
 """
 
@@ -171,9 +171,9 @@ ARCHITECTURES = {
 """Prefixes of transformers' class names, as listed in ``architectures``, before one of ``CLASS_ENDINGS``."""
 CLASS_ENDINGS = ("ForCausalLM", "LMHeadModel", "Model")
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
-"""Keys under which a multimodal model's config holds that of its language model."""
+"""Keys under which a multimodal model's config holds its language model's config."""
 OTHER_KEYS = {"num_experts": "num_local_experts"}
-"""Keys that transformers 5 writes in place of those in published files."""
+"""Keys that transformers 5 writes instead of those in published files."""
 WITH_MODULE = "any other torch module is planned with --module FILE.PY:FUNCTION"
 
 

@@ -245,7 +245,7 @@ class MeasuredSection(Section):
 
 
 class EstimateSection(Section):
-    """A bandwidth that nobody measured. It applies to all links of the kind that have this bandwidth."""
+    """A bandwidth that was not measured. It applies to all links of the kind that have this bandwidth."""
 
     links: Literal["inside hosts", "between hosts"]
     """Links between two devices of a host, or all other links."""
@@ -282,7 +282,7 @@ class TopologyFile(Section):
     collectives: list[CollectiveSection] = Field(default_factory=list, max_length=MOST_ROWS)
     """How much slower collectives are when more hosts take part, the fewest hosts first."""
     estimates: list[EstimateSection] = Field(default_factory=list, max_length=100)
-    """Bandwidths that nobody measured, each with the range that it may lie in."""
+    """Bandwidths that were not measured, each with the range that it may lie in."""
     typical_prices: bool = False
     """True if devices without a price get the typical price of their GPU."""
     default: SpeedSection | None = None

@@ -2,7 +2,7 @@
 
 The file holds network, job, plan, traces and the settings of all controls. A link holds network, job, plan and tab
 after the ``#`` of an address, which no request sends to a server. It leaves out traces, and settings that name files of
-whoever made the link.
+the user who made the link.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Booked:
     name: str
     """Name of the policy."""
     followed: list[Operation] = field(default_factory=list)
-    """Operations in the order in which the run was told to follow them. It may have skipped some."""
+    """Operations in the order in which the run received them. It may have skipped some."""
     started_s: float = 0.0
     """When the workers were started."""
     first_step_s: float = 0.0

@@ -278,7 +278,7 @@ policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policie
 
 
 def _unlike(value: object, hint: Any) -> str:
-    """Return what is wanted in place of an option's value, or "" if the value fits its annotation."""
+    """Return what is wanted instead of an option's value, or "" if the value fits its annotation."""
     number = as_number(value)
     if get_origin(hint) is Literal:
         return "" if value in get_args(hint) else " or ".join(get_args(hint))

@@ -345,7 +345,7 @@ def raced(
 ) -> Race:
     """Return the race of one or several policies over a quantity. Raises TraceError.
 
-    ``numbers`` are the other arguments of the replays, and ``options`` those of the policy.
+    ``numbers`` are the other arguments of the replays, and ``options`` the arguments of the policy.
     """
     asked = [policy] if isinstance(policy, str | Policy) else list(policy)
     if not asked:

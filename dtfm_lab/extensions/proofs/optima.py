@@ -274,7 +274,8 @@ def _units(share: FloatArray, limit: int) -> list[list[int]]:
 def _hop(
     model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
 ) -> tuple[Any, dict[int, Any]]:
-    """Return the cost of a hop from the devices of the left counts to those of the right, and its switches.
+    """Return the cost of a hop from the devices of the left counts to the devices of the right counts, and its
+    switches.
 
     Each level of cost except the lowest has a switch. The flow of a pair of classes is 0 while its level is off.
     """

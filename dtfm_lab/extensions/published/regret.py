@@ -99,8 +99,8 @@ class Regret:
         return f"<Regret: {self.sentence}>"
 
     def mean(self, by: str = "prediction", most_hosts: int = 10**9) -> float:
-        """Return the mean share of the best measured speed, over cells with up to ``most_hosts`` hosts; NaN if there
-        are none."""
+        """Return the mean share of the best measured speed, over cells with up to ``most_hosts`` hosts; NaN without
+        such cells."""
         shares = [
             choice.share
             for cell in self.cells
@@ -121,8 +121,8 @@ class Regret:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per configuration that ran: its fields, predicted and measured seconds, the ends of the 90 %
-        interval, predicted and measured memory in bytes, and whether it was in slow mode."""
+        """Return one row per configuration that ran. Columns: its fields, predicted and measured seconds, the ends of
+        the 90 % interval, predicted and measured memory in bytes, and whether it was in slow mode."""
         import pandas as pd  # takes a while to load
 
         rows = []

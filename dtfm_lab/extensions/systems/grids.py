@@ -70,7 +70,7 @@ def shapes(
 def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntArray:
     """Return the device of each rank. Devices of a host stay together. Hosts are as listed, or in random order.
 
-    A device without a host is a host of its own.
+    A device without a host counts as a separate host.
     """
     if hosts == "listed":
         return np.arange(len(topology))

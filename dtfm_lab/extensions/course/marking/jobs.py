@@ -29,7 +29,7 @@ Functions = dict[str, list[FunctionType]]
 
 
 def execute(marker: MarkingChannel, folder: Path) -> None:
-    """Execute the cells of a notebook. Report each mission's answer, or why there is none. Then call functions."""
+    """Execute the cells of a notebook. Report each mission's answer, or why it is missing. Then call functions."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 

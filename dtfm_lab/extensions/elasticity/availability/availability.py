@@ -34,8 +34,8 @@ class Availability:
     """Arrivals and departures of devices from second 0 to the end. A device without events is never online.
 
     Events are sorted by time. At one instant, devices that were online leave before others arrive. Raises TraceError if
-    a device arrives while it is online or leaves while it is not, if a time is outside 0 to the end, or if a name
-    appears twice.
+    a device arrives while it is online or leaves while it is not. A time outside 0 to the end, or a name that appears
+    twice, raises it as well.
     """
 
     devices: tuple[str, ...]

@@ -1,5 +1,5 @@
-"""Texts and rows of the pane Systems: the rows that the view draws, a sentence per outcome, why a system takes its
-time, and its assumptions, each with its source and a control."""
+"""Texts and rows of the pane Systems. They are the rows that the view draws, a sentence per outcome, why a system takes
+its time, and its assumptions, each with its source and a control."""
 
 from __future__ import annotations
 
