@@ -391,8 +391,8 @@ def _least_hops(
 def interchangeable(kinds: npt.NDArray[Any], matrices: tuple[FloatArray, ...]) -> IntArray:
     """Return (N,) number of each device's class, classes in the order of their first devices.
 
-    Two devices are in one class if three things hold: their (N, K) kinds are equal, every (N, N) matrix gives them
-    equal entries from and to each third device, and their two entries for each other are equal.
+    Two devices are in one class if three things hold. Their (N, K) kinds are equal. Every (N, N) matrix gives them
+    equal entries from and to each third device. Their two entries for each other are equal.
     """
     both = [np.sort(one, axis=1) for matrix in matrices for one in (matrix, matrix.T)]
     # devices with other distances, whatever these lead to, need not be compared one by one

@@ -109,7 +109,7 @@ class Draws:
 
         ``pairs`` has one row for every two plans: faster and slower (nominally), change (relative change of the mean
         from the first to the second) and its standard error. overtakes is the share of draws in which the second is
-        faster, low and high its interval. Raises UnknownName for another table.
+        faster. low and high are the interval of that share. Raises UnknownName for another table.
         """
         import pandas as pd  # takes a while to load
 

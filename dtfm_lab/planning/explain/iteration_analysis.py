@@ -136,9 +136,14 @@ class IterationAnalysis:
     def devices(self) -> pd.DataFrame:
         """One row per device of the network, in its order: where its seconds go, and its memory.
 
-        Columns: device; stage and replica (missing if idle); busy_s; dependency_s, latency_s, bandwidth_s, queue_s,
-        synchronisation_s and straggler_s, its idle seconds by cause; critical_s, its computing on the critical path;
-        peak_bytes and limit_bytes. An idle device has only its name.
+        Columns:
+
+        - device; stage and replica (missing if idle); busy_s
+        - dependency_s, latency_s, bandwidth_s, queue_s, synchronisation_s and straggler_s: its idle seconds by cause
+        - critical_s: its computing on the critical path
+        - peak_bytes and limit_bytes
+
+        An idle device has only its name.
         """
         own = self.trace.bubble.drop(columns="iteration_s").set_index("device")
         on_path = {part.name: part.seconds for part in self.parts("device")}

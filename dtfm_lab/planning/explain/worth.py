@@ -93,10 +93,15 @@ class Worth:
 def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
     """Return one row per device, the most needed first.
 
-    Columns: device; stage and replica in the best plan with all devices (missing if idle); worth_s; verdict; without_s
-    and serving_s, missing for a plan that does not exist; n_stages and n_replicas without the device;
-    without_price_per_billion_tokens and serving_price_per_billion_tokens (US dollars); sentence. ``attrs["seconds"]``
-    says whether the seconds are of an iteration or of the communication cost.
+    Columns:
+
+    - device; stage and replica in the best plan with all devices (missing if idle)
+    - worth_s; verdict; without_s and serving_s, missing for a plan that does not exist
+    - n_stages and n_replicas without the device
+    - without_price_per_billion_tokens and serving_price_per_billion_tokens, in US dollars
+    - sentence
+
+    ``attrs["seconds"]`` says whether the seconds are of an iteration or of the communication cost.
     """
     import pandas as pd  # takes a while to load
 

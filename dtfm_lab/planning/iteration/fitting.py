@@ -73,7 +73,8 @@ class Room(NamedTuple):
 def room_for(topology: Topology, job: Job) -> Room:
     """Return whether any plan of a job fits a network, and the bytes that the whole model needs on one device.
 
-    The bytes are those of the tightest way to hold it that the job allows. Raises PlanError for a job without a model.
+    The bytes are for the tightest way to hold the model that the job allows. Raises PlanError for a job without a
+    model.
     """
     problem = IterationProblem.of(*network_of(topology, job))
     needs = float(_least_bytes(problem)[problem.n_blocks, 3])

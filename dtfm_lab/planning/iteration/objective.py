@@ -161,8 +161,8 @@ def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
 MOST_CHOICES = 4
 """Maximum number of choices that are annealed. With more, each gets too little time to gain anything."""
 CLOSE = 1.3
-"""A choice is annealed only if its best structured plan takes at most this multiple of the best one's time. Annealing
-gains up to 30 % on irregular networks, and less on clusters."""
+"""A choice is annealed only if its best structured plan takes at most this multiple of the best choice's time.
+Annealing gains up to 30 % on irregular networks, and less on clusters."""
 MOST_NEARBY = 6
 """Annealing searches near at most this many of a choice's best structured plans."""
 MOST_SEARCHED = 16
@@ -203,7 +203,7 @@ class _Choice:
 
     @property
     def value(self) -> float:
-        """Objective of its best plan; infinite if it has none."""
+        """Objective of its best plan; infinite before it has a plan."""
         return math.inf if self.best is None else self.best.best_s
 
     def advance(self) -> Candidate | None:

@@ -1,7 +1,7 @@
 """The input of a search for seconds or dollars: a network and a job as arrays, and what to minimise.
 
-First come the micro-batch sizes and the kinds of checkpointing that a job leaves open, then ``IterationProblem``, then
-the seconds of passes on each kind of device, and last the target.
+First come the micro-batch sizes and the kinds of checkpointing that a job leaves open. ``IterationProblem`` follows,
+then the seconds of passes on each kind of device, and last the target.
 """
 
 from __future__ import annotations

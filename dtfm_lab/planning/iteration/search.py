@@ -262,10 +262,9 @@ class ChoiceAnnealing:
     def _near(self) -> Iterator[Candidate]:
         """Yield plans near the given ones.
 
-        The given plans are mended first. After a device is lost or a link slows down, a plan takes several times as
-        long as it does after a few exchanges, and so would any plan derived from it. Then the best plan is reshaped to
-        the shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a
-        time.
+        The given plans are mended first. After a device is lost or a link slows down, a plan can take several times as
+        long as it does after a few exchanges. So would any plan derived from it. Then the best plan is reshaped to the
+        shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a time.
         """
         for shape_search in [shape_search for shape_search in self.shape_searches if shape_search.best is not None]:
             self._anneal(shape_search, MENDING_LENGTH, mends=True)
@@ -499,7 +498,7 @@ class ShownShapes:
         return found
 
     def population(self, best: tuple[ShapeSearch, KernelPlan]) -> Population:
-        """Return the best plan of all, then those of the other shapes and the newest, the cheapest first by the
+        """Return the best plan of all, then the plans of the other shapes and the newest, the cheapest first by the
         kernels' prices."""
         bests = [
             (shape_search, shape_search.best)
@@ -611,8 +610,8 @@ def _compile() -> None:
 
 
 def _compile_of_few() -> None:
-    """Compile the same kernels, and those of the bound for few devices, which needs a schedule of one stage per
-    device."""
+    """Compile the same kernels, and the kernels of the bound for few devices. That bound needs a schedule of one stage
+    per device."""
     _compile_for(None)
     _compile_for(("1f1b",))
 

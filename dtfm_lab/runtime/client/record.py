@@ -24,7 +24,7 @@ from dtfm_lab.simulation.simulate import shared_nics, traced_plan
 MOST_NOTES = 20
 """Number of notes kept, the newest."""
 MOST_CHECKPOINTS = 100
-"""Number of checkpoints remembered, the newest. A run keeps two of its own checkpoints on disk."""
+"""Number of checkpoints remembered, the newest. On disk, a run keeps two of its checkpoints."""
 LAST_EVENTS = ("done", "failed", "stopped")
 SHOWN = 2
 """Number of whole iterations whose spans stay in memory, for views that show the newest one while the next is
@@ -81,7 +81,7 @@ class RunRecord:
         self.conditions: dict[str, str] = {}
         """Device name -> lost, back, paused or 2 x slower. Devices without incident are left out."""
         self.slowdowns: dict[str, float] = {}
-        """Device name -> the factor by which it was slowed. Its replacement is equally slow."""
+        """Device name -> its slowdown factor. Its replacement is equally slow."""
         self.earlier: tuple[Trace, ...] = ()
         """Traces measured under each earlier plan, whole iterations only."""
         self.replans: tuple[Event, ...] = ()

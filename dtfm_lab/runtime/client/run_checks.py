@@ -1,7 +1,7 @@
 """Check a run before anything starts: paths, folders, networks and the job. Each refusal is one line.
 
-If workers cannot train the job's own model, they train a stand-in. Message sizes, and on the paced clock the durations
-of computations, remain those of the job's model.
+If workers cannot train the job's own model, they train a stand-in. Messages keep the sizes of the job's model. On the
+paced clock, computations also keep its durations.
 """
 
 import os

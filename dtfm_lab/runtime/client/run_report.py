@@ -73,7 +73,7 @@ def describe_pace(run: RunRecord) -> str:
 
 
 def describe_checkpoint(run: RunRecord) -> str:
-    """Name the newest checkpoint and its folder; empty if there is none."""
+    """Name the newest checkpoint and its folder; empty without a checkpoint."""
     if not run.checkpoints:
         return ""
     done, folder = run.checkpoints[-1]

@@ -18,7 +18,7 @@ from dtfm_lab.files.reading import explained, reason_of
 CERTIFICATE_FILE, KEY_FILE = "certificate.pem", "key.pem"
 VALID = datetime.timedelta(days=365)
 SKEW = datetime.timedelta(days=1)
-"""How far the clocks of hosts may be behind that of the exporting host."""
+"""How far the clocks of hosts may be behind the exporting host's clock."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 

@@ -278,5 +278,5 @@ def is_loopback(address: str) -> bool:
 
 
 def any_address() -> str:
-    """Return the address to listen on in order to be reached at every address of this machine, IPv4 and IPv6."""
+    """Return the address to listen on so that every address of this machine works, IPv4 and IPv6."""
     return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"

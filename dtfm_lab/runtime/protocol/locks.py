@@ -38,7 +38,7 @@ PATIENCE_S = 1.0
 
 
 class FolderLock:
-    """A lock on one folder, held by this process and by those that it forks."""
+    """A lock on one folder. It belongs to this process and to the processes that it forks."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._path = Path(folder) / NAME

@@ -159,7 +159,7 @@ def to_line(order: Order, epoch: int | None = None) -> bytes:
 
 
 def from_line(line: bytes) -> tuple[Order, int]:
-    """Return the order and its epoch (0 by default). Raises ValueError for a line that holds no order."""
+    """Return the order and its epoch (0 by default). Raises ValueError for a line without an order."""
     values = json.loads(line)
     kind, epoch = KINDS.get(values.pop("do", "")), values.pop("epoch", 0)
     if kind is None or values.keys() - {field.name for field in fields(kind)}:

@@ -4,7 +4,7 @@
 parameter (masks, positions, the batch itself) is computed again by every stage that needs it. This happens in the
 graph's order, so that in-place changes come at the right moment. Any other value that is made before a cut and used
 after it crosses the cut, through every stage between. The operators are the module's own, in its own order, so losses
-equal those of the unsplit module to the last digit.
+equal the unsplit module's to the last digit.
 """
 
 from __future__ import annotations

@@ -319,7 +319,8 @@ BEGIN = 0.3
 
 
 class IncrementalBound:
-    """The bounds of one or more problems, any of which may have the best plan, raised between the steps of a search.
+    """The bounds of one or more problems, raised between the steps of a search. Any of the problems may have the best
+    plan.
 
     A search that counts steps raises the bound at its last step, ``TURNS`` times for each step. So equal steps give
     equal bounds.
