@@ -124,7 +124,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
-    """Read the trace in a file. Raises FileError, in one line, if there is none."""
+    """Read the trace in a file. Raises FileError, in one line, if it holds no trace."""
     path = Path(path)
     return trace_from_mapping(read_mapping(path), where=path.name)
 

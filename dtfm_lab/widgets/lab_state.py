@@ -46,7 +46,7 @@ OFFERED = 5e-3
 
 
 class LabState(traitlets.HasTraits):
-    """State that panels read, set and observe. Each result is None until it has been made.
+    """State that panels read, set and observe. A result stays None until it has been made.
 
     Traits tagged ``result`` decide how far a step has come. The others only concern what is shown.
     """
@@ -81,7 +81,7 @@ class LabState(traitlets.HasTraits):
     ran = traitlets.Instance(Plan, allow_none=True)
     """The plan, with the choices, that produced ``measured``. ``plan`` may be newer."""
     message = traitlets.Unicode("")
-    """The last error as one line. Empty if there is none."""
+    """The last error as one line. Empty without an error."""
     step = traitlets.Unicode("network")
     """Name of the step where the last error happened."""
     selected = traitlets.Tuple()
@@ -95,10 +95,10 @@ class LabState(traitlets.HasTraits):
     shown_tasks = traitlets.Dict()
     """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if none is."""
     moment = traitlets.Dict()
-    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of the displayed moment of a history. Empty if none
-    is."""
+    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of the displayed moment of a history. Empty if no
+    moment is displayed."""
     tried = traitlets.Instance(Trace, allow_none=True)
-    """The predicted iteration of the what-if on display. None if there is none."""
+    """The predicted iteration of the what-if on display. None without a what-if."""
     busy = traitlets.Tuple()
     """Names of the steps at which something is being computed."""
     pane = traitlets.Unicode("schedule")

@@ -186,7 +186,7 @@ ALSO = {
 
 
 def meaning(word: str) -> str:
-    """Return the sentence that explains a word in any of its forms. Empty if there is none."""
+    """Return the sentence that explains a word in any of its forms. Empty for an unknown word."""
     key = word.strip().lower()
     for form in (key, ALSO.get(key, ""), key.removesuffix("s")):
         if form in WORDS:

@@ -139,7 +139,7 @@ class OncePerTurn:
 
 
 class LatestRequest:
-    """Answers the newest of many requests on the kernel's loop, one at a time. Requests made meanwhile wait.
+    """Answers the newest of many requests on the kernel's loop, one at a time. Requests made during an answer wait.
 
     ``answer`` gets the number of its request. ``can_answer`` says if there is anything to answer now. ``at_rest`` is
     called whenever nothing is left to answer.

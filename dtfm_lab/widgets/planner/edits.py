@@ -99,7 +99,7 @@ class PlanChange:
 
     @cached_property
     def sentence(self) -> str:
-        """What became of the plan, and what the plan before would take now."""
+        """What happened to the plan, and what the plan before would take now."""
         was, now, held = self.was, self.now, self.held
         if not self.moves:
             stays = was is None or now is None or is_same(was, now)

@@ -171,7 +171,7 @@ class JobControls(SavedControls):
         lab_state.observe(lambda _: self._follow_network(), "topology")
 
     def take(self, job: Job) -> None:
-        """Choose another job, in place of the menu's job with that name. Its shape is one that is offered."""
+        """Choose another job instead of the menu's job with that name. Its shape is one that is offered."""
         self._base = job
         with self._is_filling:
             self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
@@ -382,7 +382,7 @@ MOST_TOLD = 3
 
 
 def job_words(before: Job | None, job: Job | None) -> str:
-    """Return the differences between two jobs, such as "Batch 16 → 32". Empty if there are none."""
+    """Return the differences between two jobs, such as "Batch 16 → 32". Empty for equal jobs."""
     if before is None or job is None or before == job:
         return ""
     if before.name != job.name:

@@ -24,7 +24,7 @@ from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 RESTS_S = (0.25, 0.4)
 """Seconds without an edit before the second and the third search.
 
-Meanwhile the first plan can be predicted and drawn without sharing the processor.
+In this time, the first plan can be predicted and drawn without sharing the processor.
 """
 SHOWN_S = 0.1
 """Maximum seconds that a search waits until the current plan has been sent to the page."""

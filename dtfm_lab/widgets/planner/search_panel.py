@@ -77,7 +77,7 @@ class SearchPanel(SearchMode):
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()
-        """Names of the devices in the pictures. Empty if there are none."""
+        """Names of the devices in the pictures. Empty without pictures."""
         self._displayed: LiveSearch | None = None
         """The live search on display. None for a search that the user started, or for nothing."""
         self._n_displayed = 0

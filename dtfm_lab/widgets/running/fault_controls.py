@@ -81,7 +81,8 @@ class ConditionMonitor:
         return "recovered" if reported == "back" else "slow"
 
     def _describe_condition(self, name: str, condition: str, now_s: float | None) -> str:
-        """Return the condition in words. ``now_s`` is None once the run is over, and then durations are left out."""
+        """Return the condition in words. Once the run is over, pass None as ``now_s``, so that durations are left
+        out."""
         before, since_s = self._since.get(name, ("", 0.0))
         if now_s is not None and before != condition:
             self._since[name] = condition, (since_s := now_s)

@@ -269,7 +269,7 @@ class ScheduleChart:
             self.view.show_measured(measured)
 
     def clear(self, words: str) -> None:
-        """Show nothing but these words."""
+        """Show only these words."""
         self._shown = self._drawn = None
         self.view.clear()
         self.view.title, self.view.empty_words = "One iteration", words

@@ -328,7 +328,7 @@ def _short_scope(plan: Plan) -> str:
 
 
 def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
-    """Return what is predicted in place of the plan as it was found. The bound is for that plan."""
+    """Return what is predicted instead of the plan as it was found. The bound is for that plan."""
     planned = format_s(plan.iteration_s or 0.0)
     if is_profiled(state):
         return f"from the profile, {planned} from FLOP", "from the profile"

@@ -267,7 +267,7 @@ class WhatIfPanel(Panel):
         self._preview()
 
     def _write_large_numbers(self) -> None:
-        """Write only the large numbers. If the bar's numbers are from a profile, note that these are from FLOP."""
+        """Write only the large numbers. If the bar's numbers are from a profile, say that these are from FLOP."""
         if (now := self.last) is None:
             return
         remarks = ["from FLOP"] if is_profiled(self._lab_state) else []
@@ -296,7 +296,7 @@ class WhatIfPanel(Panel):
         self.problem.value = markup.line(escape(problem), "warning")
 
     def _compute_rest(self) -> None:
-        """Plan again, then compute pins without an answer, unless a control is turned meanwhile."""
+        """Plan again, then compute pins without an answer, unless a control is turned before that."""
         self._update_buttons()
         if self._asked.is_running or self.answers is None or self.base is None:
             return

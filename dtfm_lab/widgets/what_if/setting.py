@@ -134,7 +134,7 @@ class WhatIfSetting:
         return {name: value for name, value in self.items if value != before[name]}
 
     def describe_changes(self, base: WhatIfSetting) -> str:
-        """Return the differences in words, ``bandwidth × 2, 1f1b``. Empty if there are none."""
+        """Return the differences in words, ``bandwidth × 2, 1f1b``. Empty for equal settings."""
         where = f" of {link_words(self.link)}" if self.link else ""
         return ", ".join(
             _describe(name, value) + (where if name in FACTORS else "")
