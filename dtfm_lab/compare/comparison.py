@@ -199,7 +199,7 @@ class Comparison:
         """The error and its suspect in one or two sentences: ``Measured 498 ms, 43 ms longer than predicted (+9.5 %).
         Suspect: link barbara → katherine: messages take 2.0 times the predicted, 41 ms of an iteration.``"""
         if self.blame_missing:
-            return f"{self.error_sentence} Nobody can be suspected: {self.blame_missing}"
+            return f"{self.error_sentence} No link or device can be suspected: {self.blame_missing}"
         if not len(self.suspects):
             if abs(self.iteration_error) < SMALL or self.predicted_iteration_s <= 0:
                 return f"{self.error_sentence} No link and no device stands out."

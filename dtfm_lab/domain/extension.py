@@ -96,7 +96,7 @@ def _loaded(point: EntryPoint) -> Extension | None:
     try:
         extension = point.load()
         if not isinstance(extension, Extension):
-            raise TypeError(f"{point.value} is no Extension")
+            raise TypeError(f"{point.value} is not an Extension")
     except Exception as error:  # the code of another package may raise anything
         log.warning("package %s: extension %r cannot be loaded: %r", _package(point), point.name, error)
         return None

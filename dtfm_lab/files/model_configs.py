@@ -240,7 +240,7 @@ def _unknown_type(data: dict[str, Any], where: str) -> FileError | UnknownName:
     known = ", ".join(CONFIGS)
     if "model_type" not in data:
         return FileError(f"{where}: no key 'model_type'; wanted one of {known}; {WITH_MODULE}")
-    code = " needs code of its own (auto_map), which is not run here, and" if data.get("auto_map") else ""
+    code = " needs its own code (auto_map), which is not run here, and" if data.get("auto_map") else ""
     found = shortened(data["model_type"])
     return UnknownName(f"{where}: model_type {found}{code} is not known; known: {known}; {WITH_MODULE}")
 

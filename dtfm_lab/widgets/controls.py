@@ -84,7 +84,7 @@ CHOOSES = "the planner chooses"
 """How None reads if a planner chooses."""
 QUEUEING_OPTION = Option(
     name="queueing",
-    help="Which messages wait for each other: those of one pair of devices, or all of a device's NIC",
+    help="Which messages wait for each other: those between the same two devices, or all at a device's NIC",
     choices=QUEUEING,
     default="pairs",
 )

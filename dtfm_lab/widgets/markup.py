@@ -140,7 +140,7 @@ WORDS = {
     "optimizer step": "The averaged gradient updates the parameters. This ends an iteration.",
     "crossover": "In the evolutionary search: a child takes its groups from two parents.",
     "pipeline": "A chain of devices that holds each stage once. Activations go down it, gradients come back up.",
-    "placement": "Which device holds which stage of which replica.",
+    "placement": "The stage and the replica that each device holds.",
     "plan": "A placement with its cost and a lower bound that no plan can beat.",
     "population": "In the evolutionary search: the placements that it keeps and combines.",
     "prediction": "The schedule simulated with the speeds of the devices and links.",

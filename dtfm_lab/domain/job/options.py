@@ -527,7 +527,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
         if job.synchronisation not in (None, *BY_SHARDS):
             yield (
                 f"synchronisation is {job.synchronisation} with sharding {job.sharding}, in which every replica "
-                f"averages a shard of its own; wanted {' or '.join(BY_SHARDS)}"
+                f"averages its own shard; wanted {' or '.join(BY_SHARDS)}"
             )
         if job.synchronise_every > 1:
             yield (
@@ -589,7 +589,7 @@ def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     if (job.microbatch or 0) % experts:
         yield (
             f"expert_parallel is {experts} with micro-batches of {job.microbatch}; wanted a multiple of {experts}, as "
-            f"each GPU takes sequences of its own"
+            f"each GPU takes its own sequences"
         )
 
 

@@ -259,7 +259,7 @@ class MeasuredGpu:
                     raise TopologyError(f"{what} of a measured block is {found}; wanted a number above 0")
             if block.d_model % block.n_heads:
                 raise TopologyError(
-                    f"d_model {block.d_model} of a measured block is no multiple of its {block.n_heads} heads; "
+                    f"d_model {block.d_model} of a measured block is not a multiple of its {block.n_heads} heads; "
                     "wanted one that is"
                 )
         # Between two widths seconds are interpolated, which needs an order.
@@ -316,7 +316,7 @@ class Device:
         for what in ("name", "region", "gpu", "host"):
             object.__setattr__(self, what, self._text(what, getattr(self, what)))
         if not self.name:
-            raise TopologyError("a device has an empty name; every device needs one of its own")
+            raise TopologyError("a device has an empty name; every device needs its own name")
         self._fill_in()
         for what, (is_allowed, wanted) in NUMBERS.items():
             number = as_number(getattr(self, what))
@@ -437,7 +437,7 @@ def matrix_of(what: str, given: Any) -> FloatArray:
             return np.asarray(given, dtype=float)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise TopologyError(f"{what} is no matrix of numbers; wanted one row a device, all of one length")
+    raise TopologyError(f"{what} is not a matrix of numbers; wanted one row per device, all of one length")
 
 
 def shortened(value: object) -> str:

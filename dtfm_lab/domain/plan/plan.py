@@ -214,7 +214,7 @@ class Plan:
             f"expert parallelism of {job.expert_parallel}": job.expert_parallel > 1,
             f"sharding {job.sharding}": job.sharding != "none" and "sharding" not in left,
             f"{job.synchronisation} averaging": job.synchronisation != "sharded" and "synchronisation" not in left,
-            "averaging beside the backward": bool(job.overlap) and "overlap" not in left,
+            "averaging during the backward": bool(job.overlap) and "overlap" not in left,
             f"{job.compression} messages": job.compression != "none",
             f"{job.transport} sends": job.transport != "overlapped",
         }

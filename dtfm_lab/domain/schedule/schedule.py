@@ -156,7 +156,7 @@ class Action(NamedTuple):
         """Return the action of a text that ``str`` wrote. Raises ScheduleError for any other text."""
         found = WRITTEN.fullmatch(text.strip())
         if found is None or found["kind"] not in WRITTEN_KINDS:
-            raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")
+            raise ScheduleError(f"{shortened(text)} is not an action; wanted one such as 0F3, 2B0, 1I3 or 1W3")
         m, peer = found["microbatch"], found["peer"]
         kind = Kind(found["kind"])
         sign = -1 if kind in RECEIVES else 1
@@ -170,7 +170,7 @@ class Action(NamedTuple):
         """Return (stage, replica) of the device at the other end of this transfer."""
         across = ACROSS_STAGES.get(self.kind)
         if self.lane is Lane.COMPUTE or (across is None and self.peer is None):
-            raise ValueError(f"{self} is no transfer")
+            raise ValueError(f"{self} is not a transfer")
         peer = (self.peer or 0) if self.kind in SENDS else -(self.peer or 0)
         if self.kind in (Kind.SEND_E, Kind.RECV_E):
             return self.stage + peer, replica
@@ -250,7 +250,7 @@ class Schedule:
         for action in program:
             stage, kind, m, peer = action
             if kind not in PASSES or m is None or peer is not None or not 0 <= m < self.n_microbatches:
-                raise ScheduleError(f"{where}: {action} is no pass of micro-batches 0 to {self.n_microbatches - 1}")
+                raise ScheduleError(f"{where}: {action} is not a pass of micro-batches 0 to {self.n_microbatches - 1}")
             if stage % self.n_devices != position or not 0 <= stage < self.n_stages:
                 held = ", ".join(map(str, self.stages_of(position)))
                 raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")

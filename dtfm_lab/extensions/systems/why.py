@@ -148,7 +148,7 @@ class Why:
         for one in (outcome, self.against):
             if one is not None and one.strategy.mathematics:
                 changed = one.strategy.mathematics.rstrip(".")
-                text += f". {one.title} changes the training ({changed}), so its seconds are not those of the same loss"
+                text += f". {one.title} changes the training ({changed}), so the same seconds do not give the same loss"
         return f"{text}."
 
     def _causes(self) -> list[str]:

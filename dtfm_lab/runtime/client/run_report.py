@@ -116,7 +116,7 @@ def describe_reductions(spec: RunSpec) -> str:
         parts.append(f"rehearsal of a part: {spec.subplan.sentence}")
     if spec.stand_in is not None:
         model = spec.plan.job.modelled().name
-        parts.append(f"model {spec.stand_in.name} is trained in place of {model}, messages are as long as the job's")
+        parts.append(f"model {spec.stand_in.name} is trained instead of {model}, messages are as long as the job's")
     if spec.emulated is not None:
         parts.append(f"the links emulated are those of {spec.emulated.name}")
     return "; ".join(parts)

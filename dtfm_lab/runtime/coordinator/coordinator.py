@@ -220,7 +220,7 @@ class Coordinator:
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
                     raise FileError(unwritten[0])
         except FileError as error:  # a folder that cannot be written must not end the training
-            warn(f"no checkpoint after iteration {done - 1}, training goes on: {error}")
+            warn(f"no checkpoint after iteration {done - 1}, training continues: {error}")
             return
         if self._spec.checkpoint_folder is not None:
             emit("checkpoint", iteration=done, folder=str(folder))

@@ -103,7 +103,7 @@ def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int 
         file = os.open(path, flags, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(errno.EINVAL, f"{os.fspath(path)} is no ordinary file")
+        raise OSError(errno.EINVAL, f"{os.fspath(path)} is not an ordinary file")
     return file
 
 

@@ -67,7 +67,7 @@ class ExportedModule:
     def _check(self) -> None:
         value = self._loss.meta.get("val") if isinstance(self._loss, fx.Node) else None
         if not torch.is_tensor(value) or value.numel() != 1 or self._loss not in self.depends:
-            raise JobError(f"module {self.where}: what it returns is no loss; wanted one number, or a loss function")
+            raise JobError(f"module {self.where}: what it returns is not a loss; wanted one number, or a loss function")
         frozen = [name for name, one in self.graph.named_parameters() if not one.requires_grad]
         if frozen:
             raise JobError(f"module {self.where}: {frozen[0]} is not trained; wanted requires_grad of all parameters")

@@ -92,7 +92,7 @@ class ConditionMonitor:
             case "killed" | "paused":
                 return f"{condition}{lasted}"
             case "gone":
-                return f"left for good{lasted}"
+                return f"left permanently{lasted}"
             case "lost":
                 return f"being replaced{lasted}" if now_s is not None else "lost"
             case "recovered":
@@ -265,7 +265,7 @@ class Departures:
         for name in sorted(run.ranks.keys() - set(topology.names) - self._left):
             self._left.add(name)
             self._try(partial(run.leave, name))
-            self._tell("left for good: the run waits for a plan without it", name)
+            self._tell("left permanently: the run waits for a plan without it", name)
 
     def _follow(self) -> None:
         run, state = self._run, self._lab_state

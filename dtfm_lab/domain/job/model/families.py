@@ -38,8 +38,8 @@ kept      d + 3 d + d + d_ff        d + q + kv + q + d_ff + d
 products  out: 2 d^2 FLOP           key, out, other: 2 (d kv + d q + d d_ff)
 ========= ========================= ==========================================
 
-If a job counts memory traffic, it counts the numbers that an operator reads and writes. All steps of an operator are one
-kernel, as in Megatron-LM and apex:
+If a job counts memory traffic, it counts the numbers that an operator reads and writes. All steps of an operator are
+one kernel, as in Megatron-LM and apex:
 
 ========= ==================================================== =====================================
           gpt                                                  llama

@@ -273,8 +273,8 @@ class ModelSpec:
         # Part of the FLOP grows with the length and part with its square, and here the parts are unknown.
         if any(layer.kind is LayerKind.BLOCK and layer.forward_flop < self.attention_flop for layer in self.layers):
             raise JobError(
-                f"model {self.name}: a block has fewer FLOP than its attention, so none for another seq_len "
-                f"can be told; wanted seq_len {self.seq_len}"
+                f"model {self.name}: a block has fewer FLOP than its attention, so they cannot be "
+                f"computed for another seq_len; wanted seq_len {self.seq_len}"
             )
         attention_flop = float(4 * length**2 * self.n_heads * self.head_dim)
 

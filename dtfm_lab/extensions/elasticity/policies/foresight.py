@@ -152,7 +152,7 @@ class Goodput(Policy):
         if now.pause_left_s > 0:
             return self._safe(now, taken_along(now, better))
         change = prepared(now, better)
-        assert change.after_s is not None, "it takes its seconds beside the work"
+        assert change.after_s is not None, "it takes its seconds while the work continues"
         # Gained until the next change, lost in the pause.
         gain = (worth - before) * max(0.0, self._ahead_s(now) - change.after_s)
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
