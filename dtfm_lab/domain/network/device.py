@@ -71,7 +71,7 @@ HARDWARE = _hardware()
 Data sheets and whitepapers are NVIDIA's unless another maker is named. "halved" marks tensor figures that the maker
 states only with sparsity. A GeForce with fp32 accumulation does twice its fp32 rate in half precision on its tensor
 cores, the same in tf32 and eight times as much in int8. The watts of Apple chips are for the whole computer (Mac Studio
-at the wall, Apple's support page 102027), and those of a GH200 for the whole module. A GPU may be configured to use
+at the wall, Apple's support page 102027). For a GH200 they are for the whole module. A GPU may be configured to use
 less. Prices are list prices per GPU. They change monthly and differ between sellers, often by a factor of two.
 """
 
