@@ -215,7 +215,7 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
 def _language_model(data: dict[str, Any]) -> tuple[tuple[str, str] | None, dict[str, Any]]:
     """Return the larger model's type and the key of its language model (or None), and the language model's config."""
     key = next((key for key in TEXT_PARTS if isinstance(data.get(key), dict)), None)
-    # a config with sizes of its own is a language model itself
+    # a config that has sizes itself is a language model
     if key is None or (_type_of(data) is not None and "hidden_size" in data):
         return None, data
     # these may be written outside of the part, whose own values win

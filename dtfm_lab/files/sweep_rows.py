@@ -86,7 +86,7 @@ class SweepRows:
             raise FileError(f"{self._name} has {size} bytes; wanted at most {MOST_BYTES}")
         self._file.seek(0)
         content = self._file.readall()
-        # A sweep that was killed may have left half a line, which is written anew.
+        # A sweep that was killed may have left half a line, which is written again.
         whole = content[: content.rfind(b"\n") + 1]
         lines = whole.splitlines()
         # A new file, or one in which not even the first line was finished.

@@ -64,7 +64,7 @@ def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
             own["queueing"] = current_name("queueing", own["queueing"])
         if "links" in own:
             own["links"] = current_name("links of a trace", own["links"])
-        # The plan's fields stand beside the others in the file, as they did before they were one object.
+        # The file keeps the plan's fields at the same level as the others, as it did before they were one object.
         data = own | {"plan": {key: value for key, value in data.items() if key in PLANNED}}
     try:
         return read(data)

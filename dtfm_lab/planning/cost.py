@@ -385,7 +385,7 @@ def _least_hops(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Classes of devices: those of a class can change places without changing any plan's cost, or with little change.
+# Classes of devices. Devices of one class can change places without changing any plan's cost, or with little change.
 
 
 def interchangeable(kinds: npt.NDArray[Any], matrices: tuple[FloatArray, ...]) -> IntArray:

@@ -144,7 +144,7 @@ class PlacedTasks:
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
-        # messages have the index -1 in place of a computation, which is this 0
+        # messages have the index -1 instead of a computation, which is this 0
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
         compute_s = seconds[graph.computation] * graph.fraction * graph.rounds
         return cls(graph, here, there, n_bytes, compute_s, plan.placement.devices)

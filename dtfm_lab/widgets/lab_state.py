@@ -162,7 +162,7 @@ class LabState(traitlets.HasTraits):
         It must be better by the objective of the lab's plan, and be a plan of the current network and job.
         """
         own, topology, job = self.plan, self.topology, self.job
-        # Busy: whoever searches will set the plan itself, and an offer would be lost or would interrupt.
+        # Busy: the search that is running will set the plan itself, and an offer would be lost or would interrupt.
         if not self.takes_offers or own is None or topology is None or job is None or self.plan_is_stale or self.busy:
             return False
         is_alike = (own.objective, own.queueing) == (plan.objective, plan.queueing) and plan.iteration_s is not None
@@ -313,7 +313,7 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
         return {name: i for i, name in enumerate(topology.names)}
     if plan.job.group_gpus == 1:
         return None
-    # Groups are made anew, because the network may have changed since the plan.
+    # Groups are made again, because the network may have changed since the plan.
     try:
         groups = groups_of(topology.name, topology.devices, plan.job.group_gpus)
     except LabError:

@@ -169,7 +169,7 @@ WORDS = {
     "throughput": "Training tokens per second.",
 }
 """{word: one-sentence explanation}, without obvious words. docs/glossary.md says more."""
-# An extension may add words, but not change those of the lab.
+# An extension may add words, but not change the lab's words.
 WORDS |= {word: sentence for word, sentence in offered("words").items() if word not in WORDS}
 ALSO = {
     "stale": "staleness",

@@ -95,7 +95,7 @@ async def run_on_thread(
         stop.cancel()
     if task.done():
         return task.result()
-    # It goes on in its thread, and its result is dropped.
+    # It continues in its thread, and its result is dropped.
     drop(task)
     return None
 
@@ -127,7 +127,7 @@ class OncePerTurn:
             return self._work()
         loop = asyncio.get_running_loop()
         due_s = loop.time() + delay_s
-        if self._due is not None and self._loop is loop:  # cells and messages may have loops of their own
+        if self._due is not None and self._loop is loop:  # cells and messages may have their own loops
             if self._due.when() <= due_s:
                 return
             self._due.cancel()

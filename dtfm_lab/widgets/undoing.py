@@ -98,7 +98,7 @@ class UndoHistory(traitlets.HasTraits):
             return ""
         edit = self.edits.turn(Edit(source[-1].label, self.snapshot()), back=back)
         assert edit is not None
-        # Parts that change now must not record an edit of their own.
+        # Parts that change now must not record a separate edit.
         self.is_turning = True
         try:
             for name, (_, write) in self._parts.items():

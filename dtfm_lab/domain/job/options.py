@@ -17,8 +17,8 @@ from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.domain.units import counted
 
 if TYPE_CHECKING:
-    Count = int | Any  # None where a planner chooses; code that has checked ``shaped`` uses it as a number
-    Choice = str | Any  # likewise; a plan's job has all of them
+    Count = int | Any  # None if a planner chooses; code that has checked ``shaped`` uses it as a number
+    Choice = str | Any  # the same; a plan's job has all of them
     Flag = bool | Any
 else:
     Count = int | None

@@ -392,7 +392,7 @@ class Topology:
         changed = changes_in_si(given, f"link {self.names[i]} -> {self.names[j]}")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
         message_s = None if self.message_s is None else self.message_s.copy()
-        # Both directions, as people speak of one link.
+        # Both directions, because people call them one link.
         for a, b in [(i, j)] if one_way else [(i, j), (j, i)]:
             for what, matrix in (("latency_s", latency), ("bandwidth_bytes_per_s", bandwidth)):
                 if changed[what] is not None:
@@ -538,14 +538,18 @@ def checked_times(
 # ---------------------------------------------------------------------------------------------------------------------
 # When messages leave and arrive: one model of links for the simulator and the emulated links of real runs.
 #
-# ``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
-# network); where a job's transport is ``blocking``, the messages of its pipelines also take turns, those of both
-# directions of a pair (``domain.schedule.schedule``). ``nics``: a device has one NIC; its messages leave one
-# at a time, to whatever device, and come in one at a time, in the order in which their first bytes arrive. Devices of
-# one host share its NIC: in both models, messages to and from other hosts take that NIC one at a time, and messages
-# within the host take the pair's own link and no NIC. Otherwise the two directions are independent, a transfer does
-# not keep its device from computing, and a message takes its bytes over the
-# bandwidth of its pair, or as long as messages of that size took where they were measured.
+# ``pairs``: every directed pair of devices is a separate link, on which messages queue (the paper's network). With the
+# ``blocking`` transport, the pipelines' messages in both directions of a pair also take turns
+# (``domain.schedule.schedule``).
+#
+# ``nics``: a device has one NIC. Its messages leave one at a time, to any device. They come in one at a time, in the
+# order in which their first bytes arrive.
+#
+# Devices of one host share its NIC, in both models. Messages to and from other hosts take that NIC one at a time.
+# Messages within the host take the pair's own link and no NIC.
+#
+# Otherwise the two directions are independent, and a transfer does not keep its device from computing. A message takes
+# its bytes over the bandwidth of its pair. If messages were measured, it takes as long as messages of its size took.
 
 
 QUEUEING = ("pairs", "nics")

@@ -162,7 +162,7 @@ class Plan:
             if name not in placed:
                 raise unknown("placed device", name, placed)
         for stage, group in enumerate(self.stages if self.absent else ()):
-            # With no copy left, nobody could go on with this stage.
+            # With no copy left, no device could continue with this stage.
             if set(group) <= set(self.absent):
                 lost = set_words(self.topology.devices, self.placement.devices[stage].tolist())
                 raise PlanError(f"stage {stage} has lost {lost}, all that hold it; wanted one of them")

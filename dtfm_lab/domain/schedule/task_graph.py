@@ -257,7 +257,7 @@ class _Builder:
         self.rounds[nodes] = [step.rounds for step in steps]
         self.for_bucket[nodes] = beside = np.array([step.bucket is not None for step in steps])
         self._connect(*stretch.edges([step.needs for step in steps]))
-        # computations for buckets run beside the passes, so they are not in the chain
+        # computations for buckets run at the same time as the passes, so they are not in the chain
         in_turn = nodes[:, np.flatnonzero((roles == COMPUTATION) & ~beside)]
         chain = np.hstack([self.last[stretch.position, stretch.replicas][:, None], in_turn])
         follows = chain[:, :-1] >= 0

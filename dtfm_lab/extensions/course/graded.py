@@ -56,7 +56,7 @@ def read_key(path: Path, *, make: bool = False) -> bytes:
     """Return the class's key from its file. With ``make``, the file is created if missing. Raises FileError."""
     try:
         if make and not path.exists():
-            # Readable by nobody else from the start, and never in place of a key that is there.
+            # No other user can read it from the start, and it never replaces an existing key.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(secrets.token_hex(KEY_BYTES) + "\n")

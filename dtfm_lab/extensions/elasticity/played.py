@@ -205,7 +205,7 @@ class Hours(Booked):
             return
         while True:
             until_s = moment_s if self.later is None else min(moment_s, self.later[0])
-            # A policy may ask to be called at a moment of its own.
+            # A policy may ask to be called at a moment that it chooses.
             until_s = min(until_s, self.again) if isinstance(self.again, float) else until_s
             with self.changed:
                 while (left_s := (until_s - self.now_s()) * self.scale) > 0 and not (self.failure or self.asked):

@@ -91,7 +91,7 @@ class HostAgent:
             while self._ranks and time.monotonic() < deadline_s:
                 time.sleep(POLL_S)
                 for pid, _ in ended_children():
-                    # They have been told to leave, so they are not started again.
+                    # They got the order to leave, so they are not started again.
                     del self._ranks[pid]
         finally:
             for pid in self._ranks:
@@ -233,7 +233,7 @@ def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     def end(status: int, why: str) -> None:
         note(end=[status, why])
         try:
-            # The workers are told in any case, or they would wait for a coordinator that has failed to save.
+            # The workers get the message in any case, or they would wait for a coordinator that has failed to save.
             if status == 0:
                 save_trace(record.trace(), folder.path / "measured.json")
         finally:

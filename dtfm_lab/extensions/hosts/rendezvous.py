@@ -226,7 +226,7 @@ class Rendezvous:
         for worker in known.values():
             worker.dismiss(status, why)
         deadline_s = time.monotonic() + LINGER_S
-        # A worker that starts again just now is told as well, instead of waiting for nobody.
+        # A worker that starts again just now gets the message too, instead of waiting for a run that has ended.
         while time.monotonic() < deadline_s:
             for rank, worker in known.items():
                 worker.pump()
@@ -278,7 +278,7 @@ class Rendezvous:
         with self._changed:
             late = self._verdict
             if late is None:
-                # The newest process is taken: an older one may have lost its connection unnoticed.
+                # The newest process is taken, because an older process can have lost its connection unnoticed.
                 earlier = self._knocks.get(rank)
                 self._knocks[rank] = worker, time.monotonic()
                 self._changed.notify_all()

@@ -118,7 +118,7 @@ def calibrate(
     shapes = [dict(zip(SIZES, shape, strict=True)) for shape in SHAPES[runs_on]]
     question: dict[str, Any] = {"runs_on": runs_on, "dtype": dtype, "seconds": BLOCKS_S, "ends_s": ENDS_S}
     question |= {"shapes": shapes}
-    # Loading torch takes seconds, so the user is told what the wait is for.
+    # Loading torch takes seconds, so the message says what the wait is for.
     report(f"measuring {'the GPU' if runs_on == 'cuda' else 'the CPU'} of {own}: loading torch first")
     with answers_of(question) as answer:
         processor, step = answer("processor"), answer("step")

@@ -88,7 +88,7 @@ def increasing_bounds(
     dearest = (float(values[-1]),) * (n_stages - 1)
     ranges = [_Range(0.0, upper_s - least_s, (float(values[0]),) * (n_stages - 1), dearest)]
     while ranges:
-        # The bound of all is that of the worst range, so only raising that one helps.
+        # The worst range decides the bound of all, so only raising that range helps.
         worst = min(ranges, key=lambda one: (one.bound_s, one.low_s))
         # A range too narrow to be cut is tried again at its upper end, with more effort.
         cut = worst.high_s - worst.low_s > efforts[worst.effort][2] * upper_s

@@ -77,7 +77,7 @@ def exhaustive(
     # A hop beyond this leaves nothing for the cheapest group.
     enough_s = below_s - (cost_s.min() if len(cost_s) else 0.0)
     weigh_disjoint(pair.hop_s, groups, masks, enough_s, weights_s)
-    # Cheapest next group first, so that a chain too dear ends the row.
+    # Cheapest next group first, so that a chain that is too expensive ends the row.
     dearer = np.argsort(weights_s, axis=1, kind="stable")
     at, chain, best = (np.zeros(n_stages, dtype=np.int64) for _ in range(3))
     best_s, found_s = np.array([below_s]), below_s

@@ -190,7 +190,7 @@ def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[Sw
     ran = [row for row in rows if row.iteration_s is not None]
     if not ran:
         raise FileError("no row of the sweep was measured; wanted tokens_per_s_per_gpu in one or more")
-    # Rows of other batch sizes are no alternatives to choose among.
+    # You cannot choose among rows of other batch sizes.
     same = [row for row in rows if row.is_comparable]
     kinds = sorted({(row.one.model, row.one.nodes) for row in ran if row.is_comparable})
     cells = [_cell(kind, [row for row in same if (row.one.model, row.one.nodes) == kind], predicted) for kind in kinds]

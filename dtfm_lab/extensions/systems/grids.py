@@ -191,7 +191,7 @@ class GridBound:
         """
         pass_s = self._pass_s(job, grid, ways)
         n_passes = np.array(job.microbatch_counts, dtype=float)
-        # The formula is no bound for links that were measured.
+        # The formula is not a bound for links that were measured.
         if self.topology.message_s is not None:  # measured times may be shorter than the bandwidth says
             return float((n_passes * pass_s).max())
         hops = NeighbourMessages.of(grid, job.least_activation_bytes, self._links)

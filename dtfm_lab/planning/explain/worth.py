@@ -73,7 +73,7 @@ class Worth:
         if self.serving is None:
             return "cannot serve"
         gain = value_of(self.without) - value_of(self.serving)
-        # Less than this is no difference between devices, only between searches.
+        # A smaller difference is one between searches, not between devices.
         if abs(gain) <= NEGLIGIBLE * value_of(self.without):
             return "makes no difference"
         return "helps" if gain > 0 else "harms"
@@ -159,7 +159,7 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         at = np.argwhere(grid == device).tolist()
         role = (int(at[0][0]), int(at[0][1])) if at else None
         like = np.flatnonzero(alike == alike[device]).tolist()
-        # a twin with the other role can take its place, so no search is needed
+        # a twin with the other role can replace it, so no search is needed
         twin = next((topology.names[d] for d in like if (d in best.idle_devices) == (role is not None)), None)
         known = first.get(int(alike[device]))
         serving: Plan | None = best

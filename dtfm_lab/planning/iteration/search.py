@@ -364,7 +364,7 @@ class ChoiceAnnealing:
         if best is None or best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
             return False
         if not best.judged:
-            # if the estimate is as far off as that of the last plan, this plan cannot win: no simulation is spent on it
+            # if the estimate is as far off as the last plan's, this plan cannot win: no simulation is spent on it
             if self.best is not None and best.value * shape_search.underestimated >= self.best[1].value:
                 return False
             self.evaluations += 1

@@ -156,7 +156,7 @@ def anneal_groups(
     seconds. The state's row is the first one and becomes the last one.
     """
     n_stages = state.n_stages
-    # the weight is that of the mean group, the loop below keeps the sum
+    # the weight is for the mean group, the loop below keeps the sum
     group_weight = GROUP_WEIGHT / n_stages
     hops, new_links_s = np.empty(4, np.int64), np.empty(4)
     recompute_places(state)

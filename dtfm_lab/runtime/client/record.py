@@ -141,7 +141,7 @@ class RunRecord:
             context, whole = self.context(), self.last_whole + 1
             if not self.running:
                 self._write_rows(whole)
-            # a run that goes on may be taken back, which changes the rows
+            # a run that continues may repeat iterations, which changes the rows
             stored = self._rows.read(0, len(self._rows)) if self.running else self._rows.view()
             rows = np.frombuffer(stored, ROW)
             if newest := [self._rows_of(iteration) for iteration in range(self._next, whole)]:
@@ -234,7 +234,7 @@ class RunRecord:
         again = event["iteration"]
         self._take_back(again)
         if self.last_whole >= self._since and (rows := self._part()) is not None:
-            # What an earlier plan measured stays, but as a trace of its own.
+            # What an earlier plan measured stays, but as a separate trace.
             self.earlier += (rows,)
         self._spans.clear()
         self._rows, self._actions = SpillBuffer(), {}

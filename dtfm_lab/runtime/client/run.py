@@ -52,7 +52,7 @@ class Run(RunRecord):
         self._process.send(spec.to_line())
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
-        # Events arrive as long as the process lives, so they need a thread of their own.
+        # Events arrive as long as the process lives, so they need their own thread.
         threading.Thread(target=self._read_events, daemon=True).start()
 
     @property

@@ -230,7 +230,7 @@ class WorkerPool:
                     case "error":
                         raise RunFailed(f"{self.describe(worker.rank)} failed {self.phase}: {message['message']}")
                     case "alive" if not message["works"]:
-                        # a heartbeat of a worker that waits is no progress
+                        # a heartbeat of a worker that waits is not progress
                         continue
                     case "alive":
                         pass

@@ -89,7 +89,7 @@ def prepare(folder: Path) -> None:
     FileError."""
     with explained(f"checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        # the description first: without it, whatever is left is no checkpoint
+        # the description first: without it, the other files are not a checkpoint
         (folder / META).unlink(missing_ok=True)
         for old in folder.glob(TENSORS):
             old.unlink()
@@ -112,7 +112,7 @@ def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Pa
         files = {path.name: path.stat().st_size for path in paths}
         sha256 = {path.name: known.get(path.name) or digest_of(path) for path in paths}
     if not files:
-        # A folder that was deleted while the run went on.
+        # A folder that was deleted during the run.
         raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: its files are gone")
     sealed = replace(checkpoint, files=files, sha256=sha256)
     data = dump(CheckpointFile(dtfm_checkpoint=1, **{name: getattr(sealed, name) for name in _FIELDS}))

@@ -198,11 +198,11 @@ def made_for(job: Job, schedule: object) -> Schedule:
 # ---------------------------------------------------------------------------------------------------------------------
 # The built-in schedules, and the activations that devices hold under any.
 #
-# gpipe, 1f1b and, between them, adaptive-1f1b differ in one number per device: its warm-up, the number of forwards that
-# it runs before it alternates a forward and a backward.
-# With a warm-up of w it holds min(w + 1, M) activations. GPipe's w is M everywhere. 1F1B's is S - 1 - s, just enough to
-# keep all devices busy if messages take no time. If they take long, the gradient of a micro-batch comes back later, and
-# the device waits once it has no forward left to run. More warm-up forwards hide the round trip.
+# gpipe, 1f1b and adaptive-1f1b differ in one number per device, its warm-up. This is the number of forwards that it
+# runs before it alternates a forward and a backward. adaptive-1f1b lies between the other two. With a warm-up of w it
+# holds min(w + 1, M) activations. GPipe's w is M everywhere. 1F1B's is S - 1 - s, just enough to keep all devices busy
+# if messages take no time. If they take long, the gradient of a micro-batch comes back later, and the device waits once
+# it has no forward left to run. More warm-up forwards hide the round trip.
 
 
 @schedules.register("gpipe")

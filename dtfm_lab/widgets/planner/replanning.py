@@ -170,7 +170,7 @@ class LiveReplanning(Panel):
                 except LabError as error:
                     why_not = str(error)
                 now = self._next_request()
-                # Edited meanwhile, so the plan found is of no use any more.
+                # The user has edited since, so the plan found is of no use any more.
                 if not self.switch.value or now is None or not _same(now, request):
                     continue
                 self._is_freer = False
@@ -218,7 +218,7 @@ class LiveReplanning(Panel):
                 await asyncio.wait_for(self._woken.wait(), rest_s)
             lab_state = self._lab_state
             busy = lab_state.is_needed_elsewhere
-            # Whoever took another plan by hand does not want it replaced.
+            # A user who took another plan by hand does not want it replaced.
             if self._cancelled.is_set() or busy or lab_state.plan is not found.plan or not self.switch.value:
                 return
             better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s, live), self._woken)

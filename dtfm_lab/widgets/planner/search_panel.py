@@ -132,7 +132,7 @@ class SearchPanel(SearchMode):
         if last is not None:
             found = last
             self.curve.caption = describe_progress(found, over=True)
-            # A simulation takes a while on large networks, and the page must go on responding.
+            # A simulation takes a while on large networks, and the page must keep responding.
             self._lab_state.plan = await asyncio.to_thread(lambda: nearest(simulated(found.plan), None))
 
     def _clear(self) -> None:

@@ -271,7 +271,7 @@ class Departures:
         run, state = self._run, self._lab_state
         if run is None or state.plan is None or state.plan_is_stale or not run.running:
             return
-        # The same devices with another placement are no reason to move a run.
+        # A run does not move for the same devices in another placement.
         if (names := set(state.plan.topology.names)) == self._there:
             return
         self._there, self._left = names, set()

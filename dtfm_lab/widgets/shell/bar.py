@@ -110,7 +110,7 @@ class StatusBar:
     def refresh(self) -> None:
         state, view, before = self._lab_state, self.view, self.history.before
         topology, job = state.topology, state.job
-        # One message for all fields, so that no number of the old plan stands beside a new one.
+        # One message for all fields, so that no number of the old plan is shown next to a new one.
         with view.hold_sync():
             view.network = ["", ""] if topology is None else [topology.name, consists_of(state)]
             view.job = ["", ""] if job is None else [job.name, shape_of(state)]

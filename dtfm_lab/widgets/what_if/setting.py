@@ -156,7 +156,7 @@ def with_factors(topology: Topology, pairs: list[tuple[int, int]], *, bandwidth:
     bandwidth_bytes_per_s[i, j] *= bandwidth
     message_s = None if topology.message_s is None else topology.message_s.copy()
     if message_s is not None:
-        # Measured times are for the old link, so the formula takes their place.
+        # Measured times are for the old link, so the formula replaces them.
         message_s[i, j] = np.nan
     return replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 

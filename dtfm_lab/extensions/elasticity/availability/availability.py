@@ -94,7 +94,7 @@ class Availability:
                     wanted = "seconds of its arrival and of a later departure"
                     raise TraceError(f"{name}: {device} has the interval {shortened(interval)}; wanted {wanted}")
                 events.append((ends[0], index, True))
-                # Whoever stays to the end does not leave: nothing after it counts.
+                # A device that stays to the end does not leave: nothing after it counts.
                 if until_s is None or ends[1] < until_s:
                     events.append((ends[1], index, False))
         time_s, index_of, comes = np.array(events, dtype=float).reshape(-1, 3).T

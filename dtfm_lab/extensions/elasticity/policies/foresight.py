@@ -192,7 +192,7 @@ class Goodput(Policy):
                 len(left & operation.devices) >= replicas and not now.fleet.survives(operation, left)
                 for _, left in now.departures
             )
-            # a device that left for good is in no current operation, but the others leave as often
+            # a device that left permanently is in no current operation, but the others leave as often
             alone = int((np.isin(grid, list(operation.devices)).sum(axis=1) == 1).sum())
             would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
             would = max(would, alone * now.losses / max(now.device_s, 1.0))

@@ -48,7 +48,7 @@ def answer_requests(connection: socket.socket) -> None:
         while True:
             _receive(connection, buffer[: REQUEST.size])
             what, size = REQUEST.unpack(buffer[: REQUEST.size])
-            # Nobody may make this host send more than its buffer holds.
+            # No other host may make this host send more than its buffer holds.
             if size > len(buffer):
                 return
             if what == TAKE:

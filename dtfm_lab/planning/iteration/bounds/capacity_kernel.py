@@ -194,7 +194,7 @@ def averaging_s(
         if n == 0:
             continue
         worst = max(worst, line[row, n - 1])
-        takes_a, takes_b = False, False  # True if a neighbour is among the nearest, so another peer takes its place
+        takes_a, takes_b = False, False  # True if a neighbour is among the nearest, so another peer replaces it
         for _ in range(2):
             m = n + takes_a + takes_b
             takes_a = a >= 0 and near[a] == row and at[a] < m

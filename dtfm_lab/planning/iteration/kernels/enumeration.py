@@ -358,7 +358,7 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
             passes_s += least_s[0, t + 1, r] + least_s[1, t + 1, r]
             fastest = max(fastest, least.speed[grid.devices[t + 1, r]])
         if s < n - 1:
-            # however they are cut, the rest of the blocks take no less than on the fastest device that follows
+            # however they are cut, the rest of the blocks take at least as long as on the fastest device that follows
             trip_s += max(passes_s, (1.0 + least.backward - least.weight) * rest_flop / fastest)
         start_s, back_s, tail = way[START, s, r], way[BACK, s, r], tail_s[s, r, k]
         passed = _passes(

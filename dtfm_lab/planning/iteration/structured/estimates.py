@@ -269,7 +269,7 @@ class Estimator:
         if static is None:
             return []
         ways: tuple[str, ...] = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
-        if sharding != "none":  # each replica averages a shard of its own
+        if sharding != "none":  # each replica averages its own shard
             ways = tuple(one for one in ways if one in ("ring", "sharded", "sharded-at-once")) or ("ring",)
         held, nothing = static[stage.role, stage.blocks], np.zeros(len(ends))
         if sharding == "zero-3" or n_replicas == 1:
