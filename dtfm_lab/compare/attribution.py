@@ -216,8 +216,8 @@ def _makespans(
 ) -> tuple[FloatArray, IntArray, IntArray, Mask]:
     """Simulate all samples of all iterations at once, one per column.
 
-    Returns four arrays: the length of each column, the node that ends last, for each node the one it waited for last
-    (-1 for none), and True where it waited for the start of that node rather than for its end.
+    Returns four arrays. Per column: its length, and the node that ends last. Per node: the node that it waited for last
+    (-1 for none), and True if it waited for that node's start rather than its end.
     """
     shape = len(dependencies.graph), len(progress)
     start_s, end_s = np.empty(shape), np.empty(shape)

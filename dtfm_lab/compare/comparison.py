@@ -133,8 +133,8 @@ class Comparison:
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """Per directed link: messages per iteration (a fraction if only every H-th synchronises), average predicted and
-        measured seconds from first to last byte, and arrival_error_s (average error of the messages' arrival).
+        """Per directed link: messages per iteration (a fraction if only every H-th synchronises), and average predicted
+        and measured seconds from first to last byte. arrival_error_s is the average error of the messages' arrival.
 
         If seconds_by is "link model", nothing was timed. An emulated link takes what the link model says, so a
         prediction of the same links is exact by construction. On the paced clock, messages may have arrived later.

@@ -1,6 +1,6 @@
 """Find where an iteration departs from its prediction, and whether the error changes between iterations.
 
-Three explanations of the errors of n iterations are tried: the errors stay the same, they shift at some iteration (once
+Three explanations of the errors of n iterations are tried. The errors stay the same, they shift at some iteration (once
 or several times), or they grow by the same amount each time. The simplest explanation that fits is reported.
 """
 

@@ -13,10 +13,11 @@ optimizer step is in neither.
 **Attention.** Fused attention skips the masked blocks, half of the causal square, and recomputes the scores in its
 backward. That makes two products of half a square forward and five backward (Dao 2023, "FlashAttention-2", sections 3.1
 and 4.1), where a model's FLOP count six of the whole square. Its speed is published per GPU (``FusedAttention``). A GPU
-without such an entry counts as if it computed a product of the largest k over the whole square: it skips about as much
-work as it loses in speed. That holds on A100s, and roughly on Hopper for FlashAttention-2, which torch uses there.
-cuDNN and FlashAttention-3 take half of that there (Shah et al. 2024, "FlashAttention-3", figures 5 and 6). Unfused
-attention consists of products of a token's numbers per head. Each head is a grid of tiles, and none is skipped.
+without such an entry counts as if it computed a product of the largest k over the whole square. This is close, because
+fused attention skips about as much work as it loses in speed. That holds on A100s, and roughly on Hopper for
+FlashAttention-2, which torch uses there. cuDNN and FlashAttention-3 take half of that there (Shah et al. 2024,
+"FlashAttention-3", figures 5 and 6). Unfused attention consists of products of a token's numbers per head. Each head is
+a grid of tiles, and none is skipped.
 
 One share covers the whole model: seconds are spread over its layers and passes by their FLOP, including attention.
 """

@@ -83,9 +83,9 @@ class SystemOptions:
         ),
     ] = "overlapped"
     """``blocking`` works like torch's send: the device continues when its message has arrived, and the two directions
-    between two devices take turns. ``batched`` works like Megatron-LM: the device waits as well, but messages that two
-    devices send each other at the same time travel at the same time (torch's ``batch_isend_irecv`` puts them into one
-    NCCL group)."""
+    between two devices take turns. ``batched`` works like Megatron-LM. The device waits as well, but messages that two
+    devices send each other at the same time travel at the same time. (torch's ``batch_isend_irecv`` puts them into one
+    NCCL group.)"""
     tensor_parallel: Annotated[
         int | None,
         Option(

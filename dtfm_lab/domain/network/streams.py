@@ -15,8 +15,8 @@ from dtfm_lab.domain.units import FloatArray
 
 MiB = 2**20
 LINUX_WINDOW_BYTES = 3.0 * MiB
-"""Largest window of a stream between Linux hosts. It is half of the 6 MiB to which a receiver's buffer grows by default
-(``tcp_rmem`` and ``tcp_adv_win_scale`` in the kernel's ip-sysctl; kernels of 2025 let it grow to 32 MB)."""
+"""Largest window of a stream between Linux hosts. It is half of the 6 MiB to which a receiver's buffer grows by
+default: see ``tcp_rmem`` and ``tcp_adv_win_scale`` in the kernel's ip-sysctl. Kernels of 2025 let it grow to 32 MB."""
 INITIAL_WINDOW_BYTES = 10 * 1460.0
 """Bytes in a stream's first window: ten segments (RFC 6928)."""
 

@@ -346,11 +346,17 @@ class Plan:
     def to_frame(self) -> pd.DataFrame:
         """Return a table with one row per device, ordered by stage and replica, idle devices last.
 
-        Columns: ``device``; ``stage`` and ``replica`` (missing if idle); ``region``, ``host`` (if any device names one)
-        and ``gpu``; ``blocks`` and ``parameters`` of its stage (missing if idle or without a model); ``microbatches``
-        per iteration; ``flop``, forward and backward of an iteration without recomputation; ``work_share``, its
-        fraction of all devices' FLOP; ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour`` (US dollars, 0 if
-        unknown). For seconds, see ``lab.simulate``.
+        Columns:
+
+        - ``device``; ``stage`` and ``replica`` (missing if idle)
+        - ``region``, ``host`` (if any device names one) and ``gpu``
+        - ``blocks`` and ``parameters`` of its stage (missing if idle or without a model)
+        - ``microbatches`` per iteration
+        - ``flop``: forward and backward of an iteration without recomputation
+        - ``work_share``: its fraction of all devices' FLOP
+        - ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour`` (US dollars, 0 if unknown)
+
+        For seconds, see ``lab.simulate``.
         """
         return device_table(self.topology, self.job, self.placement.devices, self.blocks_per_stage)
 

@@ -30,9 +30,9 @@ one before has arrived. The paper does the same: it serves one peer after the ot
 
 With the ``blocking`` transport, a device that has sent SEND_F or SEND_B waits until that message has arrived (its RECV
 has ended at the other end). Only then does it begin its next computation and its next send. The two directions between
-two devices take turns: a message starts when the one before it, of either direction, has arrived. torch's process group
-does so for NCCL: all point-to-point operations of a pair of ranks use one communicator and one stream, one after the
-other (``ProcessGroupNCCL::pointToPoint``; pytorch/pytorch#132852).
+two devices take turns: a message starts when the one before it, of either direction, has arrived. PyTorch's process
+group does so for NCCL (``ProcessGroupNCCL::pointToPoint``; pytorch/pytorch#132852). All point-to-point operations of a
+pair of ranks use one communicator and one stream, one after the other.
 
 With the ``batched`` transport, the device waits as well, but the directions do not take turns. Megatron-LM's
 ``p2p_communication`` gives a send and its matching receive to ``batch_isend_irecv``, which makes them one NCCL group.

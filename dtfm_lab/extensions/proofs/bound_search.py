@@ -22,9 +22,9 @@ from dtfm_lab.planning.problem import Problem, start_compiling
 DEVICES_UP_TO = 256
 """Maximum number of devices. With more, one step would take too long."""
 EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
-"""Levels of effort. Each has three numbers: the solver's deterministic time per question, the number of clusters in
-which devices are counted (or 0), and a width as a share of the upper bound. A range of budgets that is narrower is not
-split, and the next level is tried."""
+"""Levels of effort. Each has three numbers. The first is the solver's deterministic time per question, and the second
+the number of clusters in which devices are counted (or 0). The third is a width, as a share of the upper bound. A range
+of budgets that is narrower is not split, and the next level is tried."""
 
 Hops: TypeAlias = tuple[float, ...] | None
 """Lower bounds of the most expensive hop, the second most expensive, and so on. None if no placement exists."""

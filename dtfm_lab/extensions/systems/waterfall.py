@@ -185,7 +185,8 @@ class Waterfall:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per switch. Columns: sentence, value, its change and ratio to the row before, seconds and
-        their change, system, shape, whether the plan was held and fits, why a plan is missing, and the source."""
+        their change, system and shape. The last columns are whether the plan was held and fits, why a plan is missing,
+        and the source."""
         rows = []
         for step in self.steps:
             job = None if step.outcome.found is None else step.outcome.job
