@@ -113,7 +113,7 @@ class TimedIterations(NamedTuple):
     def own_s(self, times: Times, n_groups: int) -> FloatArray:
         """Return (3, groups, iterations) seconds of each group's durations, latencies and delays.
 
-        Durations and latencies are those of computations and receives. Delays are those of all actions.
+        Durations and latencies belong to computations and receives. Every action can have a delay.
         """
         counts = self.dependencies.graph.role != SEND
         whole = np.zeros((3, n_groups, times.duration_s.shape[1]))

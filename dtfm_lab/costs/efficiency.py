@@ -174,7 +174,7 @@ their five networks about 40 %."""
 
 
 class Calibrated(Protocol):
-    """What your own measurements say about the share: a factor on that of ``efficiency_of``, or else a number."""
+    """What your own measurements say about the share: a factor on the share of ``efficiency_of``, or else a number."""
 
     @property
     def factor(self) -> float | None: ...

@@ -152,7 +152,7 @@ def run(
 ) -> Trace:
     """Run a plan for real on this machine and return the measured Trace. ``progress`` is called with every event.
 
-    Other options are those of ``start``.
+    Other options are passed to ``start``.
     """
     return start(plan, schedule, **options).wait(progress)
 

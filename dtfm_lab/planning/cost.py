@@ -445,7 +445,7 @@ def grouped(
 
 
 def _alike(matrix: FloatArray, first: int, others: IntArray, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Return True for each of ``others`` whose links to all third devices are like those from ``first``."""
+    """Return True for each of ``others`` whose links to all third devices are like the links from ``first``."""
     if not len(others) or tolerance == np.inf:
         return np.ones(len(others), dtype=bool)
     rows, row = matrix[others], matrix[first][None, :]

@@ -48,7 +48,7 @@ QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
 
 
 class Overtaking(NamedTuple):
-    """How often one plan is faster than another that is nominally no slower."""
+    """How often a plan is faster than another plan whose nominal time is at most as long."""
 
     share: float
     """Share of draws. A draw in which both take equally long counts half."""

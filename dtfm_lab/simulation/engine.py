@@ -192,7 +192,7 @@ class PlacedTasks:
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Return the number of the link or NIC that each message occupies, and how many there are; -1 for computations.
 
-        Computations for buckets take turns on their device instead. The numbers of devices follow those of links.
+        Computations for buckets take turns on their device instead. The devices' numbers follow the links' numbers.
         """
         queue, n_queues = self._link_queues(links, sender, receiver)
         beside, programs = self.graph.beside, self.graph.programs

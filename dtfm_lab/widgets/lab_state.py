@@ -93,7 +93,8 @@ class LabState(traitlets.HasTraits):
     shown_stages = traitlets.Dict()
     """{device: stage} of the best placement of a running search. Empty if no search runs."""
     shown_tasks = traitlets.Dict()
-    """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if none is."""
+    """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if only the lab's plan is
+    displayed."""
     moment = traitlets.Dict()
     """{"tasks": {device: [stage, replica]}, "absent": [devices]} of the displayed moment of a history. Empty if no
     moment is displayed."""

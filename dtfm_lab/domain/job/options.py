@@ -141,7 +141,7 @@ class SystemOptions:
             help="Size of a gradient bucket when synchronisation overlaps the backward pass.", unit="bytes", above=0
         ),
     ] = 25 * MiB
-    """The default is that of torch's DistributedDataParallel."""
+    """The default is the same as in torch's DistributedDataParallel."""
     fragments: Annotated[
         int,
         Option(
@@ -169,7 +169,7 @@ class SystemOptions:
         ),
     ] = None
     """``selective`` keeps every other matrix product and the attention's output (torchtitan's operator mode), ``block``
-    keeps the input of each block, and ``stage`` that of each stage, as ``recompute`` does. If left open, a planner
+    keeps the input of each block, and ``stage`` the input of each stage, as ``recompute`` does. If left open, a planner
     chooses one of these; otherwise it is ``none``."""
     early_stop: Annotated[
         bool, Option(help="Stop recomputing a block as soon as its backward pass has all that it needs.")

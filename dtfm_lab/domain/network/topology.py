@@ -107,7 +107,7 @@ class Topology:
     not. In Python a row may be a tuple: hosts, fraction of the bandwidth and, optionally, spread.
     """
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
-    """(K,) increasing message sizes that were timed; None if none were."""
+    """(K,) increasing message sizes that were timed; None without timed messages."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
     """(N, N, K) seconds from the first byte offered to the last byte delivered, at least the latency; NaN if not timed.
     """
@@ -563,7 +563,7 @@ class Links:
     bandwidth_bytes_per_s: FloatArray
     queueing: str = "pairs"
     message_bytes: FloatArray | None = None
-    """(K,) message sizes that were measured; None if none were."""
+    """(K,) message sizes that were measured; None without measured messages."""
     charged_bytes: FloatArray | None = None
     """(N, N, K) bytes that would take the measured time (beyond latency) at the pair's bandwidth; NaN if not measured.
     Storing bytes lets a change of bandwidth scale the measured times."""

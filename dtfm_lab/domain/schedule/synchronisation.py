@@ -130,9 +130,9 @@ def parts_by(synchronisation: str, whole_rings: bool) -> Synchronise:
 def tree(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """A binary tree. Whole gradients are summed from the leaves to replica 0, and the average returns the same way.
 
-    The tree is that of NCCL's tree algorithm (Jeaugey 2019, "Massively Scale Your Deep Learning Training with NCCL
-    2.4"; ``ncclGetBtree``), of depth log2(replicas). NCCL also pipelines the gradient in chunks and uses a second tree
-    for half of them. Here a replica passes on whole gradients.
+    The tree is the same as in NCCL's tree algorithm (Jeaugey 2019, "Massively Scale Your Deep Learning Training with
+    NCCL 2.4"; ``ncclGetBtree``), of depth log2(replicas). NCCL also pipelines the gradient in chunks and uses a second
+    tree for half of them. Here a replica passes on whole gradients.
     """
     n = len(regions)
     children = _children(n)[replica]

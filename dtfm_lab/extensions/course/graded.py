@@ -47,7 +47,7 @@ def require_shown(mission: Mission, reader: str, what: str) -> None:
 def variant_of(key: bytes, purpose: str, reader: str) -> str:
     """Return the text that seeds a reader's numbers, made with a key. Names and this code alone cannot compute it.
 
-    ``purpose`` is a lesson or the exam. The variant of one does not reveal that of another.
+    ``purpose`` is a lesson or the exam. The variant of one does not reveal the variant of another.
     """
     return hmac.new(key, f"{purpose}\n{reader}".encode(), hashlib.sha256).hexdigest()[:32]
 

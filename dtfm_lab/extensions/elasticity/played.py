@@ -87,8 +87,8 @@ def run_hours(
 ) -> History:
     """Start workers for the devices online, let them leave and arrive, and return the measured History.
 
-    ``options`` are those of ``start``. Raises LabError for an option that the hours set themselves, and RunError if the
-    run fails. Errors of ``start`` pass through.
+    ``options`` are passed to ``start``. Raises LabError for an option that the hours set themselves, and RunError if
+    the run fails. Errors of ``start`` pass through.
     """
     for option in OWN:
         if options.get(option) not in (None, "paced" if option == "clock" else None):

@@ -238,7 +238,7 @@ def run_hours(
 
     ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours. A change takes at
     least as long as they say. LabError refuses rounds of local steps, and policies such as bamboo and skippipe, in
-    which a device does the work of another stage or skips one. Other options are those of ``start``.
+    which a device does the work of another stage or skips one. Other options are passed to ``start``.
     """
     if availability is None:
         raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")

@@ -51,8 +51,8 @@ SHAPES = {
     "cuda": [(1024, 8, 2048, 4), (4096, 32, 2048, 4), (8192, 64, 2048, 2)],
     "cpu": [(256, 4, 256, 4), (512, 8, 256, 4), (1024, 16, 256, 4)],
 }
-"""Width, heads, tokens per sequence and sequences of the blocks, narrowest first. On GPUs they are those of models with
-0.3, 7 and 70 billion parameters. On a CPU they are sizes that a CPU can train."""
+"""Width, heads, tokens per sequence and sequences of the blocks, narrowest first. On GPUs they match models with 0.3, 7
+and 70 billion parameters. On a CPU they are sizes that a CPU can train."""
 SIZES = "d_model", "n_heads", "seq_len", "microbatch"
 NO_TORCH = "calibrate needs torch, which is not installed: pip install 'dtfm_lab[train]'"
 Report = Callable[[str], None]

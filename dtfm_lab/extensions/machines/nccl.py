@@ -57,8 +57,8 @@ def read_nccl(text: str, path: Path) -> SourceReport:
 
     The bus bandwidth is the rate at which every rank of a ring sends. In a test inside one host, it is the bandwidth
     between two of its GPUs. In a test over several hosts, it is the bandwidth from each host to the next, and links
-    inside a host are at least as fast. Switches that add (NVLink SHARP) can yield a rate above that of any link. Then
-    the link's own rate counts.
+    inside a host are at least as fast. Switches that add (NVLink SHARP) can yield a rate above the rate of any link.
+    Then the link's own rate counts.
     """
     lines = unprefixed(text).splitlines()
     ranks = [rank for line in lines if (rank := _rank_of(line))]

@@ -177,7 +177,7 @@ class Strategy(ABC):
         return simulate(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
-        """Return the seconds of an iteration: those of ``trace``, unless the system has its own closed form."""
+        """Return the seconds of an iteration. They come from ``trace``, unless the system has its own closed form."""
         # A system that traces in another way also has other seconds.
         if type(self).trace is not Strategy.trace:
             return self.trace(plan, budget).iteration_s

@@ -32,7 +32,7 @@ from dtfm_lab.figures.theme import (
 LINK = f", {BY_MODEL}"
 """Ending of the name of an action that was not timed."""
 MOST_ROWS = 16
-"""Maximum number of stages and links that are shown: those with the largest errors."""
+"""Maximum number of stages and links that are shown, the largest errors first."""
 KINDS = (*COMPUTE, *SENDS)
 """The kinds that are shown. A receive takes as long as its send."""
 

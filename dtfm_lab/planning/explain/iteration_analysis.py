@@ -94,7 +94,7 @@ class IterationAnalysis:
 
     @cached_property
     def unshared_s(self) -> float | None:
-        """Seconds of the iteration if no two devices shared a NIC; None if none of the plan's devices do."""
+        """Seconds of the iteration if no two devices shared a NIC; None if the plan's devices share no NIC."""
         if not self.trace.context.nics:
             return None
         topology = self.plan.topology

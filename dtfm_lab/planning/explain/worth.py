@@ -61,7 +61,7 @@ class Worth:
 
     @property
     def worth_s(self) -> float:
-        """Seconds without the device less those with it; NaN if either is impossible."""
+        """Seconds without the device minus the seconds with it; NaN if either is impossible."""
         return seconds(self.without) - seconds(self.serving)
 
     @property
@@ -246,7 +246,7 @@ def replanned(
 def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | None:
     """Return the best plan found with every field open that the plan's job had pinned, no worse than the plan.
 
-    None if nothing was pinned, or if the plan is not for seconds or dollars. The options are those of ``replanned``.
+    None if nothing was pinned, or if the plan is not for seconds or dollars. The options are passed to ``replanned``.
     """
     if not plan.pinned or plan.iteration_s is None or plan.objective == "communication":
         return None

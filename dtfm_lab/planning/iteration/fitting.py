@@ -100,7 +100,7 @@ def _first_fitting(problem: IterationProblem) -> FittingPlan | None:
 
 
 def _would_fit(problem: IterationProblem) -> str:
-    """Return which of the fields that the job names would have to be freed to make it fit, or ask for memory or a
+    """Return advice on how to make the job fit: which of the fields that it names to free, or else more memory or a
     smaller job."""
     job = problem.job
     freed = [what for what, of in FREED.items() if any(getattr(job, name) not in free for name, free in of.items())]

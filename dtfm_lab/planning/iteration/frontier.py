@@ -102,7 +102,7 @@ class Frontier:
 
     @property
     def cheapest(self) -> Plan:
-        """The plan with the fewest dollars per billion tokens, and the fastest of equally cheap ones."""
+        """The plan with the fewest dollars per billion tokens. If several are equally cheap, the fastest of them."""
         return min(self.plans, key=lambda plan: (price_of_tokens(plan), iteration_s(plan) / plan.job.tokens))
 
     def at(self, price_per_hour: float, global_batch: int | None = None) -> Plan:

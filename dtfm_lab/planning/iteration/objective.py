@@ -122,7 +122,7 @@ class SimulatedObjective:
         return steps_within(request, found, step_of)
 
     def step_of(self, request: SearchRequest, found: Candidate, bound: IncrementalBound) -> PlanStep:
-        """Return the step that shows a candidate, in the unit of the objective."""
+        """Return a step of the search that reports this candidate, with values in the unit of the objective."""
         tokens = request.job.tokens
         value, least, held = found.iteration_s, bound.iteration_s, found.held
         if self.dollars:

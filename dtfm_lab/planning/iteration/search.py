@@ -9,7 +9,7 @@ given up. A shape whose plans would be good but lack memory is also tried with r
 Annealing prices its moves by an estimate. Its result is annealed again, at a lower temperature, by the exact replay. If
 the replay does not cover the job, or the NICs of its hosts, the simulator prices the plan.
 
-Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but it
+Sources: annealing comes from Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but it
 goes by the minimum found, not by the mean. To anneal all shapes equally often would spend nearly all of the time on
 shapes that cannot win.
 
@@ -130,7 +130,7 @@ def search_iteration(
 ) -> Iterator[Candidate]:
     """Yield ever better plans of a problem, without end: one or more candidates per step, each the best so far.
 
-    If there are plans ``nearby``, the search begins with them and tries only shapes next to those of good plans.
+    If there are plans ``nearby``, the search begins with them and tries only shapes next to the shapes of good plans.
 
     Equal problems and generators yield equal candidates. Raises PlanError if no plan is possible: at the call if the
     job's shape or the devices' memory rule all plans out, later if the limits of ``target`` do.

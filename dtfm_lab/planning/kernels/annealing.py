@@ -141,7 +141,7 @@ def slowest_except(state: AnnealingState, s: int, t: int) -> float:
 
 @compiled
 def set_sums(state: AnnealingState, s: int, at: int, slowest_s: float) -> None:
-    """Set the sums of group s to those in scratch row ``at``."""
+    """Set the sums of group s to the sums in scratch row ``at``."""
     state.sums_s[s] = state.reals[at]
     state.slowest_s[s] = slowest_s
 

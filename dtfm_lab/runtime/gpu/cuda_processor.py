@@ -1,6 +1,6 @@
 """A GPU as a worker's processor: streams for receiving, computing and sending, and events between them.
 
-The three streams are those of DT-FM, section 5. This code has run on an H200. Tests prove the order of copies, waits
+DT-FM uses the same three streams (section 5). This code has run on an H200. Tests prove the order of copies, waits
 and the release of memory with vector clocks (``tests/runtime/cuda_order.py``).
 
 Sums have a fixed order, because an iteration repeated after a loss must give the same bits. In

@@ -179,8 +179,8 @@ class GroupCarrier:
         self._backend, self._name, self._connect_s = backend, name, connect_s
 
     def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> GroupWire:
-        """Return the wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the one that
-        receives.
+        """Return this worker's end of the wire of ``pair``, (sending rank, receiving rank). ``sends`` says which end it
+        is.
 
         Raises ConnectionError if the other end fails, or does not hold the secret.
         """

@@ -157,10 +157,10 @@ def replanned(
     the same drag. ``earlier`` is a previous plan of this very network, so that undoing an edit brings its plan back.
 
     If the best saves too little, an old placement is kept, along with the planner that found it. The placement before
-    the edit comes first, then the placement of ``plan``, then that in ``earlier``. If the edit changes no cost, as when
-    a region is renamed, nothing is searched, so that a placement made by hand stays. In the result, as many devices as
-    possible stay in place. If there are too few devices for the plan's shape, the search starts from fewer of its
-    pipelines.
+    the edit comes first, then the placement of ``plan``, then the placement of ``earlier``. If the edit changes no
+    cost, as when a region is renamed, nothing is searched, so that a placement made by hand stays. In the result, as
+    many devices as possible stay in place. If there are too few devices for the plan's shape, the search starts from
+    fewer of its pipelines.
 
     If ``plan`` still works on the edited network as it is, ``at_hand`` is called with it before a search for seconds.
 

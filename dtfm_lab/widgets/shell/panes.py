@@ -23,7 +23,7 @@ from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
 TABS = PLAN, SEARCH, WHAT_IF, RUN, SYSTEMS, LEARN = "Plan", "Search", "What if", "Run", "Systems", "Learn"
-"""The tabs of the lab in order. Tabs with other names, such as those of plug-ins, come after them."""
+"""The tabs of the lab in order. Tabs with other names, such as the tabs of plug-ins, come after them."""
 FILL_PAUSE_S = 0.2
 """Seconds between preloading two panes that the user has not opened yet. An iteration plays during this time."""
 LEAST_PLACES = 2

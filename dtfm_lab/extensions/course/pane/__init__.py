@@ -75,7 +75,7 @@ class CoursePanel(Panel):
         """The last verdict of each mission that was checked here."""
         self._has_looked = False
         self.checking = ""
-        """The mission that is being checked; empty if none is."""
+        """The mission that is being checked; empty while no check runs."""
         self.board = CourseView()
         self.daily = button("Mystery of the day", "", DAILY, "auto")
         self.daily.on_click(lambda _: begin_daily())

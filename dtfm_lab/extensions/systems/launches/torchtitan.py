@@ -59,7 +59,7 @@ MOVED = {
     "parallelism.pipeline_parallel_batch_size": "parallelism.pipeline_parallel_microbatch_size",
     "parallelism.context_parallel_size": "parallelism.context_parallel_degree",
 }
-"""Keys that had another name or section before 2025, apart from those of ``experimental``."""
+"""Keys that had another name or section before 2025, apart from the keys of ``experimental``."""
 FLOAT8 = re.compile(r"float8|mx|fp8|nvfp4", re.IGNORECASE)
 FLOAT8_KEYS: tuple[str, ...] = (
     "float8.enable_float8_linear",

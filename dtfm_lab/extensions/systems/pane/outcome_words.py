@@ -218,7 +218,7 @@ class WhyText:
     def __init__(self, report_error: Callable[[str], None]) -> None:
         self._report_error = report_error
         self.explaining: Stream[Why] | None = None
-        """The explanation that is being computed; None if none is."""
+        """The explanation that is being computed; None while nothing is computed."""
         self.known: dict[Outcome, Why] = {}
         """The complete explanations."""
         self.view = classed(w.HTML(), "dtfm-systems-why")

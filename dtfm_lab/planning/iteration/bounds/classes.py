@@ -7,7 +7,7 @@ blocks.
 
 A family says which schedules a bound covers, since schedules differ in what the terms of the bound may assume.
 
-Similar devices form one class, with links no worse than those of any of its members. The bound treats every
+Similar devices form one class. Its links are at least as good as the links of each member. The bound treats every
 class as a number of equal devices, each as fast, as large and as well linked as the best of its class. So it holds for
 the devices themselves. If a class holds only interchangeable devices, nothing is lost.
 
@@ -38,7 +38,7 @@ WHOLE = ("gpipe", "1f1b", "adaptive-1f1b")
 
 @dataclass(frozen=True)
 class Family:
-    """Schedules with a number of stages per device, and either only whole backwards or any."""
+    """All schedules with the same number of stages per device, that either may split backwards or never do."""
 
     stages_per_device: int = 1
     splits: bool = False

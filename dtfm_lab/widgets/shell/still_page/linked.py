@@ -56,7 +56,7 @@ KEPT = {
 def picture_of(plan: Plan, predicted: Trace | None) -> bytes:
     """Return the plan and its predicted iteration for the page that opens links: compressed JSON, then columns.
 
-    The columns are those of ``_columns``, in numbers of seven bits per byte. Without ``predicted`` the plan is
+    The columns come from ``_columns``, in numbers of seven bits per byte. Without ``predicted`` the plan is
     simulated, unless its job has no model.
     """
     if predicted is None and plan.job.model is not None:
