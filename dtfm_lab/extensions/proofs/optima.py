@@ -328,7 +328,8 @@ def cp_solver(effort: float, seed: int = 0) -> Any:
     """Return a CP-SAT solver with a limit of deterministic time, about seconds.
 
     In OR-Tools 9.15 presolve merges at-most-one constraints into linear ones incorrectly (its issue 5293). Half of our
-    small models with large coefficients were declared infeasible though they are feasible. Without that step none was.
+    small models with large coefficients were declared infeasible, although they are feasible. Without that step, no
+    feasible model was declared infeasible, so it is switched off here.
     """
     cp_model = solver_library()
 

@@ -175,7 +175,8 @@ def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, ord
 
 @compiled
 def short_path(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
-    """Fill (S,) ``order`` with a good path and return its seconds. For graphs with too many nodes for the exact path.
+    """Fill (S,) ``order`` with a good path and return its seconds. Use it if there are too many nodes for the exact
+    path.
 
     It builds tours of nearest neighbours from several nodes and improves each by 2-opt and Or-opt. ``tour`` is (S,)
     scratch.

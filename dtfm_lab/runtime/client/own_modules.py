@@ -25,7 +25,7 @@ SUFFIX = ".pickle"
 
 
 def modules_folder() -> Path:
-    """Return a folder that only its owner can read and write."""
+    """Return the folder for torch modules given as objects. Only its owner can read and write it."""
     return Path(user_state_path("dtfm_lab")) / "modules"
 
 
