@@ -179,7 +179,7 @@ class FirstMinute:
 
     def _begin_run(self, fewest: int = 0) -> None:
         self._guess = self._judged = ""
-        if not self._lab_state.run_part:  # how long a part takes, with another model, nobody knows before
+        if not self._lab_state.run_part:  # how long a part takes with another model is unknown before
             self._run_panel.iterations.value = max(fewest, self._iterations())
         self._press("run")
 
