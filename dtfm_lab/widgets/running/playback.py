@@ -155,7 +155,7 @@ class Playback:
         self.drawing.playback = rows.tobytes()
 
     def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
-        """Show the condition of a run's devices. ``conditions`` are those of ``DevicesView.states``."""
+        """Show the condition of a run's devices. ``conditions`` have the format of ``DevicesView.states``."""
         known = set(run.ranks)
         self._tell(
             {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now},
