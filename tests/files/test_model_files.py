@@ -109,7 +109,7 @@ WRONG = {
     "code of its own": (
         config("Qwen2-7B", model_type="moss", architectures=["MossForCausalLM"], auto_map={"AutoConfig": "a.B"}),
         UnknownName,
-        r"model_type 'moss' needs code of its own \(auto_map\), which is not run here, and is not known; .*--module",
+        r"model_type 'moss' needs its own code \(auto_map\), which is not run here, and is not known; .*--module",
     ),
     "a language model inside that is not read": (
         {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 8}},

@@ -83,7 +83,7 @@ def test_a_trace_that_is_too_long_is_left_out_and_said_to_be(
 def test_a_failure_leaves_the_older_file(state: WorkspaceState, tmp_path: Path) -> None:
     path = save_workspace(state, tmp_path / "lab.json")
     before = path.read_bytes()
-    with pytest.raises(FileError, match="no plain value"):
+    with pytest.raises(FileError, match="not a plain value"):
         save_workspace(WorkspaceState(settings={"run": {"clock": object()}}), path)
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["lab.json"]
