@@ -69,7 +69,7 @@ def test_played_hours_are_those_of_the_replay_but_for_their_seconds(policy: Any,
     given = {"start_s": 0.0, "regroup_s": 1.0} | options
     availability = there(device_1=(25, 55), device_4=(40, END_S)).until(PLAYED_S)
     predicted = lab.replay(NETWORK, JOB, availability, policy, checkpoint_s=0, bound=False, **given)
-    measured = lab.run(a_plan(), availability=availability, policy=policy, time_scale=0.05, progress=note, **given)
+    measured = lab.run(a_plan(), availability=availability, policy=policy, time_scale=0.15, progress=note, **given)
     assert sum(measured.seconds[state.name.lower()] for state in TimeUse) == pytest.approx(PLAYED_S)
     assert measured.to_frame().steps.sum() <= len(losses)
     assert [loss[:3] for loss in measured.losses] == [loss[:3] for loss in predicted.losses]

@@ -7,6 +7,8 @@ import { shadeOf } from "./raster.js";
 export const FADED = 0.3; // how much of a bar off the critical path is left
 export const MOST_ARROWS = 400; // in sight at once; more are a tangle
 const NARROWEST = 1.5; // pixels of a bar on the path
+const DIGIT = 0.62; // width of a digit, in sizes of the type
+const GAP = 3; // pixels between two numbers of a row
 const WIDE = 5; // pixels of a bar that gets an outline
 const SAME = 0.75; // pixels: nearer points of the path are one
 const HEAD = 5; // pixels of an arrow's head
@@ -22,9 +24,14 @@ export function paintNumbers(context, numbers, kinds, size) {
   context.textBaseline = "middle";
   /** @type {string | null} */
   let ink = null;
+  /** @type {Map<number, number>} */
+  const writtenTo = new Map(); // by row, where the last number ends: messages at one time overlap, their numbers must not
   for (let at = 0; at < numbers.length; at += SEVEN) {
     const [x, y, width, height, number] = [numbers[at], numbers[at + 1], numbers[at + 2], numbers[at + 3], numbers[at + 4]];
     if (number > 99 && width < 23) continue;
+    const half = (String(number).length * size * DIGIT) / 2;
+    if (x + width / 2 - half < (writtenTo.get(y) ?? -Infinity)) continue;
+    writtenTo.set(y, x + width / 2 + half + GAP);
     const wanted = kinds[numbers[at + 5]].inks[numbers[at + 6]];
     if (wanted !== ink) context.fillStyle = ink = wanted;
     context.fillText(String(number), x + width / 2, y + height / 2 + 0.5);
