@@ -91,7 +91,7 @@ class ConditionMonitor:
             case "killed" | "paused":
                 return f"{condition}{lasted}"
             case "gone":
-                return f"left for good{lasted}"
+                return f"left the network{lasted}"
             case "lost":
                 return f"being replaced{lasted}" if now_s is not None else "lost"
             case "recovered":
@@ -264,7 +264,7 @@ class Departures:
         for name in sorted(run.ranks.keys() - set(topology.names) - self._left):
             self._left.add(name)
             self._try(partial(run.leave, name))
-            self._tell("left for good: the run waits for a plan without it", name)
+            self._tell("left the network: training waits for a plan without it", name)
 
     def _follow(self) -> None:
         run, state = self._run, self._lab_state
