@@ -42,6 +42,7 @@ NOTHING_YET = "No plan yet: press Plan to see one iteration predicted"
 STOPPED = "Stopped: press Predict again in Model settings"
 REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
+FOLLOWS = "old: a new prediction follows"
 SETTLED_S = 1.0
 """Seconds without an edit before the next one is compared with what is shown. A drag makes many edits in a row."""
 
@@ -260,7 +261,8 @@ class SchedulePanel(Panel):
     def _dim(self) -> None:
         """Mark the picture as out of date."""
         if self._shown is not None:
-            self.chart.stale = BEFORE
+            # A longer search, or another schedule, changes what is predicted without an edit of the network.
+            self.chart.stale = BEFORE if self._lab_state.plan_is_stale else FOLLOWS
 
     def _follow_edit(self) -> None:
         """Dim the picture if an edit has no plan after a moment. Draw the plan again if the edit is undone."""

@@ -79,9 +79,9 @@ def _of_pipeline(plan: Plan) -> Facts:
     hops = [{"seconds": float(s), "text": in_figures(float(s) * in_unit)} for s in cost.hop_s]
     total = [
         [format_s(cost.total_s), "communication cost ="],
-        [format_s(cost.data_parallel_s), "slowest averaging +"],
-        [format_s(cost.pipeline_s), counted(len(hops), "hop")],
+        [format_s(cost.data_parallel_s), "slowest averaging +" if hops else "slowest averaging"],
     ]
+    total += [[format_s(cost.pipeline_s), counted(len(hops), "hop")]] if hops else []
     facts = {"kind": "pipeline", "title": "One pipeline, first layer to last", "hint": f"slowest hops in {unit}"}
     return facts | {"n_stages": plan.job.n_stages, "stages": stages, "hops": hops, "total": total}
 
