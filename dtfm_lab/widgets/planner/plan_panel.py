@@ -66,7 +66,9 @@ class PlanPanel(Panel):
         self.teaching = TeachingPanel(lab_state)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)
         self._searches: list[SearchMode] = [self.real, self.race, self.frontier]
-        self.note, self.alarm = classed(w.HTML(), "dtfm-plan-note"), classed(w.HTML(), "dtfm-plan-alarm")
+        # Keys reach both, because long texts scroll.
+        self.note, self.alarm = classed(w.HTML(tabbable=True), "dtfm-plan-note"), w.HTML(tabbable=True)
+        classed(self.alarm, "dtfm-plan-alarm")
         self._modes: dict[str, TeachingPanel | SearchMode] = {TEACHING: self.teaching, REAL: self.real}
         self._modes |= {RACE: self.race, FRONTIER: self.frontier}
         self._bars = {name: classed(w.HBox(mode.bar), "dtfm-mode-bar") for name, mode in self._modes.items()}
