@@ -18,7 +18,6 @@ from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.planning import Difference
 from dtfm_lab.widgets.lab_state import LabState
 
-
 PLANNING = "Planning…"
 
 
