@@ -139,7 +139,8 @@ def _of_iteration(says: dict[str, Any], held: dict[str, Any]) -> list[tuple[str,
     if says["inspector"] == "pipeline":
         wanted.append(("the cost in the inspector", says["sum"], held["cost"]))
     wanted.append(("what What if starts from", says["was"] or says["what_if"], iteration))
-    wanted.append(("the iteration in Worth", _first(rf"takes ({TIME}) now", says["worth"]), iteration))
+    listed = "" if says["worth"].startswith("before") else says["worth"]
+    wanted.append(("the iteration in Worth", _first(rf"takes ({TIME}) now", listed), iteration))
     if held["objective"] == "iteration" and not says["searched"].startswith("before"):
         best = _first(rf"kept at ({TIME})", says["searched"]) or _first(rf": .*?iteration ({TIME})", says["searched"])
         wanted.append(("the best in Search", best, held["planned"]))
@@ -153,7 +154,7 @@ def _of_iteration(says: dict[str, Any], held: dict[str, Any]) -> list[tuple[str,
 def _of_edit(says: dict[str, Any], bar: dict[str, str]) -> list[tuple[str, str, str]]:
     """Return what the headline says of an edit: from and to the bar's numbers."""
     edit = re.search(rf": ({TIME}) → ({TIME})\.", says["headline"])
-    if edit is not None and says["what_if"]:  # it tells of the setting, not of the edit
+    if edit is not None and says["what_if"] and edit[1] != bar["was"]:  # it tells of the setting, not of the edit
         return [("the headline's first time", edit[1], bar["value"]), ("its second", edit[2], says["what_if"])]
     if edit is None or not bar["was"]:
         return []
