@@ -2,8 +2,8 @@
 
 The source of a lesson is tools/lessons/NN_name.py. This runs it from top to bottom in the folder notebooks/ and writes
 notebooks/NN_name.ipynb: figures become PNG, widgets become the picture they show before anybody touches them, tables
-and texts stay as they are. A lesson whose cells equal those of its notebook is not run again, unless ``--force`` is
-given. Your own progress, guesses and saved workspaces are not touched.
+and texts stay as they are. A lesson whose code equals that of its notebook is not run again, unless ``--force`` is
+given: its new texts are written beside the old outputs. Your own progress, guesses and saved workspaces are not touched.
 
     python -m tools.notebooks [--force] [--check] [NAME ...]
 """
@@ -11,6 +11,7 @@ given. Your own progress, guesses and saved workspaces are not touched.
 from __future__ import annotations
 
 import argparse
+import ast
 import base64
 import hashlib
 import os
@@ -74,6 +75,10 @@ def main() -> int:
             print(f"{path.stem} has changed since its pictures were made: make notebooks")
         return 1 if wanted else 0
     failed = []
+    if not asked.force:
+        reworded = [path for path in wanted if reword(path)]
+        print(f"{len(reworded)} lessons have new texts and the code they had: their outputs are kept")
+        wanted = [path for path in wanted if path not in reworded]
     with ExitStack() as stack:
         artist = stack.enter_context(draughtsman()) if wanted else None
         for path in wanted:
@@ -110,6 +115,28 @@ def is_current(source: Path) -> bool:
     book = nbformat.read(kept, nbformat.NO_CONVERT)
     digest = digest_of(jupytext.read(source))
     return book.metadata.get(KEY, {}).get("source") == digest == digest_of(book)
+
+
+def reword(source: Path) -> bool:
+    """Write a lesson's notebook with its old outputs; False, and nothing is written, if its code has changed."""
+    kept = notebook_of(source)
+    if not kept.exists():
+        return False
+    old = [cell for cell in nbformat.read(kept, nbformat.NO_CONVERT).cells if cell.cell_type == "code"]
+    new = [cell for cell in jupytext.read(source).cells if cell.cell_type == "code"]
+    if [code_of(cell.source) for cell in old] != [code_of(cell.source) for cell in new]:
+        return False
+    outputs = [cell.metadata.get(KEY, {}).get("revealed", cell.outputs) for cell in old]
+    kept.write_text(written(source, outputs, [cell.execution_count for cell in old]), encoding="utf-8")
+    return True
+
+
+def code_of(cell: str) -> str:
+    """Return what a cell does, without its comments; the cell itself if it is more than Python, such as a magic."""
+    try:
+        return ast.dump(ast.parse(cell))
+    except SyntaxError:
+        return cell
 
 
 def keep(source: Path, artist: Draughtsman) -> int:

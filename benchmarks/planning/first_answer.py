@@ -96,7 +96,7 @@ def family_s(topology: Topology, job: lab.Job) -> tuple[float, int]:
     found = StructuredPlans(SearchRequest(topology=topology, job=job, planner="evolutionary"), SearchTarget())
     for _ in found.estimate(lambda: False):
         pass
-    return min((one.best_s for one in found.simulated()), default=np.inf), found.n_simulated
+    return min((one.best_s for one in found.simulated() if one is not None), default=np.inf), found.n_simulated
 
 
 def systems_s(topology: Topology, job: lab.Job) -> float:

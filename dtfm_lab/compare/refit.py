@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPUTE = "compute_s"
-LINK = " -> "
-"""Separator between the names of a link's two devices."""
 UNLIKE = 1.2
 """From this ratio of a link's largest to its smallest message on, size separates latency from bandwidth."""
 TIMED = "drawn by times of several sizes, fitted as latency and bandwidth"

@@ -35,17 +35,22 @@ print(len(views))
 """
 SHOWN = "for view in views.values():\n    display(view)"
 COLOURS = "() => [...document.querySelectorAll('.dtfm')].map((view) => getComputedStyle(view).color)"
+ALL_DIFFER = f"""(before) => {{
+    const now = ({COLOURS})();
+    return now.length === before.length && now.every((colour, at) => colour !== before[at]);
+}}"""
 
 
 def test_every_view_follows_the_theme_and_goes_without_a_trace(page, open_notebook, set_theme, ask_kernel):
     open_notebook(page, [VIEWS, SHOWN])
     page.wait_for_selector(".dtfm-gantt[data-predicted='2']")
+    n_views = int(ask_kernel(page, "print(len(views))"))
+    assert n_views > 10
+    page.wait_for_function("(n) => document.querySelectorAll('.dtfm').length >= n", arg=n_views)
     set_theme(page, "light")
     light = page.evaluate(COLOURS)
     set_theme(page, "dark")
-    dark = page.evaluate(COLOURS)
-    assert len(light) >= int(ask_kernel(page, "print(len(views))")) > 10
-    assert all(before != after for before, after in zip(light, dark, strict=True))
+    page.wait_for_function(ALL_DIFFER, arg=light)
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
     expect(page.locator(".dtfm")).to_have_count(0)
     set_theme(page, "light")  # the page fixture then finds no script error

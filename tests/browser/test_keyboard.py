@@ -5,6 +5,7 @@ import re
 import pytest
 from lab_page import PLACES, LabPage
 from playwright.sync_api import expect
+from serving import ask
 
 pytest.importorskip("torch", reason="a run trains with torch")
 
@@ -154,10 +155,10 @@ def searched(lab, keys, eventually):
     plan = search.get_by_role("button", name="Plan", exact=True)
     plan.wait_for()
     lab.at_rest()
+    ask(lab.page, "done = []; the_lab.lab_state.observe(lambda change: done.extend(change['old']), 'busy')")
     keys.reach(plan)
     keys.press("Enter")
-    eventually(lab.page, "'plan' in the_lab.lab_state.busy", True)
-    eventually(lab.page, f"{PLANNED} and 'plan' not in the_lab.lab_state.busy", True)
+    eventually(lab.page, f"{PLANNED} and 'plan' in done and 'plan' not in the_lab.lab_state.busy", True)
 
 
 def ran_and_killed(lab, keys, eventually):

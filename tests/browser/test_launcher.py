@@ -23,6 +23,7 @@ FILLS = """() => {
 }"""
 """Whether the lab is as large as its tab, and the tab nearly as high as the window."""
 TABS = "() => [...window.jupyterapp.shell.widgets('main')].map((tab) => tab.title.label)"
+BOTH_OPEN = f"() => ({TABS})().sort().join() === 'dtfm lab,dtfm-lab.ipynb'"
 
 
 def open_lab(page, jupyter, query="reset"):
@@ -43,14 +44,14 @@ def test_the_card_opens_the_lab_in_a_tab_that_is_there_again_after_page_and_kern
     page.locator(".jp-LauncherCard", has_text="dtfm lab").click()
     page.locator(".dtfm-lab-tab .dtfm-lab").wait_for()
     page.wait_for_function(FILLS)
-    assert sorted(page.evaluate(TABS)) == ["dtfm lab", "dtfm-lab.ipynb"]
+    page.wait_for_function(BOTH_OPEN)
     assert page.locator(".dtfm-lab-tab > p").is_hidden()
 
     page.wait_for_function(ALL_SAVED)
     page.wait_for_function(SAVED)
     open_lab(page, jupyter, "")
     page.locator(".dtfm-lab-tab .dtfm-lab").wait_for()
-    assert sorted(page.evaluate(TABS)) == ["dtfm lab", "dtfm-lab.ipynb"]
+    page.wait_for_function(BOTH_OPEN)
 
     page.evaluate("() => window.jupyterapp.serviceManager.sessions.shutdownAll()")
     page.wait_for_function(SAVED)

@@ -9,6 +9,7 @@ import re
 import signal
 
 from lab_page import LabPage
+from playwright.sync_api import expect
 
 LENGTHS = """async (data) => {
     const video = Object.assign(document.createElement("video"), { src: `data:video/mp4;base64,${data}` });
@@ -46,8 +47,8 @@ def recorded(seen):
     with seen.page.expect_download() as download:
         seen.menu("more").get_by_role("button", name="Record").click()
         seen.next.filter(has_text=re.compile(r"Stop recording \([1-9] s\)")).click()
-    assert seen.headline.inner_text() == "Recorded. lab.mp4 is among your downloads."
-    assert seen.next.inner_text() == "Run it for real"
+    expect(seen.headline).to_have_text("Recorded. lab.mp4 is among your downloads.", use_inner_text=True)
+    expect(seen.next).to_have_text("Run it for real")
     assert download.value.suggested_filename == "lab.mp4"
     width, height = seen.page.evaluate(LENGTHS, base64.b64encode(download.value.path().read_bytes()).decode())
     assert abs(width / height - pane[2] / pane[3]) < 0.02

@@ -55,6 +55,23 @@ class MapPage:
         """Cards, labels, pipes and badges in the box's pixels, as long as nothing is magnified."""
         return self.page.evaluate("() => document.querySelector('.dtfm-map').whatIs()")
 
+    def still(self):
+        """The same once nothing moves any more."""
+        found = None
+        while (now := self.things()) != found:
+            found = now
+            self.page.wait_for_timeout(300)
+        return found
+
+    def until(self, name, holds, arg=None):
+        """Wait until this holds of where something is: x and y from the corner of a box of width and height."""
+        where = """([name, arg]) => {
+            const { clientWidth: width, clientHeight: height } = document.querySelector(".dtfm-map .dtfm-box");
+            const [x, y] = document.querySelector(".dtfm-map").whereIs(name);
+            return %s;
+        }"""
+        self.page.wait_for_function(where % holds, arg=[name, arg])
+
     def click(self, name):
         self.page.mouse.click(*self.place(name))
         self.page.wait_for_timeout(100)
@@ -131,10 +148,7 @@ def test_a_city_is_found_by_name_and_gets_a_device_without_a_mouse(page, world, 
     page.keyboard.press("/")
     page.keyboard.type("Nairobi")
     page.keyboard.press("Enter")
-    page.wait_for_timeout(700)
-    (x, y), box = world.place("Nairobi"), world.box.bounding_box()
-    assert abs(x - box["x"] - box["width"] / 2) < 30
-    assert abs(y - box["y"] - box["height"] / 2) < 30
+    world.until("Nairobi", "Math.abs(x - width / 2) < 30 && Math.abs(y - height / 2) < 30")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     eventually(page, "device('device-1')['region']", "Nairobi")
@@ -172,20 +186,19 @@ def test_what_is_selected_but_no_longer_drawn_is_left_alone(page, world, ask_ker
 
 def test_the_wheel_scrolls_the_page_until_the_map_has_the_focus(page, world):
     page.mouse.move(*world.place("Denver"))
-    before = world.place_in_box("Denver")
+    before, away = world.place_in_box("Denver"), world.place_in_box("Miami")
     page.mouse.wheel(0, -200)
     page.wait_for_timeout(200)
     assert world.place_in_box("Denver") == before
     page.mouse.move(*world.place("Denver"))
     page.evaluate("document.querySelector('.dtfm-map').focus({ preventScroll: true })")
     page.mouse.wheel(0, -200)
-    page.wait_for_timeout(200)
+    world.until("Miami", "y > arg + 90", before[1])
     shift = [abs(a - b) for a, b in zip(world.place_in_box("Denver"), before, strict=True)]
     assert max(shift) < 2, "what is under the pointer stays there"
-    assert world.place_in_box("Miami")[1] > before[1] + 90
     page.get_by_role("button", name="Fit", exact=True).click()
-    page.wait_for_timeout(600)
-    assert max(abs(a - b) for a, b in zip(world.place_in_box("Denver"), before, strict=True)) < 1
+    for name, place in (("Miami", away), ("Denver", before)):
+        world.until(name, "Math.abs(x - arg[0]) < 1 && Math.abs(y - arg[1]) < 1", place)
 
 
 def test_a_label_is_a_slider_of_its_pair_and_the_drag_is_one_entry_of_the_history(page, world, ask_kernel, eventually):
@@ -217,10 +230,10 @@ def test_a_device_dropped_on_another_changes_places_in_the_plan_only(page, world
 def test_badges_keep_their_task_and_land_on_their_new_device(page, world, ask_kernel, set_theme):
     ask_kernel(page, STAGES)
     page.wait_for_timeout(GLIDE_MS)
-    before = world.things()
+    before = world.still()
     ask_kernel(page, STAGES.replace("at % 4", "(at + 1) % 4") + "; world.problem = 'device amy: unknown GPU'")
     page.wait_for_timeout(GLIDE_MS)
-    after = world.things()
+    after = world.still()
     stage_of = {one["name"]: one["stage"] for one in before["badges"]}
     assert all(one["stage"] == (stage_of[one["name"]] + 1) % 4 for one in after["badges"])
     spots = [
@@ -241,7 +254,7 @@ def test_cards_and_labels_overlap_nothing(page, open_notebook, ask_kernel, name)
     for width, height in ((472, 340), (620, 480), (800, 700)):
         ask_kernel(page, f"world.height = {height}; world.layout.width = '{width}px'")
         page.wait_for_timeout(500)
-        cards, labels = boxes_of(world.things())
+        cards, labels = boxes_of(world.still())
         assert not any(overlap(a, b) for a, b in itertools.combinations(cards, 2))
         assert not any(overlap(a, b) for a, b in itertools.combinations(labels, 2))
         assert not any(overlap(a, b) for a, b in itertools.product(cards, labels))
@@ -272,8 +285,7 @@ def test_a_typed_place_has_a_pin_and_its_new_card_stays_in_view(page, open_noteb
     before = page.evaluate(top)
     field = page.locator(".dtfm-map .dtfm-map-find input")
     field.fill("Berlin")
-    page.wait_for_timeout(300)
-    assert page.evaluate(top) != before
+    page.wait_for_function(f"(before) => ({top})() !== before", arg=before)
     screenshot(page, "map-pin")
     for n, city in ((1, "Berlin"), (2, "Tokyo")):
         field.fill(city)

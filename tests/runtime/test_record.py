@@ -133,3 +133,17 @@ def test_a_run_in_html_has_a_row_a_device_and_no_markup_of_names() -> None:
     texts = ("failed after 1 of 4 iterations", "loss 5.0000", *record.ranks)
     places = [html.index(text) for text in texts]
     assert all(before < after for before, after in pairwise(places))
+
+
+def test_a_device_that_is_back_has_its_fault() -> None:
+    """A view may look between any two lines of the thread that records."""
+    record, seen = recorded(), list[int]()
+
+    class Watched(dict[str, str]):
+        def __setitem__(self, device: str, condition: str) -> None:
+            seen.append(len(record.faults))
+            super().__setitem__(device, condition)
+
+    record.conditions = Watched()
+    record.absorb({"event": "recovered", **FAULT})
+    assert seen == [1]

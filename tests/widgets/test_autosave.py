@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from loops import until
+from loops import WAIT_S, until
 
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.widgets.shell import autosave
@@ -78,25 +79,30 @@ async def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
 
 
 async def test_a_change_while_one_is_written_is_written_after_it(tmp_path) -> None:
-    at_once, most, texts = 0, 0, []
+    at_once, most, texts, changed = 0, 0, [], threading.Event()
 
     def write(_path: Path):
         def work() -> None:
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)
-            time.sleep(0.1)
+            changed.wait(WAIT_S)
+            time.sleep(0.1)  # longer than the delay
             texts.append("written")
             at_once -= 1
 
         return work
 
     kept = Autosave(tmp_path / "lab.json", write, nothing)
+    kept.changed()
+    await until(lambda: at_once == 1)
     for _ in range(3):
         kept.changed()
-        await asyncio.sleep(0.05)
-    await until(lambda: len(texts) >= 2)  # the last change is not lost
-    await until(lambda: at_once == 0)
+        await asyncio.sleep(0)
+    changed.set()
+    await until(lambda: len(texts) == 2 and at_once == 0)  # the last change is not lost
+    await asyncio.sleep(0.2)
+    assert len(texts) == 2
     assert most == 1, "two never write one file at once"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from loops import until
@@ -14,6 +15,7 @@ import dtfm_lab as lab
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import planners
+from dtfm_lab.widgets import tasks
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of
 from dtfm_lab.widgets.planner.job_controls import nearest_shape
 from dtfm_lab.widgets.planner.plan_panel import PlanPanel
@@ -29,16 +31,20 @@ def a_panel(**traits: object) -> tuple[LabState, PlanPanel]:
     return lab_state, panel
 
 
-async def test_the_best_so_far_is_shown_on_the_map_a_few_times_a_second_until_the_plan_speaks():
+async def test_the_best_so_far_is_shown_on_the_map_a_few_times_a_second_until_the_plan_speaks(monkeypatch):
+    read_s: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: read_s.append(time.monotonic()) or read_s[-1])
+    monkeypatch.setattr(tasks, "time", clock)
     lab_state, panel = a_panel(seconds=1)
     shown: list[tuple[float, dict]] = []
-    lab_state.observe(lambda change: shown.append((time.monotonic(), change["new"])), "shown_stages")
+    # by the reading that was found due: on a busy machine showing takes a while
+    lab_state.observe(lambda change: shown.append((read_s[-1], change["new"])), "shown_stages")
     panel.redo()
     await until(lambda: lab_state.plan is not None and panel.real.search is None)
     assert shown[0][1].keys() == set(lab_state.topology.names)
     assert sorted(shown[0][1].values()) == sorted(list(range(4)) * 4)
     times = [at for at, stages in shown if stages]
-    assert all(b - a >= SHOWN_S for a, b in itertools.pairwise(times))
+    assert all(b >= a + SHOWN_S for a, b in itertools.pairwise(times))
     assert shown[-1][1] == {}
 
 

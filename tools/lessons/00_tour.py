@@ -19,20 +19,21 @@
 #
 # 20 minutes. Needs nothing. You will be able to:
 #
-# - Place a network's devices in a plan, and say how much faster any plan could be at most.
+# - Plan a network, and say how much faster any other plan could be.
 # - Train a small GPT for real under that plan, and say by how many per cent the prediction was wrong.
 # - Name the five nouns: Topology, Job, Plan, Schedule, Trace.
 #
-# Run the next cell: click into it and press Shift+Enter. Eight laptops appear, already planned. One predicted
-# iteration plays on them: dots are messages; at the right is what each laptop computes, forwards in blue, backwards
-# in orange, averages of gradients in green. Laptops of one number hold the same part of a small GPT.
+# Click into the next cell and press Shift+Enter. The lab plans eight laptops for a small GPT, and plays one predicted
+# iteration. Moving dots are messages. Laptops with the same number hold the same layers. At the right, each laptop
+# has a row: forward passes are blue, backward passes orange, averages of gradients green, optimiser steps grey. Lower
+# bars are messages, and hatching is waiting. The iteration ends in the grey area with 90 % confidence.
 #
-# 1. Drag the label **0.1 Gbit/s, 8 ms** between the two rows sideways. The link gets slower or faster, a new plan
-#    follows at once, and the line on top says what that costs and what binds now.
-# 2. Open **Search**, press **Slow** and **Play**: how a search comes from chance to a plan.
-# 3. Press **Run it for real**. Eight processes train that GPT on this machine, over links as slow as drawn, and the
-#    loss falls. It takes half a minute on an idle machine.
-# 4. When it is done, open **Run**, **Compare**: where was the prediction wrong, and by how much?
+# 1. Drag the label **0.1 Gbit/s** between the two boxes sideways. The link gets slower or faster, and the lab plans
+#    again. The headline says what changed, and what limits the plan now.
+# 2. Open **Search**, press **Slow**, then **Play**. A search turns random placements into a plan.
+# 3. Press **Run it for real**. Eight processes train that GPT on this machine, over links as slow as drawn. The loss
+#    falls. This takes half a minute on an idle machine.
+# 4. Then open **Run**, **Compare**. Where was the prediction wrong, and by how much?
 
 # %%
 import dtfm_lab as lab
@@ -43,12 +44,13 @@ the_lab
 # %% [markdown]
 # ## The same in code
 #
-# Five nouns carry everything. A planner turns a **Topology** and a **Job** into a **Plan**; a **Schedule** says what
-# each stage does in which order; the simulator and real workers each turn plan and schedule into a **Trace**. (All
-# words are in the [glossary](../docs/glossary.md).)
+# The lab has five nouns. A **Topology** is a network. A **Job** is one training iteration: a model, a batch, and how
+# to split them. A planner turns both into a **Plan**: which device holds which layers. A **Schedule** orders each
+# device's passes. A **Trace** says when each action began and ended. The simulator predicts one, and real workers
+# measure one. ([Glossary](../docs/glossary.md))
 #
-# The lab above trains `tiny`, a GPT on bytes of text. Here the same job is cut into 4 pipeline *stages*, each held by 2
-# *replicas*.
+# The lab above trains `tiny`, a GPT on bytes of text. Here the same job has 4 pipeline *stages* and 2 *replicas*:
+# each stage is on 2 devices.
 
 # %%
 topology = lab.load_topology("lecture-hall")
@@ -59,20 +61,23 @@ print(f"{plan.scope} takes {plan.iteration_lower_bound_s:.3f} s or more")
 lab.figures.network(topology, plan)
 
 # %% [markdown]
-# Devices of one colour hold the same layers and average their gradients: a *data-parallel group*. One device of each
-# group makes a *pipeline*; the figure draws its path. The bound holds for every plan of this shape and these
-# micro-batches, also those that nobody has tried. It is proven, and cautious: the best plan may well be far above it.
+# Grey boxes are the two regions. Devices of one colour hold the same layers and average their gradients: a
+# *data-parallel group*. One device of each group makes a *pipeline*. Dark lines show its path.
+#
+# A pipeline processes its batch in parts, called *micro-batches*. The printed bound holds for every plan of this
+# shape (4 x 2) and these micro-batches. It is proven but cautious: the best plan can be much slower.
 #
 # ## Predict, run, compare
 #
-# The next cell trains that GPT for real: torch processes on this machine's processor, which exchange every
-# activation and every gradient over links as slow as drawn. On the *virtual* clock nobody has to wait for these:
-# messages carry the times that the links need, computations count as the processor time that they took.
+# The next cell trains that GPT for real. Torch processes on this machine's CPU exchange every activation and every
+# gradient. On the *virtual* clock, no process waits for a link. A message counts the drawn link's time, and a
+# computation its CPU time.
 #
-# Workers follow the schedule `1f1b`: one forward, one backward, in turns ([lesson 08](08_schedules.ipynb)).
+# Workers follow the schedule `1f1b`: they alternate one forward and one backward pass ([lesson
+# 08](08_schedules.ipynb)).
 #
-# The prediction knows the plan, the schedule and how long a few trial passes took on this machine before the run. It
-# knows nothing of the run itself.
+# The prediction knows the plan, the schedule, and the times of a few trial passes before the run. It knows nothing of
+# the run.
 
 # %%
 measured = lab.run(plan, schedule="1f1b", iterations=6, clock="virtual")
@@ -99,25 +104,25 @@ lab.figures.gantt(predicted, against=measured)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Each bar is one pass of one *micro-batch*, a part of the batch: above as predicted, below as measured.
-# `comparison.stages` and `comparison.links` say where they differ; lesson [10](10_real_run.ipynb) says why, and what
-# each clock can prove. (`like=measured` predicts this run, on this machine's processor and with its schedule. The
-# seconds printed with the plan above are those of the drawn laptops, so they differ.)
+# Each bar is one action: predicted above, measured below and hatched. Colours mean the same as above.
+# `comparison.stages` and `comparison.links` say where both differ. Lesson [10](10_real_run.ipynb) says why, and what
+# each clock can prove. `like=measured` predicts for this machine's CPU. The plan's time further up is for the drawn
+# laptops.
 #
-# A trace is more than a picture: `predicted.to_frame()` has a row for each action, with `device`, `kind`, `start_s`
-# and `end_s`, and `predicted.bubble` one for each device: how long it computes, and how long it waits.
+# `predicted.to_frame()` has one row per action, with `device`, `kind`, `start_s` and `end_s`. `predicted.bubble` has
+# one row per device: how long it computes and waits.
 #
 # </details>
 #
 # ## Around the world
 #
-# The paper's case: 64 GPUs in eight cities, GPT3-XL of 1.3 billion parameters in 8 stages of 8 replicas. Too large
-# for one machine to run, but planned and predicted in the same way. Chance is the baseline that every planner must
-# beat.
+# The paper behind this lab has a case with 64 GPUs in eight cities. The job is GPT3-XL, 1.3 billion parameters, in 8
+# stages and 8 replicas. One machine cannot run that, but the lab plans and predicts it in the same way. Every planner
+# must beat a random placement.
 
 # %%
 world = lab.load_topology("worldwide")
-xl = lab.load_job("dtfm-gpt3-xl", schedule="1f1b")  # GPipe would hold more activations than fit
+xl = lab.load_job("dtfm-gpt3-xl", schedule="1f1b")  # the schedule gpipe would need more memory than these GPUs have
 chance = lab.plan(world, xl, planner="random", seed=0, steps=1)
 found = lab.plan(world, xl, seed=0, steps=5)
 
@@ -140,20 +145,21 @@ lab.figures.network_map(world)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The *communication cost* is the paper's measure, the slowest group's averaging plus the path through the pipeline;
-# the seconds of an iteration above count computing and waiting, too. Lessons [04](04_cost_model.ipynb) and
-# [07](07_communication_or_seconds.ipynb) take them apart.
+# The *communication cost* is the paper's measure: the slowest group's averaging plus the path through the pipeline.
+# The iteration times above also count computing and waiting. Lessons [04](04_cost_model.ipynb) and
+# [07](07_communication_or_seconds.ipynb) explain both. On the map, dots are GPUs and circles are cities.
 #
 # </details>
 #
 # > **Takeaway.** A plan says which device holds which layers. A simulator predicts its iteration from links and
-# > computing times. A real run can prove the prediction wrong, and a lower bound says how much a better plan could
-# > save.
+# > computing times. A real run can prove the prediction wrong. A lower bound says how much a better plan could save
+# > at most.
 #
 # ## Missions
 #
-# Every lesson ends in some. They are checked by the library itself, and many give each reader other numbers. Stuck?
-# `lab.missions.hint("one-left-the-hall")` helps, one step more at each call; `lab.missions.answer(...)` works it out.
+# Every lesson ends with missions. The library checks them, and many give each reader different numbers. Stuck?
+# `lab.missions.hint("one-left-the-hall")` shows a hint, one more at each call. `lab.missions.answer(...)` shows a
+# worked answer.
 
 # %%
 lab.missions.show("one-left-the-hall")
@@ -172,8 +178,8 @@ lab.missions.show("who-works-most")
 # lab.missions.check("who-works-most", answer)
 
 # %% [markdown]
-# Next: [The network](02_network.ipynb): is it latency or bandwidth that a message pays for? Or draw a
-# network of your own with `lab.Lab()`.
+# Next: [The network](02_network.ipynb): does a message pay for latency or for bandwidth? Or draw your own network
+# with `lab.Lab()`.
 
 # %%
 lab.missions.board("00_tour")

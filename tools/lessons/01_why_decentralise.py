@@ -40,9 +40,9 @@ from dtfm_lab.domain.network import HARDWARE
 # %% [markdown]
 # ## 1. Your numbers
 #
-# Two offers. **The hall**: some GPUs in one room, on a network made for this. **The cities**: more GPUs, cheaper
-# ones, four in each of eight cities, joined by the internet. Replace the numbers by yours, now or later, and run
-# everything again; all that follows is computed from this cell.
+# You compare two offers. **The hall** has GPUs in one room, on a data-centre network. **The cities** have more and
+# cheaper GPUs: four in each of eight cities, joined by the internet. All numbers are in the next cell. Replace them
+# by yours and run everything again. The explanations are about our numbers.
 
 # %%
 hall_gpus, hall_gpu, hall_gbps, hall_ms = 16, "A100", 100, 0.05
@@ -56,11 +56,12 @@ for gpu in (hall_gpu, cities_gpu):
     print(f"{gpu:9} {flops:4.0f} TFLOP/s, {dollars} dollars an hour: {known.price_source}")
 
 # %% [markdown]
-# The links between cities are those of the paper's world-wide case, eight AWS regions as its [public
-# code](https://github.com/DS3Lab/DT-FM) has them.
+# The links between cities come from the paper's world-wide case: eight AWS regions in its [public
+# code](https://github.com/DS3Lab/DT-FM).
 
 # %%
 n = hall_gpus
+# Two n x n matrices: latency and bandwidth of each pair. In the hall, all pairs are the same.
 hall = lab.Topology.from_matrices(
     np.full((n, n), hall_ms),
     np.full((n, n), hall_gbps),
@@ -70,6 +71,7 @@ hall = lab.Topology.from_matrices(
     name="hall",
 )
 world = lab.load_topology("worldwide")
+# Four devices of each city with their links, then the same links with our GPUs.
 some = world.subset(f"{city}-{i}" for city in world.regions for i in range(gpus_in_a_city))
 cities = lab.Topology.from_matrices(
     *some.to_matrices(),
@@ -79,6 +81,7 @@ cities = lab.Topology.from_matrices(
     name="cities",
 )
 gbps = cities.to_matrices()[1]
+# One row of the bandwidth matrix: from Oregon to four other cities.
 between = gbps.loc["Oregon-0", ["Virginia-0", "Tokyo-0", "London-0", "Frankfurt-0"]]
 print(f"hall:   {len(hall)} GPUs, {hall_gbps} Gbit/s between any two")
 print(f"cities: {len(cities)} GPUs, from Oregon to four others {between.tolist()} Gbit/s")
@@ -88,11 +91,11 @@ lab.figures.network_map(cities)
 # %% [markdown]
 # ## 2. Seconds
 #
-# The job is GPT3-XL, 1.3 billion parameters. `lab.plan` looks for the plan of the fastest iteration: which device
-# holds which layers, and who shares the batch. How it does that is the matter of the next lessons; here its answers
-# are enough.
+# The job is GPT3-XL, with 1.3 billion parameters. `lab.plan` searches for the plan with the shortest iteration: which
+# device holds which layers, and how replicas share the batch. Later lessons explain how.
 #
-# Take stock before you run on: the network of the cities is so much slower, its GPUs a little.
+# Before you guess: the network between the cities is more than 100 times slower. Each of their GPUs computes half as
+# fast as one in the hall, but there are twice as many.
 
 
 # %%
@@ -127,34 +130,36 @@ print(f"cities / hall: {in_cities.iteration_s / in_hall.iteration_s:.2f}")
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# More than a hundred times less network, and far from a hundred times as slow. Two reasons. A GPU computes for
-# seconds on what it received in a moment: a pipeline sends activations, not the model. And the planner arranges who
-# talks to whom over which wire. Yet the price is visible: some GPUs are left out, because what they would add is less
-# than what they would ask of the network. [Idle devices](../docs/glossary.md#planning) need not be paid.
+# The network is more than 100 times slower, but the iteration takes only 1.8 times as long. The planner keeps each
+# pipeline in one city, where links are fastest. Only gradients cross between cities, once an iteration, and they take
+# nearly 4 of the 13 s. The planner leaves 12 GPUs idle: they would add more communication time than they save. You
+# need not pay for [idle devices](../docs/glossary.md#planning).
 #
-# The paper found its world-wide case 1.7 to 3.5 times slower than Megatron in a data centre on a network 100 times as
-# fast ([Yuan et al., 2022](https://arxiv.org/abs/2206.01288)), on 64 GPUs of one kind.
+# The paper found its world-wide case 1.7 to 3.5 times slower than Megatron in a data centre ([Yuan et al.,
+# 2022](https://arxiv.org/abs/2206.01288)). Both had 64 equal GPUs, and the data centre's network was 100 times as
+# fast.
 #
 # </details>
 #
 # ## 3. Dollars
 #
-# Who pays by the hour pays, for a billion tokens,
+# If you pay by the hour, a billion tokens cost
 #
 # $$\text{dollars} = \frac{10^9}{\text{tokens in an iteration}} \cdot \frac{\text{seconds}}{3600} \cdot
 # \text{devices} \cdot \text{price an hour}$$
 #
-# A plan knows it: `plan.price_per_billion_tokens`.
+# `plan.price_per_billion_tokens` is this number.
 
 # %%
 for name, plan in (("hall", in_hall), ("cities", in_cities)):
+    # The formula above. The assertion checks that the library computes the same.
     by_hand = 1e9 / plan.job.tokens * plan.iteration_s / 3600 * plan.price_per_hour
     assert np.isclose(by_hand, plan.price_per_billion_tokens)
     print(f"{name:6} {plan.price_per_hour:6.2f} dollars an hour, {by_hand:6.2f} dollars a billion tokens")
 
 # %% [markdown]
-# So seconds and dollars need not agree on who wins. With one number to spare, solve for it: at which price an hour
-# does a GPU of the cities cost as much by the token as the hall?
+# The hall is faster, and the cities are cheaper. Now solve the formula for the price. At which hourly price does a
+# GPU of the cities cost as much per token as the hall?
 
 # %%
 n_serving = in_cities.job.n_stages * in_cities.job.n_replicas
@@ -164,7 +169,7 @@ print(f"the cities are cheaper below {break_even:.2f} dollars an hour and GPU; t
 # %% [markdown]
 # ## 4. The cheapest plan
 #
-# `objective="price"` looks for the fewest dollars by the token, however long it takes.
+# `objective="price"` searches for the fewest dollars per token, however long an iteration takes.
 
 # %%
 lab.guess(
@@ -180,6 +185,7 @@ lab.guess(
 lab.reveal("why-gpus-of-cheapest")
 cheapest = planned(cities, objective="price")
 rows = {"cities, fastest": in_cities, "cities, cheapest": cheapest, "hall, fastest": in_hall}
+# One row per plan, one column per number.
 table = pd.DataFrame(
     {
         "GPUs": [plan.placement.devices.size for plan in rows.values()],
@@ -194,20 +200,21 @@ table.round(2)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Whoever works alone waits for nobody: every further GPU adds waiting. **By the token, the cheapest is the smallest
-# set of devices that the model fits into without computing anything twice**, as long as all GPUs cost the same for
-# what they compute. (With 1 GiB less, one GPU would have to recompute activations, and two would be cheaper.)
-# The cities are cheaper than the hall because their GPUs are, not because there are many of them. Each further GPU
-# buys time and costs dollars. People take more of them because the model does not fit, or because they cannot wait:
-# dollars *within a time*. `lab.plan(..., objective="price", max_iteration_s=...)` asks for that, and
-# `lab.frontier` for the whole curve ([objectives](../docs/how-a-plan-is-found.md)).
+# A GPU that works alone waits for no other. Each further GPU saves time, but adds waiting, which you pay for. **Per
+# token, the cheapest plan uses the fewest devices that hold the model without recomputing activations.** This is true
+# while all GPUs cost the same per FLOP. With 1 GiB less memory, one GPU would have to recompute, and two would be
+# cheaper. The cities are cheaper than the hall because their GPUs cost less per FLOP, not because they have more.
+#
+# You need more GPUs if the model does not fit, or if you cannot wait. Then ask for the cheapest plan *within a time*:
+# `lab.plan(..., objective="price", max_iteration_s=...)`. `lab.frontier` returns the whole curve of seconds against
+# dollars ([objectives](../docs/how-a-plan-is-found.md)).
 #
 # </details>
 #
 # ## 5. What makes the network matter less?
 #
-# A better network, of course. More work for each byte, too: gradients are averaged once an iteration, however many
-# sequences it has.
+# A faster network does. So does more work for each byte. Gradients are averaged once an iteration, however many
+# sequences the batch has.
 
 # %%
 lab.guess(
@@ -229,6 +236,7 @@ for size in (batch // 4, batch, 4 * batch):
         used = plan.placement.devices.size
         rows.append([size, name, used, plan.iteration_s, plan.price_per_billion_tokens])
 columns = ["batch", "where", "GPUs", "seconds", "dollars a billion tokens"]
+# pivot makes one row per batch. Each column has a pair of names, such as ("seconds", "hall").
 batches = pd.DataFrame(rows, columns=columns).pivot(index="batch", columns="where")
 batches["cities / hall", ""] = batches["seconds"]["cities"] / batches["seconds"]["hall"]
 batches.round(2)
@@ -236,9 +244,10 @@ batches.round(2)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A larger batch is no free lunch: from some size on, a sequence more teaches the model less ([McCandlish et al.,
-# 2018](https://arxiv.org/abs/1812.06162)), and memory and waiting grow. It is a lever that leaves the way of training
-# as it is. `lab.with_job` tries others on the same placement:
+# The ratio of cities to hall falls from 4.5 to 1.1. In the largest batch, the planner also uses all 32 GPUs. But a
+# larger batch has a cost: from some size on, another sequence teaches the model less ([McCandlish et al.,
+# 2018](https://arxiv.org/abs/1812.06162)). Other changes send fewer bytes or average less often. `lab.with_job` tries
+# them on the same placement:
 #
 # </details>
 
@@ -251,20 +260,23 @@ choices = {
 }
 for name, changed in choices.items():
     print(f"{name:28} {lab.with_job(in_cities, **changed).iteration_s:6.2f} s")
+# The same placement on a network with no latency and a million times the bandwidth.
 free = lab.evaluate(cities.scaled(latency=0, bandwidth=1e6), in_cities.job, rank_map=in_cities.rank_map)
 print(f"{'a network that costs nothing':28} {free.iteration_s:6.2f} s")
 
 # %% [markdown]
-# The last line is what remains when every message is free: computing, and the waiting of a pipeline that fills and
-# drains. No compression gets below it. What the others do to the loss is the matter of [lesson
-# 13](13_compression_and_local_updates.ipynb).
+# The last line assumes that every message is free. What remains is computing, and the waiting while a pipeline fills
+# and drains. On this placement, no compression gets below it. [Lesson 13](13_compression_and_local_updates.ipynb)
+# shows what the others do to the loss.
 #
 # ## 6. How much network would be enough?
 #
-# The same placement on networks from a tenth to a hundred times as fast. Does it cross the hall's?
+# The next cell keeps the placement, and scales the bandwidth from a tenth to 100 times. Does the curve reach the
+# hall's line?
 
 # %%
 factors = [0.1, 0.3, 1, 3, 10, 30, 100]
+# One row per factor: the bandwidth of all links is multiplied by it.
 sweep = lab.sweep(in_cities, bandwidth=factors)
 sweep["dollars a billion tokens"] = 1000 * sweep.price_per_million_tokens
 figure = px.line(sweep, x="bandwidth", y="iteration_s", log_x=True, markers=True, title="Seconds in the cities")
@@ -275,18 +287,18 @@ figure.add_hline(in_hall.iteration_s, line_dash="dash", annotation_text="the hal
 figure
 
 # %% [markdown]
-# The curve flattens. From some bandwidth on the cities are slowed by what they are, not by what joins them: fewer
-# FLOP/s, latency, a pipeline's waiting. (With another placement they would do better at the right end; a plan is for
-# a network.) Which bandwidth suits which *training system* is what `lab.strategies` computes, in [lesson
-# 15](15_codesign.ipynb).
+# It does not: the curve flattens above the line. Then fewer FLOP/s, latency and a filling pipeline limit the cities.
+# A faster network would need another placement. `lab.strategies` computes which bandwidth suits which *training
+# system* ([lesson 15](15_codesign.ipynb)).
 #
-# **So, when?** When the GPUs are there already or much cheaper; when a batch is large enough to compute longer than
-# it sends; when the plan knows the network. **When not?** When the model fits one machine and time is no matter; when
-# the batch is small; when every layer of every micro-batch must cross the slow links ([ZeRO-3 on the
-# internet](../docs/compare-systems.md)).
+# **The cities win** if you have the GPUs already, or if they are much cheaper. The batch must compute longer than it
+# sends, and the plan must know the network. **They lose** if the batch is small, or if every layer of every
+# micro-batch crosses the slow links ([ZeRO-3 on the internet](../docs/compare-systems.md)). If the model fits one
+# machine and time does not matter, one is enough.
 #
 # > **Takeaway.** A slow network costs time, not training quality. Larger batches, smaller messages and a plan that
-# > knows the network make it matter less. By the token, the cheapest plan is the smallest one that fits.
+# > knows the network make it matter less. Per token, the cheapest plan is the smallest one that fits without
+# > recomputation.
 #
 # ## Missions
 
@@ -298,7 +310,7 @@ lab.missions.show("break-even-price")
 # lab.missions.check("break-even-price", answer)
 
 # %% [markdown]
-# The last one is open.
+# The last mission is open: many plans win it.
 
 # %%
 lab.missions.show("cities-win")

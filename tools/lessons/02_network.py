@@ -17,14 +17,14 @@
 #
 # **Is it latency or bandwidth that a message pays for?**
 #
-# 40 minutes. Needs nothing but Python; words are in the [glossary](../docs/glossary.md).
+# 40 minutes. Needs only Python; words are in the [glossary](../docs/glossary.md).
 #
 # You will be able to:
 #
 # - Compute the seconds of a message, and the size at which latency and bandwidth cost the same.
 # - Count the rounds of an average, and say when more devices make it slower.
 # - Find the links that are worth improving, and those where twice the bandwidth saves nothing.
-# - Fit latency and bandwidth to messages timed on one's own machine.
+# - Fit latency and bandwidth to messages timed on your machine.
 
 # %%
 import socket
@@ -46,22 +46,24 @@ pd.set_option("display.max_colwidth", None)  # sentences in full
 #
 # $$t(b) = \alpha + \frac{b}{\beta}$$
 #
-# $\alpha$ is the *latency*: the seconds until the first byte arrives. Light in glass needs some 5 µs a kilometre, so
-# no money shortens it much. $\beta$ is the *bandwidth*: bytes a second from then on. It can be bought. (It is sold in
-# Gbit/s: $10^9$ bits a second, and eight bits are a byte.)
+# $\alpha$ is the *latency*: the seconds until the first byte arrives. Light in glass needs about 5 µs per kilometre,
+# so money hardly shortens it. $\beta$ is the *bandwidth*: the bytes per second from then on. You can buy more. It is
+# sold in Gbit/s: $10^9$ bits, or 125 MB, per second.
 #
-# A [topology](../docs/glossary.md#the-nouns) holds both for every ordered pair of devices. These are three links of
-# the paper's world-wide case (eight AWS regions, from the [public code of DT-FM](https://github.com/DS3Lab/DT-FM)).
+# A [topology](../docs/glossary.md#the-nouns) holds both numbers for every ordered pair of devices. The next cell
+# shows three links of the paper's world-wide case (eight AWS regions, from the [public code of
+# DT-FM](https://github.com/DS3Lab/DT-FM)).
 
 # %%
 world = lab.load_topology("worldwide")
 pairs = [("Oregon-0", "Oregon-1"), ("Virginia-0", "London-0"), ("Oregon-0", "Tokyo-0")]
 latency_ms, gbps = world.to_matrices()
+# A table with one column per link. T swaps rows and columns.
 pd.DataFrame({f"{a} to {b}": {"latency, ms": latency_ms.loc[a, b], "Gbit/s": gbps.loc[a, b]} for a, b in pairs}).T
 
 # %% [markdown]
-# First guess, then run the cell after it. A message of 64 kB goes from Oregon to Tokyo, and somebody doubles the
-# bandwidth of that link.
+# A message of 64 kB goes from Oregon to Tokyo, and someone doubles the bandwidth of that link. Answer both questions,
+# then continue.
 
 
 # %%
@@ -99,18 +101,19 @@ for n_bytes in (64_000, 64_000_000):
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The short message is nearly all latency, and twice the bandwidth halves only the rest.
+# The short message is nearly all latency. Twice the bandwidth halves only the rest.
 #
 # </details>
 
 # %% [markdown]
-# Where do the two cost the same? Where $\alpha = b / \beta$, so at $b =
-# \alpha \beta$: the [half-and-half size](../docs/glossary.md#training-in-parallel) of a link, which others call its
-# bandwidth-delay product. At that size a message uses half of the bandwidth that was paid for.
+# When do both cost the same? If $\alpha = b / \beta$, then $b = \alpha \beta$. This is the [half-and-half
+# size](../docs/glossary.md#training-in-parallel) of a link, or its bandwidth-delay product. With 50 ms and 1 Gbit/s,
+# it is 6.25 MB. A message of that size uses half of the bandwidth that you pay for.
 
 # %%
 rows = []
 for a, b in pairs:
+    # alpha x beta, in seconds and bytes per second
     half_bytes = latency_ms.loc[a, b] / 1000 * gbps.loc[a, b] * 1e9 / 8
     rows += [
         {"link": f"{a} to {b}", "bytes": n, "seconds": message_s(a, b, n), "half and half": half_bytes}
@@ -125,8 +128,9 @@ px.line(
 # %% [markdown]
 # ## 2. Which messages does training send?
 #
-# An activation of one micro-batch over one boundary between stages, and gradients, in parts. Their sizes follow from
-# the job; the next lesson derives them.
+# A pipeline *stage* holds some layers. For each *micro-batch*, a part of the batch, it sends its output,
+# *activations*, to the next stage. *Replicas* of a stage average their *gradients*, in parts. The next lesson derives
+# the sizes.
 
 # %%
 for name in ("tiny", "gpt3-xl"):
@@ -135,30 +139,32 @@ for name in ("tiny", "gpt3-xl"):
     print(f"{name:8} activation {job.activation_bytes / 1e6:8.3f} MB, part of a gradient {part_bytes / 1e6:8.3f} MB")
 
 # %% [markdown]
-# `tiny` lives on the flat side of every link above, GPT3-XL's gradients on the slope. So the answer to the question
-# of this lesson is a size, not a link: **small messages pay for latency, large ones for bandwidth.** A demonstration
-# with a small model says little about a large one on the same network.
+# The messages of `tiny` are on the flat side of every link above, and GPT3-XL's gradients are on the slope. So the
+# size decides, not the link: **small messages pay for latency, large ones for bandwidth.** A demonstration with a
+# small model says little about a large one.
 #
 # ## 3. Rounds: latency counts more than once
 #
-# Replicas average their gradients of $S$ bytes. In a ring of $N$ devices each sends the $N$-th part to its neighbour,
-# waits for one, adds, sends on: $N - 1$ rounds until every part is summed somewhere, and $N - 1$ until all have all
-# sums.
+# Replicas average their gradients of $S$ bytes. This is an *all-reduce*. In a ring of $N$ devices, each device sends
+# one $N$-th to its right neighbour, and receives another. It adds its own numbers and sends the sum on. After $N - 1$
+# rounds, every part is summed somewhere. After $N - 1$ more, all devices have all sums.
 #
 # $$t = 2 (N - 1) \left(\alpha + \frac{S}{N \beta}\right)$$
 #
-# The second term hardly grows with $N$: it tends to $2 S / \beta$. The first grows without end.
+# The second term hardly grows with $N$: it tends to $2 S / \beta$. The first grows without limit.
 #
-# Eight devices, 20 ms and 1 Gbit/s between any two, average the gradients of `tiny`. Then there are 32.
+# Now eight devices average the gradients of `tiny`, with 20 ms and 1 Gbit/s between any two. Then 32 devices do.
 
 
 # %%
 def averaging_s(n, how, gbps=1.0, latency_ms=20.0, **options):
     """Seconds from the last backward until all of n devices have the averaged gradient, simulated."""
+    # The same latency and bandwidth between any two of n devices.
     net = lab.Topology.from_matrices(np.full((n, n), latency_ms), np.full((n, n), gbps), gpu="V100")
     job = lab.load_job("tiny", n_stages=1, n_replicas=n, global_batch=n, microbatch=1, synchronisation=how)
     trace = lab.simulate(lab.evaluate(net, job, stages=[list(range(n))]), **options)
     rows = trace.to_frame()
+    # Kind B is a backward pass.
     return trace.iteration_s - rows.end_s[rows.kind == "B"].max()
 
 
@@ -186,13 +192,12 @@ rounds.round(4)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The simulator, which plays every message, agrees with the formula. In the last row twice the bandwidth saves next to
-# nothing: the parts have become so small that a round is all latency. **More devices make each message smaller and
-# the messages more**, and so push any network towards latency.
+# The simulator agrees with the formula. In the last row, twice the bandwidth saves only 4 %, because a round is
+# nearly all latency. **More devices make each message smaller, and send more of them.** So latency matters more.
 #
-# Fewer rounds, then? A *central* server takes whole gradients from all and sends the average back: two rounds,
-# whatever $N$ is. But its own link has to carry everything, if it has only one. So now every device has one
-# NIC (`queueing="nics"`), through which its messages go one after another; above, each pair had a line of its own.
+# Do fewer rounds help? A *central* server receives whole gradients and sends the average back: two rounds for any
+# $N$. But if it has only one link, everything crosses that. So each device now has one network card, or NIC
+# (`queueing="nics"`). It sends one message at a time. Above, each pair had a separate line.
 #
 # </details>
 
@@ -216,24 +221,24 @@ for n in (4, 8, 32):
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The NIC in the centre takes in $(N - 1) S$ bytes and sends as many; each of a ring takes and sends $2 S (N - 1) /
-# N$. The ring spares bandwidth and spends rounds, the centre the reverse. So neither is faster everywhere: with a tenth
-# of these gradients, 32 devices would take 1.25 s in a ring and 0.37 s with the centre. That is why libraries switch
-# algorithms by message size. (The lab's other ways to average are in [the
-# glossary](../docs/glossary.md#training-in-parallel).)
+# The server's NIC receives $(N - 1) S$ bytes and sends as many. In a ring, each NIC receives and sends $2 S (N - 1) /
+# N$. A ring saves bandwidth but needs more rounds. So neither is always faster. With a tenth of these gradients, 32
+# devices would take 1.25 s in a ring and 0.37 s with a server. That is why libraries choose the algorithm by message
+# size. ([Other ways](../docs/glossary.md#training-in-parallel))
 #
 # </details>
 #
 # ## 4. Where twice the bandwidth does nothing
 #
-# Three kinds of links are not worth a cent: those whose messages are small, those whose messages are hidden behind
-# computation, and those that carry nothing. In a plan of eight laptops, `.sensitivity()` improves each link and each
-# device in turn and simulates the iteration again.
+# More bandwidth is worth nothing on three kinds of links. Some carry small messages, some carry theirs while devices
+# compute, and some carry nothing. The next cell plans eight laptops. `.sensitivity()` improves each link and device
+# that the plan uses, one at a time, and simulates again.
 
 # %%
 plan = lab.plan("lecture-hall", lab.load_job("tiny", n_stages=4, n_replicas=2), seed=0, steps=5)
 gains = lab.explain(plan).sensitivity(factor=2)
 links = gains[(gains["of"] == "link") & (gains.what == "bandwidth")]
+# change_s is the new iteration time minus the old one, so below zero is faster.
 idle = links.change_s > -1e-9
 print(f"twice the bandwidth shortens the iteration on {(~idle).sum()} of {len(links)} links")
 links[["name", "iteration_s", "change_s", "sentence"]].head(4)
@@ -242,8 +247,8 @@ links[["name", "iteration_s", "change_s", "sentence"]].head(4)
 lab.figures.sensitivity(gains)
 
 # %% [markdown]
-# Where several links are equally slow, one better link helps little, because the others still make everybody wait;
-# all of a region together help more. And latency may count where bandwidth does not. Ask the whole network both ways:
+# One better link helps little if others are as slow, because devices still wait for those. All links of a region
+# together help more. Latency can also matter where bandwidth does not. So improve the whole network in both ways:
 
 # %%
 for what in ("bandwidth", "latency"):
@@ -253,8 +258,9 @@ for what in ("bandwidth", "latency"):
 # %% [markdown]
 # ## 5. Prove it wrong on your machine
 #
-# The line $\alpha + b / \beta$ is a claim about machines, so test it on yours: two sockets, messages from 1 kB to 4
-# MB over your loopback interface, the fastest of several (others disturb, nothing helps). Nothing leaves the machine.
+# The line $\alpha + b / \beta$ is a claim about machines, so test it on yours. The next cell sends messages of 1 kB
+# to 4 MB between two sockets, over your loopback interface. It keeps the fastest of 15 tries, because other programs
+# can only slow a message down. Nothing leaves the machine.
 
 
 # %%
@@ -290,7 +296,7 @@ def time_messages(sizes, repeats=15):
 
 sizes = [int(n) for n in np.geomspace(1e3, 4e6, 13)]
 measured_s = time_messages(sizes)
-# each size weighs by its own seconds, so that the small ones count as much as the large
+# Each equation is divided by its measured seconds, so that small messages count as much as large ones.
 weights = np.stack([1 / measured_s, np.array(sizes) / measured_s], axis=1)
 alpha, per_byte = np.linalg.lstsq(weights, np.ones(len(sizes)), rcond=None)[0]
 fitted_s = alpha + np.array(sizes) * per_byte
@@ -298,17 +304,17 @@ print(f"latency {alpha * 1e6:.0f} µs there and back, bandwidth {8e-9 / per_byte
 print(f"half and half at {alpha / per_byte / 1e3:.0f} kB; off by {np.abs(fitted_s / measured_s - 1).max():.0%} at most")
 
 # %%
+# melt puts both columns, measured and line, below each other, as plotly needs them.
 loopback = pd.DataFrame({"bytes": sizes, "measured": measured_s, "line": fitted_s}).melt("bytes", value_name="seconds")
 px.line(loopback, x="bytes", y="seconds", color="variable", log_x=True, log_y=True, markers=True)
 
 # %% [markdown]
-# Is your line straight? Real links bend: a protocol starts slowly, buffers overflow, caches end. `Topology` can carry
-# measured times of each size for that reason (`message_bytes`, `message_s`). How far a line is wrong for *training* is
-# what [the real run](10_real_run.ipynb) measures.
+# Is your line straight? Real links bend: a protocol starts slowly, buffers overflow, and large messages do not fit
+# caches. So a `Topology` can hold measured times (`message_bytes`, `message_s`). [The real run](10_real_run.ipynb)
+# measures how wrong a line is for *training*.
 #
 # > **Takeaway.** A message takes its latency plus its bytes over the bandwidth. Small messages pay for latency, large
-# > ones for bandwidth. More devices in a ring make more and smaller messages, so they push every network towards
-# > latency.
+# > ones for bandwidth. A ring of more devices sends more and smaller messages, so latency matters more.
 #
 # ## Missions
 

@@ -35,16 +35,16 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. Four devices, three ways
 #
-# A model is trained on a batch of sequences by four devices. There are three ways to divide the work:
+# Four devices train a model on a batch of sequences. They can divide the work in three ways:
 #
-# - **data parallel**: each device holds the whole model and a quarter of the batch. After the backward pass they
-#   average their gradients. Each is a [replica](../docs/glossary.md#training-in-parallel).
-# - **pipeline**: each device holds a quarter of the layers, a *stage*, and sees the whole batch, in *micro-batches*.
-#   Activations go down the pipeline, their gradients come back up.
+# - **data parallel**: each device holds the whole model and a quarter of the batch. After the backward pass, they
+#   average their gradients. Each device is a [replica](../docs/glossary.md#training-in-parallel).
+# - **pipeline**: each device holds a quarter of the layers, a *stage*. The whole batch passes through it, in parts
+#   called *micro-batches*. Activations go down the pipeline, and their gradients come back up.
 # - **both**: two pipelines of two stages. Devices with the same stage average their gradients.
 #
-# A job says how many `n_stages` and `n_replicas` there are. Here is GPT3-XL, 1.3 billion parameters in fp16, with a
-# batch of 32 sequences in micro-batches of one.
+# A job sets `n_stages` and `n_replicas`. Here it trains GPT3-XL, 1.3 billion parameters in fp16. The batch is 32
+# sequences, in micro-batches of one.
 
 # %%
 devices = ["ada", "alan", "edsger", "grace"]
@@ -61,18 +61,21 @@ for name, (n_stages, n_replicas) in shapes.items():
     print(f"{name:13}  stages: {placement.tolist()}")
 
 # %% [markdown]
-# How much does each of them send? `lab.simulate` plays every message and returns a
-# [trace](../docs/glossary.md#the-nouns), which has a row for each. A send lasts as long as its bytes occupy the link,
-# so seconds times bandwidth are bytes, and no formula is in between. (The latency passes after the send: the receive
-# that matches begins that much later.)
+# How much does each plan send? `lab.simulate` plays every message and returns a
+# [trace](../docs/glossary.md#the-nouns), with one row per action. A send lasts as long as its bytes occupy the link.
+# So seconds times bandwidth are bytes, without any formula. (The latency comes after the send: the matching receive
+# begins that much later.)
 
 
 # %%
 def sent(trace, topology):
     """A row for each message of a trace: its kind, both ends with their regions, and its bytes."""
     rows = trace.to_frame()
+    # Keep the sends only, and number them from 0.
     rows = rows[rows.kind.str.startswith("SEND")].reset_index(drop=True)
+    # A link's name, such as "ada -> alan", becomes two columns.
     ends = rows.link.str.split(" -> ", expand=True)
+    # Row and column of each link in the bandwidth matrix.
     at = [[topology.index(name) for name in ends[side]] for side in (0, 1)]
     region = np.array([device.region for device in topology.devices])
     return pd.DataFrame(
@@ -108,21 +111,21 @@ lab.guess(
 # %% [markdown]
 # ## 2. By hand
 #
-# **Data parallel.** $D$ replicas average a gradient of $G$ bytes. Each owns a $D$-th of it: gets that part from the
-# $D - 1$ others, averages, and sends the average back to all of them. So over all wires
+# **Data parallel.** $D$ replicas average a gradient of $G$ bytes. Each owns one $D$-th of it. It receives that part
+# from the $D - 1$ others, averages it, and sends the average back to all of them. So over all wires
 #
 # $$\underbrace{2}_{\text{there and back}} \cdot \; D (D - 1) \cdot \frac{G}{D} \;=\; 2 (D - 1)\, G$$
 #
-# No batch is in it. A ring sends exactly as much, in other rounds.
+# The batch does not appear. A ring sends exactly as much, in other rounds.
 #
-# **Pipeline.** Over each of the $S - 1$ boundaries go the activations of every sequence, and as many bytes of
-# gradients back. For a sequence of $n$ tokens in a model of width $w$ an activation is $n w$ numbers, however many
-# parameters the layers have; with a batch of $B$ sequences and two bytes a number
+# **Pipeline.** The activations of every sequence cross each of the $S - 1$ boundaries, and as many bytes of gradients
+# come back. For a sequence of $n$ tokens in a model of width $w$, an activation is $n w$ numbers. With a batch of $B$
+# sequences and two bytes per number, that is
 #
 # $$2 \cdot (S - 1) \cdot B \cdot 2\, n w$$
 #
-# No number of layers is in it. Both at once: replicas share the batch, stages share the gradient, so the two are
-# summed.
+# The number of layers does not appear. With both, replicas share the batch, and stages share the gradient. So add the
+# two.
 
 # %%
 lab.reveal("data-bytes-of-four")
@@ -140,7 +143,7 @@ by_hand.round(2)
 # %% [markdown]
 # ## 3. Read off a trace
 #
-# The same from the simulator's messages:
+# Now count the same bytes in the simulator's messages:
 
 # %%
 lab.reveal("data-bytes-of-four")
@@ -154,29 +157,33 @@ what = {
 read = {}
 for name, plan in plans.items():
     messages = sent(lab.simulate(plan), net)
+    # map turns each kind into a column's name; groupby and sum add up the bytes of each name.
     read[name] = messages.groupby(messages.kind.map(what))["bytes"].sum() / 1e9
+# T makes one row per plan. fillna writes 0 where a plan sends nothing of a kind.
 read = pd.DataFrame(read).T.fillna(0)[["gradients, GB", "activations, GB", "embedding, GB"]]
 assert np.allclose(read.iloc[:, :2], by_hand)
 read.round(2)
 
 # %% [markdown]
-# `SEND_G` is a part of a gradient and `SEND_P` its average coming back, `SEND_F` an activation and `SEND_B` the
-# gradient of one. The formulas hold to the byte. There is a third column that they did not have: GPT's first and last
-# stage hold the same table of word embeddings, so where these are two devices they sum its gradient, too ([tied
+# `SEND_G` is a part of a gradient, and `SEND_P` its average on the way back. `SEND_F` is an activation, and `SEND_B`
+# its gradient. The formulas hold to the byte. The third column is new. GPT's first and last stage hold the same table
+# of word embeddings. If they are on two devices, they also sum its gradient ([tied
 # embeddings](../docs/glossary.md#training-in-parallel)).
 #
-# Many say that data parallelism is the one that hardly communicates, because it does so only once an iteration. Once,
-# but with all parameters.
+# Many say that data parallelism hardly communicates, because it does so only once an iteration. But then it sends a
+# gradient for every parameter.
 #
 # ## 4. Which wire?
 #
-# Bytes per pair of devices, from row to column:
+# Each panel shows the bytes from the row's device to the column's:
 
 # %%
+# pivot_table adds up the bytes of each pair: sources are rows, targets are columns.
 matrices = [
     sent(lab.simulate(plan), net).pivot_table(index="source", columns="target", values="bytes", aggfunc="sum")
     for plan in plans.values()
 ]
+# reindex puts rows and columns in the order of the devices. Pairs without messages become 0.
 matrices = np.stack([m.reindex(index=devices, columns=devices).fillna(0).to_numpy() / 1e9 for m in matrices])
 figure = px.imshow(matrices, facet_col=0, x=devices, y=devices, labels={"color": "GB"}, color_continuous_scale="Blues")
 for note, name in zip(figure.layout.annotations, shapes, strict=True):
@@ -184,8 +191,8 @@ for note, name in zip(figure.layout.annotations, shapes, strict=True):
 figure
 
 # %% [markdown]
-# Data parallelism uses all wires alike. A pipeline uses those between neighbours, and one between its ends. *Both*
-# puts gradients on some wires and activations on others, and **the placement decides on which**.
+# Data parallelism uses all wires equally. A pipeline uses those between neighbours, and one between its ends, for the
+# embeddings. *Both* puts gradients on some wires and activations on others. **The placement decides on which.**
 #
 # ## 5. Bytes are not seconds
 
@@ -197,17 +204,22 @@ for name, trace in traces.items():
 lab.figures.gantt(traces["both"], lanes=["compute", "send"])
 
 # %% [markdown]
-# Activations travel while other micro-batches are computed; gradients, in these plans, when all computing is over. On
-# a fast network with large batches this turns around: a pipeline waits to fill and drain, data parallelism does not.
+# Activations travel while devices compute other micro-batches. In these plans, gradients travel when all computing is
+# over. On a fast network with large batches, this turns around: a pipeline waits while it fills and drains, and data
+# parallelism does not.
 #
 # ## 6. What grows with what?
+#
+# A *block* is one transformer layer: attention and a feed-forward network.
 
 
 # %%
 def gigabytes(model):
     """Of the gradients of all blocks, and of the activations over all boundaries of 4 x 4 devices, in an iteration."""
     job = lab.load_job("gpt3-xl", model=model, n_stages=4, n_replicas=4, global_batch=128, microbatch=1, dtype="fp16")
+    # The first and the last layer are no blocks. Both models count 24 blocks.
     blocks = [layer.parameters for layer in job.model.layers[1:-1]]
+    # Section 2 with D = S = 4: 2 (D - 1) G, and 2 (S - 1) B times the bytes of an activation.
     return 2 * 3 * 2 * sum(blocks[:24]) / 1e9, 2 * 3 * job.global_batch * job.activation_bytes / 1e9
 
 
@@ -230,8 +242,8 @@ for model in ("gpt3-xl", "gpt3-6.7b"):
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A block's matrices are width x width, its activations tokens x width. **Larger models favour pipelines, larger
-# batches favour data parallelism.** With everything else fixed there is a batch at which the two send as much.
+# A block's matrices are width x width, and its activations are tokens x width. **Larger models favour pipelines,
+# larger batches favour data parallelism.** At some batch, both send the same bytes:
 #
 # </details>
 
@@ -254,9 +266,9 @@ table.round(1)
 # %% [markdown]
 # ## 7. Around the world
 #
-# 64 GPUs, eight in each of eight cities: fast links at home, slow ones between cities. In 8 stages of 8 replicas
-# there are two tidy placements. **Every city a stage**: gradients stay at home, activations travel. **Every city a
-# pipeline**: activations stay at home, gradients travel. The batch is 512.
+# 64 GPUs are in eight cities, eight in each. Links are fast inside a city and slow between cities. With 8 stages and
+# 8 replicas, there are two tidy placements. **Every city a stage**: gradients stay in the city, activations travel.
+# **Every city a pipeline**: activations stay in the city, gradients travel. The batch is 512.
 
 # %%
 world = lab.load_topology("worldwide")
@@ -298,6 +310,7 @@ for name, plan in tidy.items():
 # %%
 lab.reveal("data-between-cities")
 cities = list(world.regions)
+# As in section 4, with cities in place of devices.
 routes = [
     m[m["from"] != m["to"]].pivot_table(index="from", columns="to", values="bytes", aggfunc="sum")
     for m in messages.values()
@@ -311,17 +324,17 @@ figure
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# With this batch it is better to let gradients travel. At the turning point of section 6 the bytes would be equal.
-# The seconds are equal at another, smaller batch (section 5): below that every city had better be a stage. There is
-# more to choose than these two: which city is next to which in a pipeline, and everything in between. What a
-# placement costs, so that a search can compare millions, is [the cost model](04_cost_model.ipynb).
+# With this batch, gradients should travel. Bytes and seconds turn around near a batch of 300: below it, every city
+# should be a stage. (The turning point of section 6 leaves out the embedding, the pale squares of Oregon and
+# Ireland.) You can also choose which cities are neighbours in a pipeline, and everything in between. [The cost
+# model](04_cost_model.ipynb) prices a placement so fast that a search can compare millions.
 #
 # </details>
 #
 # ## 8. Prove it wrong on your machine
 #
-# Four workers train the small GPT for real now, two stages of two replicas. Count their messages against the
-# simulator's. (The workers send real bytes; the links are emulated, so seconds times bandwidth are bytes here, too.)
+# Now four workers train the small GPT for real, in two stages of two replicas. Compare their messages with the
+# simulator's. (The workers send real bytes over emulated links, so seconds times bandwidth are bytes here, too.)
 
 # %%
 small = lab.evaluate(
@@ -333,17 +346,18 @@ ran = lab.run(small, iterations=2, clock="virtual")
 predicted = lab.simulate(small, like=ran)
 counted = {}
 for name, trace in (("simulated", predicted), ("really sent", ran)):
+    # For each kind: how many messages (size) and how many bytes (sum), in one iteration.
     each = sent(trace, small.topology).groupby("kind")["bytes"].agg(["size", "sum"]) / trace.n_iterations
     counted[name] = each.rename(columns={"size": "messages", "sum": "bytes"})
+# Both tables side by side.
 pd.concat(counted, axis=1)
 
 # %% [markdown]
-# One iteration of each. If a line differed, either the formula or the runtime would be wrong, and you would have
-# found it.
+# The table shows one iteration of each. If a row differed, the formula or the runtime would be wrong.
 #
-# > **Takeaway.** Data parallelism sends the parameters of the model, once per iteration. A pipeline sends the
-# > activations of every token. Larger models favour pipelines, larger batches favour data parallelism, and the
-# > placement decides which bytes cross the slow links.
+# > **Takeaway.** Data parallelism sends a gradient for every parameter, once per iteration. A pipeline sends the
+# > activations of every token. Larger models favour pipelines, larger batches favour data parallelism. The placement
+# > decides which bytes cross the slow links.
 #
 # ## Missions
 
@@ -355,7 +369,7 @@ lab.missions.show("bytes-by-hand")
 # lab.missions.check("bytes-by-hand", answer)
 
 # %% [markdown]
-# The last one is open: place devices so that little crosses the sea.
+# The last mission is open: place devices so that few bytes cross between cities.
 
 # %%
 lab.missions.show("keep-it-home")

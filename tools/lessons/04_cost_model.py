@@ -19,10 +19,10 @@
 #
 # You will be able to:
 #
-# - Price a placement of four devices on paper, from latencies and bandwidths.
-# - Say which device and which pair everybody waits for.
+# - Compute the cost of a placement of four devices on paper, from latencies and bandwidths.
+# - Say which device and which pair all others wait for.
 # - Write equations 1 to 4 as a function and check it against the library.
-# - Tell from two message sizes whether groups or pipelines belong at home.
+# - Tell from two message sizes whether groups or pipelines should stay inside a city.
 #
 # 70 minutes. It builds on [Data, pipeline and both](03_data_and_pipeline.ipynb). Words: [placement and
 # plan](../docs/glossary.md#the-nouns), [group, pipeline, hop](../docs/glossary.md#training-in-parallel),
@@ -38,9 +38,9 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. Four devices in two rooms
 #
-# Ada and ben stand in one room, cleo and dan in another. Within a room a message starts at once and flows at 1000 MB/s.
-# Between the rooms it starts after 0.1 s, and every link has a bandwidth of its own. All links are alike in both
-# directions. The numbers are round, so that a pencil is enough.
+# Ada and ben are in one room, cleo and dan in another. Inside a room, a message has no latency and travels at 1000
+# MB/s. Between the rooms, the latency is 0.1 s, and bandwidths are 50 to 200 MB/s. Both directions of a link are
+# equal. The numbers are round, so a pencil is enough.
 
 # %%
 names = ["ada", "ben", "cleo", "dan"]
@@ -66,9 +66,8 @@ network = lab.Topology.from_matrices(
 lab.figures.link_matrix(network)
 
 # %% [markdown]
-# The model is cut into two stages, and each stage is held by a group of two devices. Two sizes are all that the cost
-# model asks of the job: the gradient of one stage, here 400 MB, and the activations that one pipeline sends over a
-# stage boundary in an iteration, here 100 MB.
+# The model has two stages, and a group of two devices holds each stage. The cost model needs only two sizes. The
+# gradient of one stage has 400 MB. In an iteration, one pipeline sends 100 MB of activations over a stage boundary.
 
 # %%
 job = lab.Job.from_bytes(n_stages=2, n_replicas=2, gradient_bytes=400e6, activation_bytes=100e6)
@@ -76,27 +75,30 @@ job = lab.Job.from_bytes(n_stages=2, n_replicas=2, gradient_bytes=400e6, activat
 # %% [markdown]
 # ## 2. By hand
 #
-# **Equation 2, a group.** Each of its $D$ devices owns one $D$-th of the gradient. It collects that part from everybody
-# else and sends the mean back, one partner after the other. The group waits for its slowest member:
+# The paper defines the *communication cost* of a placement in four equations.
+#
+# **Equation 2, a group.** Each of its $D$ devices owns one $D$-th of the gradient, a *shard*. It collects that shard
+# from all others and sends the average back, one partner after the other. The group waits for its slowest member:
 #
 # $$\text{DataP}(C) = \max_{d \in C} \sum_{d' \in C \setminus d}
 # 2 \left(\alpha_{dd'} + \frac{c_{dp}}{D\,\beta_{dd'}}\right)$$
 #
-# $\alpha$ is a latency, $\beta$ a bandwidth, $c_{dp}$ the gradient. The 2 stands for there and back. For ada and ben
-# the shard has 400 / 2 = 200 MB, and 2 (0 + 200 / 1000) = **0.4 s**. Cleo and dan take the same.
+# $\alpha$ is a latency, $\beta$ a bandwidth, $c_{dp}$ the gradient. The 2 means there and back. For ada and ben the
+# shard has 400 / 2 = 200 MB, and 2 (0 + 200 / 1000) = **0.4 s**. Cleo and dan take the same.
 #
-# **Equation 3, a hop.** Two neighbouring stages are joined by pairing their devices, one pair for each pipeline. The
-# pairs work side by side, so a pairing takes as long as its slowest pair, and the best pairing is the one whose slowest
-# pair is fastest:
+# **Equation 3, a hop.** A *hop* joins two neighbouring stages. It pairs their devices, one pair for each pipeline.
+# The pairs send at the same time, so a pairing takes as long as its slowest pair. The best pairing has the fastest
+# slowest pair:
 #
 # $$w(C, C') = \min_{\text{pairings}}\; \max_{\text{pairs}}\; 2\left(\alpha_{dd'} + \frac{c_{pp}}{\beta_{dd'}}\right)$$
 #
-# Here are two pairings. Ada with cleo and ben with dan: 2 (0.1 + 100 / 50) = 4.2 s and 2 (0.1 + 100 / 200) = 1.2 s, so
-# 4.2 s. Ada with dan and ben with cleo: 2 (0.1 + 100 / 100) = 2.2 s and 2.2 s, so **2.2 s**.
+# $c_{pp}$ is the activations. Here are two pairings. Ada with cleo takes 2 (0.1 + 100 / 50) = 4.2 s, and ben with dan
+# 2 (0.1 + 100 / 200) = 1.2 s. The slower pair counts: 4.2 s. Ada with dan takes 2 (0.1 + 100 / 100) = 2.2 s, and ben
+# with cleo the same: **2.2 s**, the best.
 #
-# **Equation 4, the path.** The groups stand in the order that makes the sum of all hops least. With two stages there is
-# one hop. **Equation 1** adds up: the slowest group, since all groups synchronise at once, plus the path. 0.4 + 2.2 =
-# **2.6 s**.
+# **Equation 4, the path.** The groups take the order with the smallest sum of hops. With two stages there is one hop.
+# **Equation 1** adds the slowest group and the path. Only the slowest group counts, since all groups synchronise at
+# once. The cost is 0.4 + 2.2 = **2.6 s**.
 
 # %%
 rooms_are_stages = lab.evaluate(network, job, groups=[["ada", "ben"], ["cleo", "dan"]])
@@ -105,7 +107,7 @@ print(f"cost   {rooms_are_stages.cost.total_s:.1f} s, pipelines {rooms_are_stage
 assert np.isclose(rooms_are_stages.cost.total_s, 2.6)
 
 # %% [markdown]
-# Now the link between ada and dan is damaged: 1 MB/s instead of 100. Before you run the next cell, guess.
+# Now the link between ada and dan is damaged: 1 MB/s instead of 100. Answer both questions.
 
 # %%
 damaged = megabytes_per_s.copy()
@@ -141,14 +143,14 @@ print(f"{cost_on(damaged):.1f} s")
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The pairing is a choice, so a bad link costs no more than the next best pairing: ada with cleo, which was there all
-# the time. A [bottleneck](../docs/glossary.md#planning) moves when one looks at it.
+# The pairing is a choice, so a bad link costs no more than the next best pairing. Ada now pairs with cleo. The
+# [bottleneck](../docs/glossary.md#planning) has moved to their link.
 #
 # </details>
 #
 # ## 3. All three ways
 #
-# Four devices can be cut into two groups of two in three ways. Try the other two on paper before you run the cell.
+# Four devices form two groups of two in three ways. Try the other two on paper before you run the cell.
 
 # %%
 ways = {
@@ -161,14 +163,14 @@ for way, groups in ways.items():
     print(f"{way:20} synchronisation {cost.data_parallel_s:.1f} s + hop {cost.pipeline_s:.1f} s = {cost.total_s:.1f} s")
 
 # %% [markdown]
-# Something has to cross between the rooms: shards of gradients where a stage is in both, activations where a pipeline
-# is. Here activations are smaller than shards, 100 against 200 MB, so they had better be what crosses.
+# Something has to cross between the rooms. If a stage is in both, shards of gradients cross. If a pipeline is in
+# both, activations cross. Here activations are smaller than shards, 100 against 200 MB, so activations should cross.
 #
 # ## 4. By code
 #
-# The same equations, as plainly as Python allows. They need no more than two tables: the seconds of each pair for a
-# shard there and back, and for the activations there and their gradients back. Here the tables come from the library;
-# making them from latencies and bandwidths is a part of a mission below.
+# Here are the same equations in plain Python. They need two tables with the seconds of each pair: for a shard there
+# and back, and for activations there and their gradients back. Here the library makes these tables. In a mission
+# below, you make them from latencies and bandwidths.
 
 
 # %%
@@ -197,9 +199,9 @@ def total_s(network, job, groups):
 print(f"{total_s(network, job, [[0, 1], [2, 3]]):.1f} s")
 
 # %% [markdown]
-# A function that is right on one example may be wrong on the next. So it is held against the library on a hundred
-# random networks of six devices, no two links of which are alike, in either direction. (There and back goes both ways,
-# so a pair costs the sum of both directions, and doubling the faster one hardly helps.)
+# A function that is right on one example may be wrong on the next. So the next cell compares it with the library on
+# 100 random networks of six devices. No two links are equal, nor are the two directions of a link. (There and back
+# uses both directions, so a pair costs their sum. Doubling the faster direction hardly helps.)
 
 # %%
 rng = np.random.default_rng(0)
@@ -216,27 +218,28 @@ print(f"largest relative difference: {worst:.1e}")
 assert worst < 1e-9
 
 # %% [markdown]
-# Trying all pairings ends where groups grow: eight devices have 8! = 40,320 pairings, and 64 devices in eight groups
-# have 28 pairs of groups. The library's way is quick and exact; it is a part of [the next lesson](05_five_steps.ipynb).
+# You cannot try all pairings of large groups. Two groups of eight devices have 8! = 40,320 pairings, and eight groups
+# have 28 pairs of groups. The library's way is quick and exact. [The next lesson](05_five_steps.ipynb) explains it.
 #
 # ## 5. Sixty-four devices in eight cities
 #
-# The paper's world-wide case has eight GPUs in each of eight cities, and its job has eight stages of eight replicas.
-# Two placements can be written down without a search: every city a stage, or every city a pipeline.
+# The paper's world-wide case has eight GPUs in each of eight cities, and a job with eight stages of eight replicas.
+# You can write down two placements without a search: every city a stage, or every city a pipeline.
 
 # %%
 world = lab.load_topology("worldwide")
-known = lab.load_job("dtfm-gpt3-xl")  # of which only the two sizes are asked here
+known = lab.load_job("dtfm-gpt3-xl")  # only its two sizes are used here
 paper = lab.Job.from_bytes(8, 8, gradient_bytes=known.gradient_bytes, activation_bytes=known.hop_bytes)
 cities = [[device.name for device in world.devices if device.region == city] for city in world.regions]
 city_is_stage = lab.evaluate(world, paper, groups=cities)
+# zip puts one device of each city into each group.
 city_is_pipeline = lab.evaluate(world, paper, groups=list(zip(*cities, strict=True)))
 print(f"gradient of a stage {paper.gradient_bytes / 1e6:.0f} MB, so a shard has {paper.gradient_bytes / 8e6:.0f} MB")
 print(f"activations of a pipeline over a boundary {paper.hop_bytes / 1e6:.0f} MB")
 
 # %% [markdown]
-# A shard is about six times smaller than the activations. It is tempting to say: let shards cross between cities, with
-# every city a pipeline, and pay a sixth.
+# A shard is about six times smaller than the activations. It is tempting to make every city a pipeline, so that
+# shards cross between cities, and to expect a sixth of the cost.
 
 # %%
 lab.guess(
@@ -258,19 +261,20 @@ lab.figures.cost_breakdown(city_is_stage, city_is_pipeline)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Far from a sixth, for three reasons that the equations show. A device sends its small shard seven times, to each of
-# the others in its group. These sit in all cities, far ones too, while a path chooses its seven hops and takes short
-# ones. And what stays at home is not free: a city's own links carry the other traffic.
+# It is far from a sixth, for three reasons in the equations. First, a device sends its small shard seven times, to
+# each partner in its group. Second, the partners are in all cities, far ones too, while a path chooses seven short
+# hops. Third, messages inside a city also take time: 3.8 s for each hop.
 #
 # </details>
 #
 # ## 6. When do they change places?
 #
-# For given groups the cost is a straight line in the gradient's size, as long as the same group stays the slowest. Here
-# is where the two lines cross.
+# The cost of given groups is a straight line in the gradient's size, while the same group stays the slowest. The next
+# cell computes where the two lines cross.
 
 # %%
 sizes = np.array([0.65e9, 5e9])
+# Two gradient sizes give two points of each line. The lines cross where their difference is 0.
 heavier = [lab.Job.from_bytes(8, 8, gradient_bytes=size, activation_bytes=paper.hop_bytes) for size in sizes]
 stage_s = [lab.evaluate(world, each, groups=cities).cost.total_s for each in heavier]
 pipeline_s = [lab.evaluate(world, each, groups=list(zip(*cities, strict=True))).cost.total_s for each in heavier]
@@ -300,16 +304,16 @@ for stage, group in enumerate(best_there.stages):
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Between two pure ways lie mixed ones: some cities share a stage, others are a part of a pipeline. They are too many to
-# write down, which is what [searching](06_searching.ipynb) is for.
+# Between the two pure ways are mixed ones. Here each pair of cities holds two stages. There are too many ways to
+# write down, so you need [searching](06_searching.ipynb).
 #
-# Read on about what no term of this cost knows, computation and time above all: [Communication or
+# This cost leaves out computation, and messages that travel while devices compute. Read on: [Communication or
 # seconds](07_communication_or_seconds.ipynb).
 #
 # </details>
 #
-# > **Takeaway.** The communication cost is the slowest group's averaging plus the cheapest path through the stages.
-# > It is made of maxima: one slow pair decides, and all others are free.
+# > **Takeaway.** The communication cost is the slowest group's averaging plus the cheapest path through the stages. A
+# > group costs its slowest member, and a hop its slowest pair. Faster links elsewhere save nothing.
 #
 # ## Missions
 

@@ -19,7 +19,7 @@
 #
 # You will be able to:
 #
-# - Lead a network through the five steps to a plan.
+# - Take a network through the five steps to a plan.
 # - Find the bottleneck matching of two groups, by hand and by code.
 # - Find the order of the stages as a path, and say why it is open.
 # - Say which links of a network a plan pays for.
@@ -40,7 +40,7 @@ import dtfm_lab as lab
 # ## 1. All five at once
 #
 # *Decentralized Training of Foundation Models in Heterogeneous Environments* (Yuan et al., NeurIPS 2022, [arXiv
-# 2206.01288](https://arxiv.org/abs/2206.01288)) leads from a network to a plan in steps:
+# 2206.01288](https://arxiv.org/abs/2206.01288)) turns a network into a plan in steps:
 #
 # - (a) the **communication graph**: devices, and the seconds between any two,
 # - (b) **groups** of equal size, one for each stage,
@@ -48,7 +48,7 @@ import dtfm_lab as lab
 # - (d) its **weights**: the seconds of the best pairing of two groups,
 # - (e) the **path** through all nodes: the order of the stages.
 #
-# Here they are for three devices in each of eight cities, in six stages of four replicas.
+# Here are the steps for three devices in each of eight cities, in six stages of four replicas.
 
 # %%
 world = lab.load_topology("worldwide")
@@ -62,7 +62,7 @@ lab.figures.network(few, plan)  # (a) the devices and their links, (b) in the co
 lab.figures.coarse_graph(plan)  # (c) the groups as nodes, (d) the seconds between them, (e) the thick path
 
 # %% [markdown]
-# The same plan on the map. In `lab.Lab` the inspector brings out one pipeline or one group.
+# This is the same plan on the map. In `lab.Lab`, the inspector highlights one pipeline or one group.
 
 # %%
 lab.figures.plan_map(plan)
@@ -70,7 +70,8 @@ lab.figures.plan_map(plan)
 # %% [markdown]
 # ## 2. Steps (a) and (b): only one of them is a search
 #
-# The communication graph is given. The groups are not: 24 devices can be cut into six groups of four in many ways.
+# The communication graph is given. The groups are not: you can divide 24 devices into six groups of four in many
+# ways.
 
 # %%
 lab.guess(
@@ -91,9 +92,8 @@ for n_stages, n_replicas in ((2, 2), (3, 2), (6, 4), (8, 8)):
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# At a million a second, the ways of 24 devices alone take weeks. For any one of them, steps (c) to (e) are computed
-# exactly and quickly. So a search has to choose the groups, and nothing else: everything that follows is a function of
-# them. Let us take the plan's groups and compute the rest ourselves.
+# At a million a second, the ways of 24 devices alone take 52 days. For one grouping, steps (c) to (e) are exact and
+# quick. So a search chooses only the groups, and the rest follows from them. The next cells compute that rest.
 #
 # </details>
 
@@ -107,15 +107,15 @@ for stage, names in enumerate(plan.stages):
 # ## 3. Steps (c) and (d): a weight is a bottleneck matching
 #
 # The weight of an edge is the slowest pair of the best pairing, the [bottleneck
-# matching](../docs/glossary.md#planning). One pairing for each edge of the path:
+# matching](../docs/glossary.md#planning). For stages 2 and 3, the slowest pair is orange:
 
 # %%
 lab.figures.matching(plan, 2)
 
 # %% [markdown]
-# The field has a well-known algorithm for pairings of least *sum*, the Hungarian method (Kuhn 1955), in scipy as
-# `linear_sum_assignment`. Pairs of pipelines work side by side, though, so the sum is not what anybody waits for. A
-# table of seconds on which the two differ:
+# The Hungarian method (Kuhn 1955) finds the pairing with the smallest *sum*: `linear_sum_assignment` in scipy. But
+# the pairs send at the same time, so the stages wait for the slowest pair, not for the sum. In this table of seconds,
+# the two differ:
 
 # %%
 table = np.array(
@@ -144,6 +144,7 @@ lab.guess(
 
 # %%
 lab.reveal("five-steps-bottleneck")
+# to[row] is the column that a row is paired with. The key is the slowest pair.
 best = min(permutations(range(3)), key=lambda to: max(table[row, to[row]] for row in range(3)))
 pairs = table[range(3), best]
 print(f"bottleneck matching: pairs of {pairs}, sum {pairs.sum()}, slowest {pairs.max()}")
@@ -151,9 +152,9 @@ print(f"bottleneck matching: pairs of {pairs}, sum {pairs.sum()}, slowest {pairs
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# It is found quickly by asking another question: *do the pairs of at most t seconds contain a pairing?* That is a
-# matter of yes and no, and once yes, always yes for larger t. So the smallest such t is found by trying the numbers in
-# the table, and where there are many, by halving.
+# A quick way asks another question: *do the pairs of at most t seconds contain a pairing?* If they do, so do those
+# for every larger t. So the next cell tries the numbers of the table, smallest first. A large table needs binary
+# search.
 #
 # </details>
 
@@ -172,6 +173,7 @@ def bottleneck_s(table):
 weights = np.zeros((6, 6))
 for one in range(6):
     for other in range(one):
+        # The rows of one group and the columns of the other.
         table = hop_s[np.ix_(groups[one], groups[other])]
         weights[one, other] = weights[other, one] = bottleneck_s(table)
 print(weights.round(1))
@@ -180,10 +182,14 @@ assert np.allclose(weights, plan.cost.weights_s)
 # %% [markdown]
 # ## 4. Step (e): a path, not a tour
 #
-# The stages stand in a row, so the order of the groups is a path that visits each of them once: an open travelling
-# salesman's path. Its two ends are not joined, since nothing goes from the last stage back to the first.
+# The order of the stages is a path that visits each group once: an open travelling salesman's path. Its ends are not
+# joined, since this cost sends nothing from the last stage to the first.
+#
+# The weights above have only two values, because stages 0 to 2 hold the same four cities, and stages 3 to 5 the other
+# four.
 
 # %%
+# The sum of weights along each of the 720 orders.
 path_s = {order: sum(weights[a, b] for a, b in pairwise(order)) for order in permutations(range(6))}
 cheapest = min(path_s, key=path_s.get)
 print(
@@ -205,17 +211,17 @@ lab.guess(
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Five of fifteen edges, the thick ones of the coarsened graph above, and of each of these only the slowest pair. A plan
-# pays for few links of a network, but which ones these are is decided by all.
+# The path pays for five of the fifteen edges, the thick ones of the coarsened graph above. Of each edge, only the
+# slowest pair counts. So a plan pays for few links, but all links decide which.
 #
-# For 8 groups there are 40,320 orders, for 14 some 87 billion; the library uses the dynamic programme of Held and Karp
-# (1962) up to 14 groups, and local search beyond.
+# 8 groups have 40,320 orders, and 14 have some 87 billion. Up to 14 groups, the library uses the dynamic programme of
+# Held and Karp (1962), and beyond that, local search.
 #
 # </details>
 #
 # ## 5. When the order matters
 #
-# With every city a stage, the order of the stages is an order of cities, and the map shows the reason for it.
+# If every city is a stage, the order of the stages is an order of cities. Compare it with the map.
 
 # %%
 cities = [[device.name for device in few.devices if device.region == city] for city in few.regions]
@@ -236,13 +242,13 @@ for name, each in {"city is stage": city_is_stage, "city is pipeline": city_is_p
     print(f"{name:17} dearest order / cheapest order = {spread(each):.2f}")
 
 # %% [markdown]
-# (In these, the shapes are 8 x 3 and 3 x 8.) Where every city is a pipeline, all groups look alike, and so do all
-# orders. A search that changes only the order of such a plan finds nothing; it has to change the groups.
+# (The first two placements have the shapes 8 x 3 and 3 x 8.) If every city is a pipeline, all groups are equal, and
+# so are all orders. A search that changes only the order of such a plan finds nothing. It has to change the groups.
 #
 # ## 6. A law to refute
 #
-# *No other order and no other pairing of the same groups is cheaper.* Ten thousand random ones, each pipeline drawn at
-# random, against the plan's:
+# *No other order and no other pairing of the same groups is cheaper.* Here 10,000 random orders and pairings try to
+# refute it:
 
 # %%
 rng = np.random.default_rng(0)
@@ -258,8 +264,8 @@ assert cheapest_s >= plan.cost.pipeline_s - 1e-9
 # %% [markdown]
 # What is left is step (b), the groups: [Searching](06_searching.ipynb).
 #
-# > **Takeaway.** Only the groups are searched. Pairings and the order of stages follow from them exactly, and a plan
-# > pays for few links.
+# > **Takeaway.** A planner searches only for the groups. The pairings and the order of stages follow from them
+# > exactly. A plan pays for few links: the slowest pair of each hop, and the links of the slowest group.
 #
 # ## Missions
 

@@ -19,7 +19,7 @@
 #
 # You will be able to:
 #
-# - Tell a good plan from one that is only better than chance.
+# - Tell a good plan from one that is only better than a random one.
 # - Explain why a search by swaps cannot leave a plateau.
 # - Say what a lower bound and a gap promise, and what they do not.
 # - Write a lower bound and test that it is one.
@@ -35,16 +35,17 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. Chance
 #
-# The world-wide case of the paper: 64 GPUs in eight cities, eight stages of eight replicas. Any random grouping, well
-# paired and in its best order, is a placement. How far from good is that?
+# This is the paper's world-wide case: 64 GPUs in eight cities, and eight stages of eight replicas. Take random
+# groups, in their best pairing and order. How far from good is that placement?
 
 # %%
 world = lab.load_topology("worldwide")
-sizes = lab.load_job("dtfm-gpt3-xl")  # of which only the gradient and the activations are asked
+sizes = lab.load_job("dtfm-gpt3-xl")  # only its gradient and activations are used
 job = lab.Job.from_bytes(8, 8, gradient_bytes=sizes.gradient_bytes, activation_bytes=sizes.hop_bytes)
 
 
 def by_chance(topology, rng):
+    # All 64 devices in random order, cut into eight groups of eight.
     return lab.evaluate(topology, job, groups=rng.permutation(64).reshape(8, 8).tolist())
 
 
@@ -71,9 +72,9 @@ print(f"200 random placements: {min(costs_s):.1f} to {max(costs_s):.1f} s, {np.m
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# All of them are bad, and bad in the same way: nearly every group and every hop of a random placement crosses an ocean
-# somewhere, and the slowest counts. "Better than random" is therefore a weak claim. A plan that was written down in two
-# lines by looking at the map is far better than any of two hundred random ones.
+# All random placements are bad, for the same reason. Nearly every group and every hop crosses an ocean somewhere, and
+# the slowest pair counts. So "better than random" is a weak claim. A plan written down in two lines from the map is
+# far better than any of 200 random ones.
 #
 # </details>
 #
@@ -82,8 +83,8 @@ print(f"200 random placements: {min(costs_s):.1f} to {max(costs_s):.1f} s, {np.m
 # | planner | what it does |
 # | --- | --- |
 # | `random` | prices random groupings |
-# | `dtfm` | the paper's genetic algorithm: 100 groupings, each step makes one of two others and improves it by swaps |
-# | `evolutionary` | the lab's own: groupings dealt out along the network's clusters, then annealing |
+# | `dtfm` | the paper's genetic algorithm: 100 groupings; each step mixes two and improves the result by swaps |
+# | `evolutionary` | the lab's default: mixes placements from clusters, and *anneals* them: swaps may raise the cost |
 #
 # Steps make a search repeatable: equal steps and an equal seed give the same plan. First on the world:
 
@@ -97,13 +98,14 @@ for name, found in on_world.items():
     print(f"{name:13} {found[-1].best_s:.3f} s")
 
 # %% [markdown]
-# The paper's search gets there, too. Its public code does so in all four of its cases with regions, as does ours ([what
-# was measured](../docs/benchmarks.md)). The fifth case is the interesting one.
+# `dtfm` and `evolutionary` end at 49.2 s, like every city a pipeline. In four of the paper's five cases, its public
+# code finds the best cost, and so does ours ([what was measured](../docs/benchmarks.md)). The fifth case is the
+# interesting one.
 #
 # ## 3. The plateau
 #
-# *Spot* has no cities: 32 GPUs in eight instances of four, 32 alone, 100 Gbit/s within an instance and 1.25 Gbit/s
-# everywhere else. It looks easy.
+# *Spot* has no cities. 32 GPUs are in eight rented machines, or *instances*, of four, and 32 are alone. Links have
+# 100 Gbit/s inside an instance and 1.25 Gbit/s everywhere else. It looks easy.
 
 # %%
 spot = lab.load_topology("spot")
@@ -115,6 +117,7 @@ start = by_chance(spot, np.random.default_rng(0))
 def swap_changes_the_cost(rng):
     devices = start.placement.devices.ravel().copy()
     one, other = rng.choice(64, 2, replace=False)
+    # Exchange the two devices.
     devices[[one, other]] = devices[[other, one]]
     swapped = lab.evaluate(spot, job, groups=devices.reshape(8, 8).tolist())
     return not np.isclose(swapped.cost.total_s, start.cost.total_s)
@@ -137,8 +140,8 @@ print(sum(swap_changes_the_cost(np.random.default_rng(seed)) for seed in range(1
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A [plateau](../docs/glossary.md#planning): wherever one steps, it is as high as before. A search that goes by the cost
-# gets no hint of where to go. The equations say why it is so flat.
+# This is a [plateau](../docs/glossary.md#planning): every neighbouring placement costs the same. A search that
+# compares costs gets no hint of where to go. The equations say why.
 #
 # </details>
 
@@ -153,14 +156,14 @@ for stage, names in enumerate(best.stages):
     print(f"  {stage}: {sum(name.startswith('spot_instance') for name in names)} of 8 devices in instances of four")
 
 # %% [markdown]
-# *Synchronisation cannot get cheaper at all.* A single GPU has seven slow partners in any group, and at least one group
-# holds a single GPU: the slowest group always costs the same.
+# *Synchronisation cannot get cheaper.* A single GPU has seven slow partners in any group, and at least one group
+# holds a single GPU. So the slowest group always costs the same.
 #
-# *A hop gets cheaper only when all eight of its pairs are inside instances.* Sixteen devices have to be right at once.
-# With fifteen of them right, the slowest pair still takes as long, and the cost is the same to the last digit. A hop is
-# a maximum; a maximum hides everything but one pair.
+# *A hop gets cheaper only when all eight of its pairs are inside instances.* Sixteen devices have to be right at
+# once. With fifteen of them right, the slowest pair still takes as long, and the cost stays the same to the last
+# digit. A hop is a maximum, and a maximum hides every pair except the slowest.
 #
-# So the levels of this landscape are few: no cheap hop, one, two or three.
+# So the cost has only four levels: no cheap hop, one, two or three.
 
 # %%
 hop_saves_s = start.cost.hop_s.max() - best.cost.hop_s.min()
@@ -168,7 +171,7 @@ for cheap in range(4):
     print(f"{cheap} cheap hops: {start.cost.total_s - cheap * hop_saves_s:.4f} s")
 
 # %% [markdown]
-# Now watch the searches.
+# Now compare the searches on spot.
 
 # %%
 on_spot = {
@@ -184,19 +187,20 @@ for name, found in on_spot.items():
 print(f"no placement costs less than {on_spot['evolutionary'][-1].bound_s:.4f} s")
 
 # %% [markdown]
-# The genetic algorithm comes to rest on one of the steps, which one is a matter of luck. In three runs of its public
-# code the paper's search ended at 49.5, 49.5 and 43.5 s ([benchmarks](../docs/benchmarks.md) has 20 seeds of ours). A
-# *structured* start does not walk down the stairs. It deals out the instances as a whole, lands on the lowest step, and
-# the bound says that there is no lower one.
+# The genetic algorithm stops at one of these levels, and luck decides which. In three runs of its public code, the
+# paper's search ended at 49.5, 49.5 and 43.5 s ([benchmarks](../docs/benchmarks.md) has 20 seeds of ours). A
+# *structured* start spreads each instance over neighbouring stages. So it begins at the lowest level, and the bound
+# says that no lower one exists.
 #
 # ## 4. What a bound is
 #
-# A **lower bound** is a number below which no placement costs. It is found without trying placements, from facts such
-# as "a single GPU has seven slow partners in any group". The **gap** is what lies between:
+# A **lower bound** is a cost that no placement can go below. It follows from facts such as "a single GPU has seven
+# slow partners in any group", without trying placements. The **gap** is the share of the cost above the bound:
 #
 # $$\text{gap} = \frac{\text{cost} - \text{bound}}{\text{cost}}$$
 #
-# A plan with a gap of 20 % may be beaten by at most 20 % of its cost. With a gap of 0 it is proved: nothing is cheaper.
+# With a gap of 20 %, another placement can save at most 20 % of the cost. With a gap of 0, nothing is cheaper: that
+# is a proof.
 
 # %%
 for name, found in {"world-wide": on_world, "spot": on_spot}.items():
@@ -214,20 +218,22 @@ lab.guess(
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Exactly as much: the plan is the best, and the bound was loose. The planner `exact` [proves
-# it](../docs/benchmarks.md) in some twenty seconds: `lab.plan(world, job, planner="exact", seconds=60)`. A gap has
-# two sides. A better plan may exist, or the bound may be too modest; the number alone does not say which.
+# Exactly as much: the plan is the best, and the bound was too low.
+# `lab.plan(world, job, planner="exact", seconds=60)` [proves it](../docs/benchmarks.md) in about 20 s, after
+# `pip install 'dtfm_lab[proofs]'`. A gap has two causes: a better plan exists, or the bound is too low. The number
+# alone does not say which.
 #
 # </details>
 #
 # ## 5. Closing a gap from both sides
 #
-# Twelve machines thrown on a plane, near ones fast and far ones slow. No two links are alike, so nothing is dealt out
-# by clusters. `evolutionary` improves its plan and lets the bound rise on the side, for as long as it is given. `exact`
-# tries all chains of groups, leaving out those that a bound already rules out, until bound and plan meet.
+# Twelve machines have random places on a plane. Near machines have fast links, and far ones slow links. No two links
+# are equal, so there are no clear clusters. `evolutionary` improves its plan, and also raises the bound while it
+# runs. `exact` tries all chains of groups, except those that a bound rules out, until bound and plan meet.
 
 # %%
 places = np.random.default_rng(3).uniform(0, 1, (12, 2))
+# The (12, 12) distances between any two places.
 distance = np.linalg.norm(places[:, None] - places[None, :], axis=-1)
 plane = lab.Topology.from_matrices(latency_ms=100 * distance, bandwidth_gbps=0.2 / (0.05 + distance), name="plane")
 trio = lab.Job.from_bytes(4, 3, gradient_bytes=6e8, activation_bytes=2e8)
@@ -243,18 +249,20 @@ for name, found in proof.items():
 assert proof["exact"][-1].gap < 1e-6
 
 # %% [markdown]
-# On twelve machines both may arrive. Only `exact` does not stop before, and on 64 machines that can take very long.
+# On twelve machines, both can close the gap. Only `exact` continues until it has, and on 64 machines that can take
+# very long.
 #
 # ## 6. A bound of your own
 #
-# In a plan of S stages and D replicas a group has D devices, and S - 1 hops join the groups to a chain. The simplest
-# bound needs no idea: a device sends to D - 1 partners, each of which costs at least as much as the cheapest pair of
-# the whole network, and S - 1 hops cost at least as much as the cheapest hop. Here S is 4 and D is 3. Partners exchange
-# the D-th part of the gradient, neighbours whole activations ([lesson 04](04_cost_model.ipynb)), both ways:
+# With S stages and D replicas, a group has D devices, and S - 1 hops join the groups. A device sends to D - 1
+# partners. Each of them costs at least as much as the cheapest pair of the whole network. Each of the S - 1 hops
+# costs at least as much as the cheapest hop. The sum is the simplest bound. Here S is 4 and D is 3. Partners exchange
+# the D-th part of the gradient, and neighbours whole activations, both ways ([lesson 04](04_cost_model.ipynb)):
 
 # %%
 pair_s = plane.round_trip_s(trio.gradient_bytes / 3)
 neighbour_s = plane.round_trip_s(trio.hop_bytes)
+# True for every pair of two different devices.
 others = ~np.eye(12, dtype=bool)
 simple_s = 2 * pair_s[others].min() + 3 * neighbour_s[others].min()
 optimum_s = proof["exact"][-1].best_s
@@ -262,15 +270,15 @@ print(f"simple bound {simple_s:.3f} s, least cost {optimum_s:.3f} s: {simple_s /
 assert simple_s <= optimum_s
 
 # %% [markdown]
-# It is true and says little. A better one asks what *every* device has to pay, whoever its partners are: a mission
-# below is about that.
+# This bound is true but low. A better one asks what *every* device has to pay, with any partners. A mission below is
+# about that.
 #
-# A proof is a proof about the number that was minimised. What that number leaves out is [the next
-# lesson](07_communication_or_seconds.ipynb). How planners are made, and how to add one of your own:
-# [How a plan is found](../docs/how-a-plan-is-found.md).
+# A proof is about the number that was minimised. [The next lesson](07_communication_or_seconds.ipynb) shows what that
+# number leaves out. How planners work, and how to add your own: [How a plan is
+# found](../docs/how-a-plan-is-found.md).
 #
-# > **Takeaway.** Better than random is a weak claim. A lower bound says how far from the best a plan can be, and a
-# > gap leaves open whether the plan or the bound is loose.
+# > **Takeaway.** Better than random is a weak claim. On a plateau, a search gets no hint from the cost. A lower bound
+# > says how far from the best a plan can be at most. A gap does not say whether the plan or the bound is loose.
 #
 # ## Missions
 

@@ -22,7 +22,7 @@
 # - Name what the communication cost leaves out, and say when that matters.
 # - Compute how much of a pipeline's messages overlap.
 # - Find a plan whose proof does not help it, and explain why.
-# - Plan for seconds, and read the bound that holds for these.
+# - Plan for seconds, and read the bound on seconds.
 #
 # 40 minutes. It builds on [Searching](06_searching.ipynb) and [Schedules](08_schedules.ipynb). Words: [communication
 # cost, simulated iteration, objective](../docs/glossary.md#planning).
@@ -35,9 +35,9 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. A proven plan
 #
-# *mixed-gpus* is what a group buys over the years: a machine of eight A100s, one of eight V100s, one of eight T4s, one
-# of eight RTX 4090s. The job is GPT3-XL in eight stages of four replicas. The planner `exact` finds the placement of
-# least communication cost, and proves that there is no lower one.
+# *mixed-gpus* has four machines, bought over the years: eight A100s, eight V100s, eight T4s and eight RTX 4090s. The
+# job is GPT3-XL in eight stages of four replicas. The planner `exact` finds the placement with the lowest communication
+# cost, the closed form of lesson 04. It also proves that no placement costs less.
 
 # %%
 mixed = lab.load_topology("mixed-gpus")
@@ -49,8 +49,8 @@ for pipeline in proven.pipelines:
     print("a pipeline:", ", ".join(pipeline))
 
 # %% [markdown]
-# Every pipeline stays within one machine, whose links are the fastest; only shards of gradients leave it. That is what
-# the last lessons taught. Now forty placements by chance. In communication they are what one expects.
+# Every pipeline stays within one machine, where links are fastest. Only shards of gradients leave a machine. The last
+# lessons taught this pattern. Now draw 40 random placements. As expected, they cost more communication.
 
 # %%
 rng = np.random.default_rng(0)
@@ -59,8 +59,8 @@ costs_s = [plan.cost.total_s for plan in by_chance]
 print(f"40 random placements: {min(costs_s):.2f} to {max(costs_s):.2f} s of communication")
 
 # %% [markdown]
-# `plan.iteration_s` is the [simulated iteration](../docs/glossary.md#planning): the schedule played in virtual time,
-# with computation, every message and synchronisation. It is what people wait for.
+# `plan.iteration_s` is the [simulated iteration](../docs/glossary.md#planning). The simulator plays the schedule in
+# virtual time, with computation, every message and synchronisation. This is the time that you wait for.
 
 # %%
 lab.guess(
@@ -81,18 +81,18 @@ print(*np.sort(seconds).round(1))
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A proof of the wrong number.
+# The proof is valid, but it is about the wrong number.
 #
 # </details>
 
 # %% [markdown]
-# And the seconds by chance come in two heaps with nothing between them, so there must be
-# one reason for most of the difference.
+# The seconds of the random placements form two clusters with nothing between them. So one reason explains most of the
+# difference.
 #
 # ## 2. What binds
 #
-# `lab.explain` of a plan by communication explains its communication cost; `lab.compare` says why two plans of
-# different objectives take different seconds.
+# The proven plan minimises communication, so `lab.explain` explains its communication cost. `lab.compare` explains why
+# two plans take different seconds.
 
 # %%
 lab.guess(
@@ -120,10 +120,10 @@ work
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The last stage has three blocks like all others and the head on top of them, the product with the whole vocabulary.
-# Stage 0 holds as many parameters, since the embedding is that large, but looking a word up costs no FLOP. In
-# the proven plan one of its four devices is a T4, the slowest kind, and everybody waits for it. So here is a prediction
-# that your machine can refute: the heaps differ in whether a T4 holds the last stage.
+# Every stage has three blocks. The last stage also has the head, the product with the whole vocabulary. Stage 0 has as
+# many parameters, because the embedding is as large. But looking up a word costs no FLOP. In the proven plan, one of
+# the last stage's four devices is a T4, the slowest kind. All devices wait for it. So your machine can test a
+# hypothesis: the clusters differ in whether a T4 holds the last stage.
 #
 # </details>
 
@@ -134,8 +134,8 @@ for holds, heap in (("a T4 in the last stage", seconds[has_t4]), ("no T4 in the 
 assert seconds[~has_t4].max() < seconds[has_t4].min()
 
 # %% [markdown]
-# The closed form cannot see it. No equation of it has a device's speed, and a path costs the same forwards and
-# backwards: it does not know which end is the last stage. Here both are side by side, in communication.
+# The closed form cannot see this. Its equations contain no device's speed. A path costs the same in both directions, so
+# the closed form does not know which end is the last stage. The table compares both plans by communication cost.
 
 # %%
 lab.compare(proven, lucky).parts
@@ -144,8 +144,8 @@ lab.compare(proven, lucky).parts
 # ## 3. Overlap
 #
 # The closed form sends the activations of the whole mini-batch over the first hop, then over the second, and so on. A
-# pipeline cuts the batch into micro-batches: while the second crosses the first hop, the first one crosses the second.
-# A row of five devices that compute in no time shows the difference alone.
+# pipeline cuts the batch into micro-batches. While the second micro-batch crosses the first hop, the first one crosses
+# the second hop. To see only this effect, take five devices in a row that compute in no time.
 
 # %%
 n_stages, n_microbatches = 5, 8
@@ -186,13 +186,14 @@ lab.figures.gantt(lab.simulate(overlapping), messages=True)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Let one micro-batch take 1 over a hop. The last of $M$ leaves the first stage after $M$ and needs one more for each of
-# the other $H - 1$ hops: $M + H - 1$ instead of $M H$. Backwards it is the same. So the closed form charges
+# Let one micro-batch take 1 unit of time per hop. The last of $M$ micro-batches has crossed the first hop after $M$
+# units. It needs one more unit for each of the other $H - 1$ hops. So the pipeline takes $M + H - 1$ units, and the
+# closed form charges $M H$. The way back is the same. The closed form therefore charges
 #
 # $$\frac{H M}{M + H - 1}$$
 #
-# times as much, which for many micro-batches is the number of hops. This is exact where computation takes no time,
-# links are equal and latency is 0:
+# times as much. With many micro-batches, this factor approaches the number of hops. The formula is exact if computation
+# takes no time, links are equal and latency is 0:
 #
 # </details>
 
@@ -204,8 +205,8 @@ for count in (1, 2, 8, 64):
     assert np.isclose(ratio, hops * count / (count + hops - 1), rtol=1e-6)
 
 # %% [markdown]
-# A constant factor would not matter to a ranking. But it is the *sum* of the hops that turns into the *slowest* of
-# them: with many micro-batches seven slow hops take hardly longer than one, and the closed form counts them all.
+# A constant factor would not change a ranking. But a pipeline replaces the *sum* of the hops by the *slowest* hop. With
+# many micro-batches, seven slow hops take hardly longer than one. The closed form counts all seven.
 #
 # ## 4. What else is not in it
 #
@@ -215,11 +216,11 @@ for count in (1, 2, 8, 64):
 # | micro-batches that overlap, the order of passes | the same; [Schedules](08_schedules.ipynb) |
 # | one NIC for all links of a device | `lab.simulate(plan, queueing="nics")` |
 # | memory | `lab.memory(plan).advice`; [Memory](09_memory.ipynb) |
-# | devices that had better stay idle | `lab.explain(plan).worth()`; [Unequal devices](12_unequal_devices.ipynb) |
-# | devices that leave and come | [Faults and churn](11_faults.ipynb), [Things change](17_things_change.ipynb) |
+# | devices that should stay idle | `lab.explain(plan).worth()`; [Unequal devices](12_unequal_devices.ipynb) |
+# | devices that leave and return | [Faults and churn](11_faults.ipynb), [Things change](17_things_change.ipynb) |
 #
-# The NIC, for one. Each device of *spot* talks to seven partners and two neighbours. With `nics`, its messages wait
-# for each other:
+# Take the NIC as an example. Each device of *spot* sends to seven peers and up to two neighbouring stages. With `nics`,
+# its messages queue for one NIC:
 
 # %%
 spot_job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=512, microbatch=1, schedule="1f1b")
@@ -230,9 +231,9 @@ for queueing in ("pairs", "nics"):
 # %% [markdown]
 # ## 5. When does the ranking hold?
 #
-# A cost that ranks plans rightly is good enough to plan with. The rank correlation says how well it does: 1 where a
-# dearer plan is always a slower one, 0 where the cost says nothing about the seconds. Thirty random placements on each
-# of three networks:
+# A cost that ranks plans correctly is good enough for planning. The rank correlation measures this. It is 1 if a
+# costlier plan is always slower, and 0 if the cost says nothing about the seconds. Try 30 random placements on each of
+# three networks:
 
 # %%
 for name, n_stages, n_replicas in (("islands", 4, 8), ("universities", 8, 8), ("mixed-gpus", 8, 4)):
@@ -256,14 +257,14 @@ for name, n_stages, n_replicas in (("islands", 4, 8), ("universities", 8, 8), ("
     )
 
 # %% [markdown]
-# On the two networks of like devices the correlation is far from 1, yet the plan by communication is faster than all
-# thirty by chance: a good guide, on networks as those for which it was made. Where devices differ, it may say little.
+# Two of the networks have only one kind of GPU. Their correlation is far from 1, yet the plan by communication beats
+# all 30 random plans. So the closed form guides well on such networks. Where devices differ, it may say little.
 #
 # ## 6. Planning for seconds
 #
-# `objective="iteration"` makes the simulated iteration least. It chooses all that the job leaves open: stages and
-# replicas, who stays idle, the blocks of each stage, the share of each pipeline, the order of passes. Memory is a hard
-# limit. It is the default of every job with a model.
+# `objective="iteration"` minimises the simulated iteration. The planner chooses everything that the job leaves open:
+# stages and replicas, idle devices, the blocks of each stage, each pipeline's share of the batch, and the schedule.
+# Memory is a hard limit. Every job with a model has this objective by default.
 
 # %%
 alike = {"global_batch": 512, "microbatch": 1, "tensor_parallel": 1, "sharding": "none"}
@@ -291,8 +292,9 @@ for stage, group in enumerate(fastest.stages):
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Every kind of GPU gets a stage, and as many blocks as it is fast: the cut was what the paper's equal stages could not
-# change. Communication costs more than in the proven plan, and nobody waits for it. The reasons in words:
+# Each kind of GPU gets its own stage, and faster kinds get more blocks. The paper's equal stages cannot do this.
+# Communication costs more than in the proven plan, but it hardly lengthens the iteration. The planner's reasons in
+# words:
 #
 # </details>
 
@@ -300,9 +302,9 @@ for stage, group in enumerate(fastest.stages):
 print(lab.explain(fastest).text)
 
 # %% [markdown]
-# The bound of this objective is another one, too. `plan.gap` is about the communication cost in the plan's shape;
-# `plan.iteration_lower_bound_s` is about seconds, and holds for *every* plan of the job: any shape, cut, devices and
-# shares, by the schedules that the search chooses from ([objectives](../docs/how-a-plan-is-found.md)).
+# The bound of this objective differs, too. `plan.gap` is about the communication cost in the plan's shape.
+# `plan.iteration_lower_bound_s` is about seconds and holds for *every* plan of the job. It covers any shape, cut,
+# devices and shares, and the schedules that the search chooses from ([objectives](../docs/how-a-plan-is-found.md)).
 
 # %%
 print(
@@ -311,11 +313,10 @@ print(
 assert all(plan.iteration_s >= fastest.iteration_lower_bound_s for plan in [proven, *by_chance])
 
 # %% [markdown]
-# Is the simulated iteration what a real machine takes? That is a prediction as well, and the one that [the real
-# run](10_real_run.ipynb) puts to the test.
+# Does a real machine take as long as the simulated iteration? [The real run](10_real_run.ipynb) tests such predictions.
 #
-# > **Takeaway.** A proof is about the number that was minimised. The communication cost knows no computing, no
-# > overlap and no unequal devices. Plan for seconds where devices differ.
+# > **Takeaway.** Remember that a proof is about the number that was minimised. The communication cost ignores
+# > computation, overlap and unequal devices. Where devices differ, plan for seconds.
 #
 # ## Missions
 

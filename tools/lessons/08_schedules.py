@@ -18,17 +18,17 @@
 # **In which order should stages work?**
 #
 # A plan says which device holds which stage. A [schedule](../docs/glossary.md#the-nouns) says in which order each
-# device passes its micro-batches forward and backward. Both together make an iteration: how long it takes, how much
-# memory it needs, and who waits for whom.
+# device runs the forwards and backwards of its micro-batches. Together they determine an iteration: its length, its
+# memory, and who waits for whom.
 #
 # Afterwards you can
 #
 # - say how long an iteration of GPipe and of 1F1B takes, and what share of it is bubble;
 # - explain why 1F1B loses on slow links, and compute the warm-up that repairs it;
-# - write an order of passes of one's own, and play it.
+# - write your own order of passes, and simulate it.
 #
-# 50 minutes. Needs [03, data and pipeline](03_data_and_pipeline.ipynb). Nothing is trained here, schedules are played
-# in virtual time; [10, the real run](10_real_run.ipynb) has real workers under the same schedules.
+# 50 minutes. Needs [03, data and pipeline](03_data_and_pipeline.ipynb). Nothing is trained here. In
+# [10, the real run](10_real_run.ipynb), real workers follow the same schedules.
 
 # %%
 import logging
@@ -40,23 +40,22 @@ import pandas as pd
 
 import dtfm_lab as lab
 
-logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # its orders need not fit a device
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # hides warnings: orders here need not fit a device
 
 # %% [markdown]
 # ## 1. A schedule is a list
 #
-# `2F0` is the forward of [micro-batch](../docs/glossary.md#training-in-parallel) 0 on stage 2, `2B0` its backward. A
-# schedule holds one list for each device of a pipeline, and nothing else. Messages follow from it: a forward's result
-# goes to the next stage, a backward's to the stage before. So does the time, once it is played on a network.
+# `2F0` is the forward of [micro-batch](../docs/glossary.md#training-in-parallel) 0 on stage 2. `2B0` is its backward. A
+# schedule has one list for each device of a pipeline, and nothing else. Messages follow from the lists: a forward sends
+# its result to the next stage, a backward to the previous one. So do times, once you simulate them on a network.
 
 # %%
 for order in lab.schedules["1f1b"](n_stages=4, n_microbatches=6).orders:
     print(order)
 
 # %% [markdown]
-# To see orders and nothing else, take devices that are all alike: every forward takes 1 s, every backward 2 s, and a
-# message from one stage to the next takes as long as the network says. A *profile*, a table of seconds, stands in for
-# the FLOP of a real model.
+# To see only the effect of order, take equal devices. Every forward takes 1 s, and every backward 2 s. The network sets
+# the time of a message. A *profile*, a table of seconds, replaces the FLOP of a real model.
 
 
 # %%
@@ -83,9 +82,12 @@ def seconds(schedule, n_devices, n_microbatches, hop_s=0.0):
 # %% [markdown]
 # ## 2. GPipe against 1F1B, on free links
 #
-# **What.** GPipe ([Huang et al. 2019](https://arxiv.org/abs/1811.06965)) passes everything forward, then everything
-# backward. 1F1B ([Narayanan et al. 2021](https://arxiv.org/abs/2104.04473)) turns back as early as it can, and from
-# then on takes turns: one forward, one backward.
+# **What.** GPipe ([Huang et al. 2019](https://arxiv.org/abs/1811.06965)) runs all forwards, then all backwards. 1F1B
+# ([Narayanan et al. 2021](https://arxiv.org/abs/2104.04473)) begins its backwards as early as it can. Then each device
+# alternates: one forward, one backward.
+#
+# In the figures, the grey band is the simulator's 90 % interval for the end of the upper schedule. It allows for
+# computations that vary. Ours do not, so ignore it.
 
 # %%
 free = pipeline(4, 8)
@@ -93,12 +95,14 @@ gpipe, one_f_one_b = (lab.simulate(free, name, profile=textbook(4)) for name in 
 lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
 
 # %% [markdown]
-# **How long.** Look at the last device: it waits for $S - 1$ forwards, then computes $M$ forwards and $M$ backwards
-# without a gap, and $S - 1$ backwards follow elsewhere. With a forward of $f$ and a backward of $b$ seconds
+# **How long.** Let $S$ devices process $M$ micro-batches. The last device waits for $S - 1$ forwards. Then it computes
+# $M$ forwards and $M$ backwards without a gap. $S - 1$ backwards follow elsewhere. With $f$ seconds per forward and $b$
+# per backward
 #
 # $$T = (M + S - 1)(f + b), \qquad \text{bubble} = \frac{S - 1}{M + S - 1}$$
 #
-# for both: the same triangles are idle, only elsewhere. A law that can be refuted here:
+# for both. The *bubble* is the share of $T$ in which a device is idle. Both are idle equally long, only at other
+# moments:
 
 # %%
 for n_devices, n_microbatches in ((2, 3), (4, 8), (8, 64)):
@@ -109,12 +113,12 @@ for n_devices, n_microbatches in ((2, 3), (4, 8), (8, 64)):
     print(f"{n_devices} devices, {n_microbatches} micro-batches: {by_formula} s, bubble {idle:.1%}")
 
 # %% [markdown]
-# What differs is memory. GPipe's devices hold the activations of all $M$ micro-batches, those of 1F1B fewer:
+# They differ in memory. A GPipe device holds the activations of all $M$ micro-batches, a 1F1B device fewer:
 # [09, memory](09_memory.ipynb).
 #
 # ## 3. On slow links the tie is broken
 #
-# Now each message takes 0.6 s, 0.6 forwards. Guess before you go on.
+# Now each message takes 0.6 s, as long as 0.6 forwards. Guess first.
 
 # %%
 lab.guess(
@@ -153,14 +157,14 @@ lab.figures.gantt(gpipe, against=one_f_one_b, lanes=["compute"])
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# 1F1B's first device runs $S - 1$ forwards ahead, and then begins no new micro-batch before one has come back.
-# So at most $S$ are on their way at once. One of them is on its way for
+# The first device of 1F1B runs $S$ forwards. Then it begins a new micro-batch only after one has come back. So at most
+# $S$ micro-batches are in flight. Each is in flight for
 #
 # $$R = S (f + b) + 2 (S - 1) h$$
 #
-# seconds: it is computed $S$ times forward and back, and crosses $S - 1$ hops of $h$ seconds twice. A shop with $S$
-# seats whose guests stay for $R$ serves $S$ guests in $R$ (Little's law), so each further micro-batch costs
-# $R / S = f + b + 2 h (S - 1) / S$. The hops are paid again and again, not once:
+# seconds: $S$ devices compute it forward and back, and it crosses $S - 1$ hops of $h$ seconds twice. A shop with $S$
+# seats whose guests stay for $R$ seconds serves $S$ guests in $R$ seconds (Little's law). So each further micro-batch
+# costs $R / S = f + b + 2 h (S - 1) / S$. Every micro-batch pays the hops, not just the first one:
 #
 # </details>
 
@@ -171,14 +175,14 @@ print(f"one more micro-batch: {each_s:.4f} s played, {by_law_s:.4f} s by the law
 assert abs(each_s - by_law_s) < 1e-6
 
 # %% [markdown]
-# GPipe holds all $M$ at once, never waits for one of them, and pays each hop once there and once back:
+# GPipe has all $M$ in flight and never waits for one of them. It pays each hop once there and once back:
 # $T = (M + S - 1)(f + b) + 2 (S - 1) h$.
 #
 # ## 4. A deeper warm-up
 #
-# Between the two lies one number a device: how many forwards it runs ahead, its
-# [warm-up](../docs/glossary.md#schedules-and-simulation). `adaptive-1f1b` chooses it for the durations, the links and
-# the memory at hand, and takes back what proves needless.
+# Between the two schedules lies one number per device: the forwards that it runs before it alternates, its
+# [warm-up](../docs/glossary.md#schedules-and-simulation). A device with $w$ of them holds $w + 1$ micro-batches.
+# `adaptive-1f1b` chooses warm-ups for the durations, links and memory, and removes forwards that save no time.
 
 # %%
 lab.guess(
@@ -204,12 +208,12 @@ pd.DataFrame(rows, columns=["hop_s", "gpipe_s", "1f1b_s", "adaptive_s", "held_by
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why 15 and not 11.** By Little's law $R / (f + b) = 32.4 / 3$, eleven, would do. But taking turns is done in whole
-# turns of $f + b$: a device that sends a micro-batch on has it back after $f + b + 2h$ at the earliest, rounded up to
-# turns, $\lceil (f + b + 2h) / (f + b) \rceil$, and so at every hop anew. Any hop up to half a turn makes two turns of
-# one: the warm-up is *doubled*. Where fewer do as well, as with hops of 0.1 s, `adaptive-1f1b` takes forwards back.
+# **Why 15 and not 11.** By Little's law, $R / (f + b) = 32.4 / 3$, so eleven would suffice. But devices alternate in
+# whole turns of $f + b$ seconds. A micro-batch returns from the next device after $f + b + 2h$ seconds or later. In
+# whole turns, that is $\lceil (f + b + 2h) / (f + b) \rceil$, rounded up at every hop. A hop of up to half a turn makes
+# two turns out of one, so the warm-up *doubles*. With hops of 0.1 s fewer suffice, and `adaptive-1f1b` removes some.
 #
-# Is eleven reachable, then, by a schedule that takes no strict turns? Write one: `lab.Schedule.from_orders` plays it.
+# Can a schedule without strict turns reach eleven? Write one with `lab.Schedule.from_orders`.
 #
 # </details>
 
@@ -222,11 +226,11 @@ print(f"{lab.simulate(pipeline(8, 64, 0.6), one_less, profile=textbook(8)).itera
 # %% [markdown]
 # ## 5. Two ways to a smaller bubble
 #
-# A backward makes two things: the gradient of its inputs, for which the stage before is waiting, and the gradient of
-# its weights, for which nobody is. `zb-h1` ([Qi et al. 2024](https://arxiv.org/abs/2401.10241)) splits it into `I` and
-# `W` and fills gaps with `W`. `interleaved-1f1b` gives every device several smaller stages, so that the first work
-# reaches the last device sooner, and pays with messages: $Sv - 1$ hops with $v$ stages a device, instead of $S - 1$.
-# Lay both beside the 1F1B of section 2: same devices, same batch.
+# A backward computes two gradients. The previous stage waits for the inputs' gradient. No device waits for the weights'
+# gradient. `zb-h1` ([Qi et al. 2024](https://arxiv.org/abs/2401.10241)) splits the backward into these two, `I` and
+# `W`, and fills gaps with `W`. `interleaved-1f1b` gives each device several smaller stages, so work reaches the last
+# device sooner. It pays with messages: $Sv - 1$ hops with $v$ stages per device, instead of $S - 1$. Compare both with
+# the 1F1B of section 2.
 
 # %%
 split = lab.simulate(free, "zb-h1", profile=textbook(4))
@@ -261,25 +265,24 @@ pd.DataFrame(table).round(1)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why.** Split backwards shorten the way back: a micro-batch is on its way for $S (f + b/2) + 2 (S - 1) h$ only, since
-# no stage waits for another's `W`. On the row of section 3 that is 24.4 s, for 8 micro-batches 3.05 s each, hardly more
-# than the 3 s of computing. With hops of 3 s Little's law is back, for all that hold few. (What `W` needs is kept until
-# `W`: the count of activations is honest, their bytes are told in lesson 09.)
+# **Why.** No stage waits for another's `W`, so a micro-batch is in flight for only $S (f + b/2) + 2 (S - 1) h$. On the
+# row of section 3 that is 24.4 s. With 8 in flight, each micro-batch costs 3.05 s, hardly more than its 3 s of
+# computing. With hops of 3 s, Little's law again limits every schedule that holds few. (A device keeps what `W` needs
+# until `W` is done. Lesson 09 counts these bytes.)
 #
 # </details>
 #
 # ## 6. Who waits for whom?
 #
-# A trace knows what every action waited for. Read backwards from the end, that is the
-# [critical path](../docs/glossary.md#schedules-and-simulation): actions without a gap, together as long as the
-# iteration.
+# A trace records what every action waited for. Followed back from the end, these waits form the
+# [critical path](../docs/glossary.md#schedules-and-simulation). It has no gaps, so it is as long as the iteration.
 
 # %%
 lab.figures.gantt(lab.simulate(slow, "1f1b", profile=textbook(4)), critical=True)
 
 # %% [markdown]
-# Now a real model on a real network: the paper's world-wide case, GPT3-XL on 64 V100s, in 8 stages of 8 replicas.
-# Durations are FLOP over peak, at the efficiency of its GPU unless told.
+# Now the paper's world-wide case: GPT3-XL on 64 V100s, in 8 stages of 8 replicas. By default, a pass takes its FLOP
+# divided by the speed that the GPU reaches, here 40 % of its peak. `fits` says whether the memory suffices.
 
 # %%
 job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=512, microbatch=1)
@@ -292,10 +295,10 @@ lab.sweep(plan, schedule=["gpipe", "1f1b", "adaptive-1f1b", "zb-h1"])[
 lab.simulate(plan, "adaptive-1f1b").critical_summary().query("by == 'what'").round(3)
 
 # %% [markdown]
-# Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), which no order of
-# passes shortens. (A schedule that averages the gradients of late layers while earlier ones compute would hide a part.)
-# The paper's way is *sharded*, each device serving its peers one after the other. Serving all at once is an assumption
-# about NICs, and worth more than any order of passes:
+# Most of this iteration is [synchronisation](../docs/glossary.md#training-in-parallel), and no order of passes shortens
+# it. (To hide a part, average the gradients of late layers while earlier layers compute.) The paper's way is *sharded*:
+# each device serves its peers one after the other. Serving all at once gains more than any order of passes, if the NICs
+# allow it:
 
 # %%
 lab.sweep(plan, schedule=["1f1b", "adaptive-1f1b"], synchronisation=["sharded", "sharded-at-once", "ring"])[
@@ -303,8 +306,8 @@ lab.sweep(plan, schedule=["1f1b", "adaptive-1f1b"], synchronisation=["sharded", 
 ].round(2)
 
 # %% [markdown]
-# *At once* beats *in turn* where every pair of devices has a link to itself, as the paper assumes. If all messages of a
-# device go through one NIC (`queueing="nics"`), they wait there:
+# *At once* is faster if each pair of devices has its own link, as the paper assumes. If all messages of a device share
+# one NIC (`queueing="nics"`), they wait there:
 
 # %%
 lab.sweep(plan, schedule="1f1b", synchronisation=["sharded", "sharded-at-once"], queueing=["pairs", "nics"])[
@@ -314,8 +317,8 @@ lab.sweep(plan, schedule="1f1b", synchronisation=["sharded", "sharded-at-once"],
 # %% [markdown]
 # ## 7. A schedule of your own
 #
-# A schedule is text: one line a device. It can be written by a program, edited by hand, or come from
-# `torch.distributed.pipelining` as CSV. If its devices wait for each other in a circle, the error says who.
+# A schedule is text with one line per device. Write it by program, edit it by hand, or import it from
+# `torch.distributed.pipelining` as CSV. If its devices wait for each other in a circle, the error lists the actions.
 
 # %%
 own = lab.Schedule.from_orders("last-in-first-out", ["0F0 0F1 0F2 0B2 0B1 0B0", "1F0 1F1 1F2 1B2 1B1 1B0"])
@@ -335,15 +338,17 @@ with tempfile.TemporaryDirectory() as folder:
 # %% [markdown]
 # From the shell: `dtfm-lab show --schedule zb-h1 --stages 4 --microbatches 8`,
 # `dtfm-lab simulate plan.json --schedule own.txt --chrome trace.json` (a trace opens in
-# [Perfetto](https://ui.perfetto.dev)), `dtfm-lab simulate --sweep plan.json --vary schedule=gpipe,1f1b
-# --vary bandwidth=0.5,1,2`.
+# [Perfetto](https://ui.perfetto.dev)),
+# `dtfm-lab simulate --sweep plan.json --vary schedule=gpipe,1f1b --vary bandwidth=0.5,1,2`.
 #
-# **To think about.** (a) Derive $T$ and the bubble from the pictures of section 2. (b) Write a schedule of two devices
-# and two micro-batches that deadlocks otherwise than the one above. (c) Which of sections 2 to 5 change if devices are
-# unequal? [12, unequal devices](12_unequal_devices.ipynb) goes on from there.
+# **To think about.**
 #
-# > **Takeaway.** GPipe and 1F1B have the same bubble on free links. On slow links, what counts is how many micro-
-# > batches are on their way. A deeper warm-up buys time with memory.
+# 1. Derive $T$ and the bubble from the figures of section 2.
+# 2. Write a schedule of two devices and two micro-batches that deadlocks in another way.
+# 3. Which of sections 2 to 5 change with unequal devices? See [12, unequal devices](12_unequal_devices.ipynb).
+#
+# > **Takeaway.** Remember that GPipe and 1F1B have the same bubble on free links. On slow links, the number of
+# > micro-batches in flight decides. A deeper warm-up buys time with memory.
 #
 # ## Missions
 
@@ -362,7 +367,7 @@ lab.missions.show("deep-enough")
 # lab.missions.check("deep-enough", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint at each call. `lab.missions.answer(name)` shows a worked answer.
 
 # %%
 lab.missions.board("08_schedules")

@@ -17,14 +17,14 @@
 #
 # **What fills a device, and when?**
 #
-# A plan that does not fit is none. What a device holds can be told before anything runs: it follows from the model, the
-# cut and the order of passes, and no seconds are needed.
+# A plan is useless if it does not fit. You can predict what a device holds before anything runs. It follows from the
+# model, the cut into stages and the order of passes, without any seconds.
 #
 # Afterwards you can
 #
 # - say what fills a device: parameters, gradients, optimiser states, activations;
-# - read off a schedule how many activations it holds, without playing it;
-# - choose among schedule, checkpoints and ZeRO, knowing what each costs.
+# - read from a schedule how many activations it holds, without simulating it;
+# - choose among schedules, recomputation and ZeRO, knowing what each costs.
 #
 # 45 minutes. Needs [08, schedules](08_schedules.ipynb). Nothing is trained here.
 
@@ -35,14 +35,14 @@ import pandas as pd
 
 import dtfm_lab as lab
 
-logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # plans that do not fit are what this lesson looks at
+logging.getLogger("dtfm_lab").setLevel(logging.ERROR)  # hides warnings: some plans here do not fit, on purpose
 
 GIB = 2**30
 
 # %% [markdown]
 # ## 1. Four kinds of bytes
 #
-# GPT3-XL has 1.3 billion parameters. Training keeps more than these. Guess how much.
+# GPT3-XL has 1.3 billion parameters. Training holds more than these. Guess how much.
 
 # %%
 job = lab.load_job("gpt3-xl", n_stages=1, n_replicas=1, global_batch=1, microbatch=1)
@@ -71,10 +71,10 @@ table.astype(float).round(2)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why.** A parameter in half precision takes 2 bytes, its gradient 2 more. Adam keeps two moments of each, and a copy
-# of the parameter that is exact enough to add small steps to, all in single precision: 12 bytes. Together they are the
-# 16 bytes a parameter of [Rajbhandari et al. 2020](https://arxiv.org/abs/1910.02054) (section 3.1). The *activations*
-# are what a forward computes and the backward needs again. They do not depend on parameters but on tokens:
+# **Why.** A parameter in half precision takes 2 bytes, and its gradient 2 more. Adam keeps three numbers per parameter
+# in single precision, 12 bytes: two moments, and a copy of the parameter that is precise enough for small steps.
+# Together they are the 16 bytes per parameter of [Rajbhandari et al. 2020](https://arxiv.org/abs/1910.02054) (section
+# 3.1). The *activations* are what a forward computes and the backward needs again. They grow with the number of tokens:
 #
 # </details>
 
@@ -96,15 +96,15 @@ unfused = activations(2, attention="unfused") - activations(1, attention="unfuse
 print(f"with attention's matrices kept: {unfused / a_microbatch:.1f} times as many")
 
 # %% [markdown]
-# 34 bytes a block, token and width are the count of [Korthikanti et al. 2022](https://arxiv.org/abs/2205.05198)
-# (section 4.1) less what attention adds: a matrix of tokens by tokens for each head, which fused kernels
-# (FlashAttention) do not keep.
+# 34 bytes per block, token and unit of width is the count of
+# [Korthikanti et al. 2022](https://arxiv.org/abs/2205.05198) (section 4.1) without attention scores. The scores are a
+# matrix of tokens by tokens for each head. Fused kernels (FlashAttention) do not keep it.
 #
 # ## 2. What a schedule holds, and when
 #
-# A micro-batch's activations are held from its forward to the end of its backward. How many are held at once is
-# therefore written in the order of passes: count up at each `F`, down at each `B`. For the paper's world-wide case, 64
-# micro-batches a pipeline on V100s of 16 GiB:
+# A device holds a micro-batch's activations from its forward to the end of its backward. So the order of passes says
+# how many it holds at once: count up at each `F`, down at each `B`. Take the paper's world-wide case, with 64
+# micro-batches per pipeline on V100s of 16 GiB:
 
 # %%
 job = lab.load_job("gpt3-xl", n_stages=8, n_replicas=8, global_batch=512, microbatch=1)
@@ -115,9 +115,10 @@ for name in ("gpipe", "1f1b"):
     print(f"{name:5}: {needs.sentence}")
 
 # %% [markdown]
-# GPipe's devices hold the activations of all $M$ micro-batches. Of 1F1B's, stage $s$ of $S$ holds those of $\min(S - s,
-# M)$: the first stage most, as it waits longest for its gradients. `lab.memory(plan, schedule)` knows this from the
-# order alone; with `trace=` it knows the moments, too.
+# A GPipe device holds the activations of all $M$ micro-batches. Under 1F1B, stage $s$ of $S$, counted from 0, holds
+# those of $\min(S - s, M)$. The first stage holds most, because it waits longest for its gradients.
+# `lab.memory(plan, schedule)` reads this from the order alone. With `trace=`, it also knows the times. Red hatching
+# shows what exceeds a device's memory, here on purpose.
 
 # %%
 gpipe = lab.simulate(plan, "gpipe")
@@ -128,9 +129,9 @@ adaptive = lab.simulate(plan, "adaptive-1f1b")
 lab.figures.memory_over_time(lab.memory(plan, trace=adaptive), devices=[in_a_row[0], in_a_row[-1]])
 
 # %% [markdown]
-# The last stage's activations are twice as large: it also holds the head's, a number for each token and each word of
-# the vocabulary. Under 1F1B nobody notices, since the last stage holds one micro-batch at a time. Now `zb-h1`, which
-# splits backwards in two and keeps for the second half what it needs ([08](08_schedules.ipynb), section 5).
+# The last stage's activations are twice as large. It also holds the head's logits, a number for each token and each
+# word of the vocabulary. Under 1F1B this hardly matters, because the last stage holds one micro-batch at a time.
+# `zb-h1` splits each backward in two and keeps what the second half needs ([08](08_schedules.ipynb), section 5).
 
 # %%
 lab.guess(
@@ -153,28 +154,29 @@ pd.DataFrame(rows).round(2).rename_axis("stage")
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why.** Every device of `zb-h1` holds up to 8, the last one too, whose activations are the largest. "As many as 1F1B"
-# was said of the *first* device: counts of micro-batches are not bytes. (`adaptive-1f1b` is asked with its trace. From
-# a name alone `lab.memory` answers for the variant that holds least, which is 1F1B's order.)
+# **Why.** Every device of `zb-h1` holds up to 8 micro-batches. So does the last one, whose activations are the largest.
+# Equal counts of micro-batches are not equal bytes. (The column `adaptive-1f1b` needs its trace. From the name alone,
+# `lab.memory` assumes the warm-ups that hold least, those of 1F1B.)
 #
 # </details>
 #
 # ## 3. Three ways to need less, and what each costs
 #
-# Before anything is simulated, one question:
+# Before you simulate anything, ask for advice:
 
 # %%
 print(lab.memory(plan, "gpipe").advice)
 
 # %% [markdown]
-# **Another order.** 1F1B holds fewer and computes nothing twice. On slow links it waits instead.
+# **Another order.** 1F1B holds fewer activations and computes nothing twice. On slow links it waits instead.
 #
-# **Checkpoints** ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)): keep only what comes into a stage (`stage`) or
-# a block (`block`), and compute the rest again in the backward, for one more forward a micro-batch.
+# **Recomputation**, or activation checkpointing ([Chen et al. 2016](https://arxiv.org/abs/1604.06174)): keep only the
+# input of each stage (`stage`) or block (`block`). The backward computes the rest again, for one more forward per
+# micro-batch.
 #
-# **ZeRO** ([Rajbhandari et al. 2020](https://arxiv.org/abs/1910.02054)): the replicas of a stage hold equal things, so
-# let each keep a part. `zero-1` splits the optimiser's states, `zero-2` gradients as well, `zero-3` also parameters,
-# which are then gathered before every use.
+# **ZeRO** ([Rajbhandari et al. 2020](https://arxiv.org/abs/1910.02054)): the replicas of a stage hold equal states, so
+# each keeps a part. `zero-1` splits the optimiser states, `zero-2` also the gradients, and `zero-3` also the
+# parameters, which are then gathered before every use.
 
 # %%
 lab.guess(
@@ -204,11 +206,11 @@ pd.DataFrame(rows, columns=["sharding", "static_GiB", "bytes_a_parameter", "peak
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# ZeRO-1 costs no time: what was sent before, gradients out and averages back, is still all that is sent. ZeRO-3 sends
-# parameters in every micro-batch, and even inside a machine room that shows. (More than an eighth stays, as some layers
-# are whole at a time while they are used.)
+# ZeRO-1 costs no time. It sends as much as before: gradients out and updated parameters back. ZeRO-2 sends gradients in
+# every micro-batch, and ZeRO-3 also parameters. Even in a data centre, that shows. (More than an eighth stays, because
+# some layers are whole while they are used.)
 #
-# Which of these for the plan of section 2? All of them, and their seconds:
+# Which schedule, and which recomputation, suits the plan of section 2? Try all of them:
 #
 # </details>
 
@@ -223,19 +225,20 @@ print(f"fastest that fits: {fitting.schedule}, checkpointing {fitting.checkpoint
 assert fitting.checkpointing == "none"
 
 # %% [markdown]
-# Memory that is there may as well be used: here it is worth more as activations of forwards ahead than as room saved by
-# checkpoints. On smaller devices it would be the other way round, and the last mission asks for such a choice.
+# Spare memory is worth using. Here, warm-up forwards use it best, and recomputation only costs time. On smaller
+# devices, recomputation can win. The last mission asks for such a choice.
 #
 # ## 4. What the prediction leaves out
 #
-# Tensors that outlive an operator are counted. An operator's own temporaries, memory lost between allocations, and what
-# the framework takes for itself are not. How much that is, others have measured: [16](16_published.ipynb) and [the
-# table](../docs/ledger.md) lay our bytes beside theirs. On a machine of yours with a GPU, ask
-# `torch.cuda.max_memory_allocated()`: it can refute these numbers.
+# The prediction counts tensors that outlive an operator. It leaves out an operator's temporaries, memory lost between
+# allocations, and what the framework itself takes. [16](16_published.ipynb) and [the table](../docs/ledger.md) compare
+# our bytes with published measurements. If you have a GPU, `torch.cuda.max_memory_allocated()` can refute these
+# numbers.
 
 # %% [markdown]
-# > **Takeaway.** Parameters, gradients and Adam take 16 bytes per parameter. Activations grow with tokens and with
-# > the micro-batches that a schedule holds. Schedules, recomputation and ZeRO each trade memory for something else.
+# > **Takeaway.** Remember 16 bytes per parameter for weights, gradients and Adam. Activations grow with tokens and with
+# > the micro-batches that a schedule holds. Before you use another schedule, recomputation or ZeRO, ask what it costs
+# > in time.
 #
 # ## Missions
 
@@ -261,7 +264,7 @@ lab.missions.show("into-sixteen")
 # lab.missions.check("into-sixteen", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint at each call. `lab.missions.answer(name)` shows a worked answer.
 
 # %%
 lab.missions.board("09_memory")

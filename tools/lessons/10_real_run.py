@@ -17,15 +17,15 @@
 #
 # **Was the prediction right?**
 #
-# A plan and a schedule make a prediction. This lesson tries to prove it wrong: real torch processes train a small GPT
-# under that very plan, one process a device, over links as slow as drawn, and every computation and message is
-# measured.
+# A plan and a schedule make a prediction. This lesson tries to refute it. Real torch processes train a small GPT under
+# that plan, one process per device. Links are emulated, as slow as specified. The run records every computation and
+# message.
 #
 # Afterwards you can
 #
-# - run a plan for real and lay the measurement over its prediction, action by action;
+# - run a plan for real and compare the measurement with its prediction, action by action;
 # - say which clock a run counts by, what its agreement proves, and what is exact by construction;
-# - tell who is late by their own doing from who waits for others;
+# - distinguish a device that is slow itself from one that waits for others;
 # - refit links and computations from a run, and judge the fit on iterations that it has not seen.
 #
 # 40 minutes. Needs [08, schedules](08_schedules.ipynb). Words: [worker](../docs/glossary.md#running-and-comparing),
@@ -39,8 +39,9 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. Predict, then run
 #
-# Eight laptops in a lecture hall, and `tiny`: a GPT of 1.7 million parameters on bytes of text, in two stages of two
-# replicas on four of them. Nothing has run yet, so the first prediction knows only FLOP and drawn peaks.
+# Eight laptops are in a lecture hall. Four of them train `tiny`, a GPT of 1.7 million parameters on bytes of text, in
+# two stages of two replicas. Nothing has run yet, so the first prediction knows only FLOP and specified peaks. (Outputs
+# say *drawn* for specified.)
 
 # %%
 hall = lab.load_topology("lecture-hall")
@@ -51,8 +52,9 @@ print(f"from peaks and drawn links: {from_peaks.iteration_s:.3f} s an iteration"
 pd.DataFrame(plan.stages, index=["stage 0", "stage 1"], columns=["pipeline 0", "pipeline 1"])
 
 # %% [markdown]
-# `lab.start` returns at once with a handle. Each worker is *calibrated* first: it times its computations, so that there
-# is a profile *before* the first iteration. Then come the spans of every action and the loss of every iteration.
+# `lab.start` returns a handle at once. Each worker is first *calibrated*: it times its computations. So the *profile*,
+# a table of their seconds, exists *before* the first iteration. Then the run records when every action began and ended,
+# and the loss of every iteration.
 
 # %%
 run = lab.start(plan, "1f1b", iterations=10, evaluate_every=5)
@@ -60,12 +62,11 @@ measured = run.wait()
 lab.figures.losses(measured)
 
 # %% [markdown]
-# Whoever knows nothing of the text pays $\ln 256 = 5.55$ nats per token, which here is a byte. Whoever knows how
-# frequent each byte is, and nothing of what came before, pays the dashed line. Below it a model has begun to use
-# context.
+# A token is one byte here. A model that knows nothing of the text has a loss of $\ln 256 = 5.55$ nats per token. A
+# model that knows only how frequent each byte is reaches the dashed line. Below it, a model has begun to use context.
 #
-# Now predict *this* run: `like=measured` takes its schedule, its links, and the profile from before the first
-# iteration. Spans of the run itself are never looked at; else it would be no prediction.
+# Now predict *this* run. `like=measured` takes its schedule, its links, and the profile from before the first
+# iteration. The prediction never sees the seconds of the run itself.
 
 # %%
 predicted = lab.simulate(plan, like=measured)
@@ -89,25 +90,26 @@ lab.figures.gantt(predicted, against=measured, lanes=["compute"])
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A prediction is a sum along a chain: what waits for what is known from the schedule, what a message
-# takes from the drawn link. Only single computations had to be timed. Which of these could be wrong? That depends on
-# what the seconds are.
+# A prediction adds up seconds along a chain of actions. The schedule says what waits for what, and the specified link
+# says what a message takes. Only single computations had to be timed. Which of these could be wrong? That depends on
+# the clock.
 #
 # </details>
 #
 # ## 2. What does it prove?
 #
-# Workers share the cores of this machine, and the links are drawn, not there. How, then, can anything be measured in
-# seconds? By one of three clocks.
+# Workers share the cores of this machine, and the specified links are not here. How, then, can a run measure seconds?
+# It uses one of three clocks.
 #
 # | clock | a computation takes | a message takes | exact by construction | agreement proves |
 # | --- | --- | --- | --- | --- |
 # | `virtual` | its own CPU seconds | its emulated link's time | messages | order, waiting, profile |
-# | `paced` | the drawn device's time | its emulated link's time | both | that it works in time |
-# | `real` | wall seconds | loopback's time | nothing | this machine, no drawn link |
+# | `paced` | the specified device's time | its emulated link's time | both | schedule and transport in real time |
+# | `real` | wall seconds | loopback's time | nothing | what this machine does, not the specified links |
 #
-# On the *virtual* clock nobody waits: seconds are added up, worker by worker, and messages carry them along. The paced
-# clock pads each computation to the drawn device's time, so its agreement says nothing about the cost model.
+# On the *virtual* clock no worker really waits. Each worker adds up its seconds, and messages carry the sum to the
+# receiver. The paced clock pads each computation to the specified device's time. So its agreement says nothing about
+# the cost model.
 #
 # %%
 lab.guess(
@@ -131,12 +133,12 @@ comparison.devices[["predicted_s", "measured_s", "relative_error"]]
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# An emulated message takes what the drawn link says, to the last digit. A run that emulates a link as drawn cannot
-# prove that link wrong. Computations are timed, so they can differ.
+# An emulated message takes what the specified link says, up to rounding. So a run that emulates a link cannot prove
+# that link wrong. Computations are timed, so they can differ.
 #
 # </details>
 #
-# On the real clock nothing is emulated. Workers that share cores wait for a core, and how long no profile can know.
+# On the real clock nothing is emulated. Workers share cores and wait for one. No profile knows how long.
 
 # %%
 on_real = lab.run(plan, "1f1b", iterations=3, clock="real")
@@ -160,14 +162,14 @@ print("the same losses:", on_real.context.losses == measured.context.losses[:3])
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The losses do not know about clocks: they are the same to the last bit.
+# The losses do not depend on the clock. They are equal to the last bit.
 #
 # </details>
 #
 # ## 3. Be surprised
 #
-# Networks are drawn from what a provider promises. So let one link be secretly forty times slower than drawn:
-# `emulated=` runs the plan on another network than the one it is predicted on.
+# You specify a network from what a provider promises. Now one link is secretly forty times slower. `emulated=` runs the
+# plan on another network than the predicted one.
 
 # %%
 source, target = plan.pipelines[1]
@@ -198,18 +200,18 @@ lab.figures.blame(off)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why another number?** Of a delay, what is hidden behind other work costs nothing; what lies on the [critical
-# path](../docs/glossary.md#schedules-and-simulation) costs all of itself. Everybody downstream was late as well, but
-# not by their own doing. The blame is found by moving all durations evenly from predicted to measured: at each moment
-# the iteration grows by what grows on the chain that is longest then. Waiting for others costs nobody anything.
+# **Why another number?** A delay that hides behind other work costs nothing. A delay on the
+# [critical path](../docs/glossary.md#schedules-and-simulation) costs its whole length. Every device downstream was late
+# as well, but only because it waited. To find the blame, `lab.compare` moves all durations evenly from predicted to
+# measured. At each moment, the iteration grows by what grows on the longest chain. So waiting for others gets no blame.
 #
 # </details>
 #
 # ## 4. Refit
 #
-# What would have been right? A refit finds latency and bandwidth of every link, and the seconds of every computation,
-# from the measured spans, with intervals. A fit always suits what it was fitted to; so the last of its three errors is
-# on iterations that it has not seen.
+# Which specification would have been right? A refit finds it from the measured seconds: latency and bandwidth of every
+# link, and the seconds of every computation, with intervals. A fit always suits its own data. So the last of its three
+# errors is on iterations that it has not seen.
 
 # %%
 better = off.refit(plan, lab.simulate)
@@ -222,8 +224,7 @@ found = link.loc[f"{source} -> {target}", "fitted"]
 assert abs(found / slow - 1) < 0.01, "the secret bandwidth, found from the run"
 
 # %% [markdown]
-# `better.topology` is a network to plan on anew. Would another plan have been better on the network that there really
-# is?
+# `better.topology` is the refitted network, and you can plan on it. Is another plan faster there?
 
 # %%
 on_truth = {
@@ -237,19 +238,19 @@ pd.DataFrame(
 # %% [markdown]
 # ## What a run does not prove
 #
-# - **A fit is no prediction.** Look at its error on iterations that it has not seen.
+# - **A fit is not a prediction.** Look at its error on iterations that it has not seen.
 # - **Agreement on the paced clock** is partly by construction.
-# - **A plan that is too large runs in part**: `lab.start(plan, workers=(4, 2))` rehearses four stages of two pipelines,
-#   with a small model in place of a large one and messages as long as the real one's. It tells nothing of how fast a
-#   V100 is. [The capstone](18_capstone.ipynb) does it.
-# - **CPU seconds are not quite constant** either: what else runs shares caches and memory. Suspects below 2 % of an
-#   iteration are not named.
+# - **A plan that is too large runs in part.** `lab.start(plan, workers=(4, 2))` rehearses four stages of two pipelines.
+#   It trains a small model, and its messages are as long as the large model's. It does not tell how fast a V100 is.
+#   [The capstone](18_capstone.ipynb) does such a rehearsal.
+# - **CPU seconds vary**, because other programs share caches and memory. A suspect costs at least 2 % of an iteration,
+#   or its own times are off by 25 %.
 #
-# More: [the real run](../docs/run-for-real.md), on several hosts too; from the shell `dtfm-lab run plan.json -o
-# measured.json` and `dtfm-lab compare predicted.json measured.json --refit plan.json`.
+# More: [the real run](../docs/run-for-real.md), on several hosts too. From the shell:
+# `dtfm-lab run plan.json -o measured.json` and `dtfm-lab compare predicted.json measured.json --refit plan.json`.
 #
-# > **Takeaway.** Name the clock before you quote an error. What a run emulates agrees by construction. Only what it
-# > measures can prove a prediction wrong.
+# > **Takeaway.** Remember to name the clock before you quote an error. What a run emulates agrees by construction. Only
+# > what it measures can refute a prediction.
 #
 # ## Missions
 
@@ -270,7 +271,7 @@ lab.missions.show("mystery-link-measured")
 # lab.missions.check("mystery-link-measured", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint at each call. `lab.missions.answer(name)` shows a worked answer.
 
 # %%
 lab.missions.board("10_real_run")

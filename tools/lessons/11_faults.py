@@ -17,14 +17,15 @@
 #
 # **What happens when a device dies?**
 #
-# Volunteers switch their computers off, laptops are closed, spot instances are taken away. Here workers of a real run
-# are killed, paused and slowed, and the losses say whether training noticed.
+# Volunteers switch off their computers, people close laptops, and clouds take spot instances away. Devices that come
+# and go are called *churn*. Here you kill, pause and slow the workers of a real run. The losses say whether training
+# noticed.
 #
 # Afterwards you can
 #
 # - say where a lost worker's state comes from: a peer, a checkpoint, or nowhere;
 # - kill, pause and slow workers of a run, and read what each cost;
-# - show whether the losses notice it, and name what would change them;
+# - show whether the losses change, and name what would change them;
 # - decide how often to write a checkpoint, and which churn a plan survives.
 #
 # 35 minutes. Needs [10, the real run](10_real_run.ipynb). Words: [data-parallel
@@ -43,7 +44,7 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. A kill
 #
-# `tiny` in two stages of two replicas, on four laptops of a lecture hall. First a run that nobody disturbs.
+# `tiny` trains in two stages of two replicas, on four laptops of a lecture hall. The first run is undisturbed.
 
 # %%
 hall = lab.load_topology("lecture-hall")
@@ -53,8 +54,8 @@ calm = lab.run(plan, "1f1b", iterations=10)
 pd.DataFrame(plan.stages, index=["stage 0", "stage 1"], columns=["pipeline 0", "pipeline 1"])
 
 # %% [markdown]
-# Now the same again. After two iterations one laptop that holds stage 0 is killed, as by a power cut. Half of all
-# workers of its stage are gone, and with them the parameters, gradients and optimiser states in their memory.
+# Now repeat it. After two iterations, kill one laptop of stage 0, as a power cut would. Half the workers of its stage
+# are gone, with the parameters, gradients and optimiser states in their memory.
 
 # %%
 victim = plan.stages[0][0]
@@ -82,9 +83,9 @@ table.assign(difference=table.diff(axis=1).iloc[:, 1])
 # <details><summary>After your guess</summary>
 #
 # **Why nothing at all?** The two devices of a [data-parallel group](../docs/glossary.md#training-in-parallel) hold the
-# same stage. They average their gradients in every iteration and make the same step, so after each iteration they are
-# equal bit for bit. A replacement takes the state of the peer, everybody goes back to where the iteration began, and
-# does it again with the same data.
+# same stage. They average their gradients in every iteration and make the same step. So after each iteration they are
+# equal, bit for bit. A replacement takes the state of the peer. All workers return to the start of the iteration, and
+# repeat it with the same data.
 #
 # </details>
 
@@ -92,8 +93,8 @@ table.assign(difference=table.diff(axis=1).iloc[:, 1])
 pd.DataFrame(killed.context.faults)
 
 # %% [markdown]
-# `lost_s` are wall seconds of this machine from noticing the loss until the run went on: start a process, copy the
-# state, begin again. On a network of your own, the state must travel, too. How long would that take here?
+# `lost_s` is wall time on this machine, from noticing the loss until the run continued. The run started a process,
+# copied the state and began again. On a real network, the state must travel, too. How long would that take here?
 
 # %%
 parameters = lab.memory(plan).to_frame().set_index("device").loc[victim]
@@ -107,8 +108,8 @@ print(
 # %% [markdown]
 # ## 2. Stand still, or crawl
 #
-# A process that dies is noticed at once: its connections close. One that stands still, like a laptop that was closed,
-# looks like one that is slow. How long should the others wait for it?
+# The others notice at once when a process dies, because its connections close. A process that stands still, like a
+# closed laptop, looks like a slow one. How long should the others wait for it?
 
 # %%
 run = lab.start(plan, "1f1b", iterations=8)
@@ -119,7 +120,7 @@ assert paused.context.losses == calm.context.losses[:8]
 pd.DataFrame(paused.context.faults)[["device", "how", "state_from", "lost_s"]]
 
 # %% [markdown]
-# And one that is only slow is no fault at all. Everybody waits for it in every iteration.
+# A worker that is only slow does not fail. All others wait for it in every iteration.
 
 # %%
 run = lab.start(plan, "1f1b", iterations=8)
@@ -155,12 +156,12 @@ lab.figures.gantt(slowed, lanes=["compute"])
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# One iteration as it was measured, a row a device. The slow one does pass after pass without a pause; what is white in
-# the other rows meanwhile is waiting for it. Then all wait for the messages of the averages.
+# The figure shows one measured iteration, one row per device. The slow device computes pass after pass without a pause.
+# White in the other rows is waiting, mostly for the slow one. At the end, all wait for the messages of the averages.
 #
-# **Why less than four?** Only what one device of four computes takes longer; messages do not. But it is paid in every
-# iteration, where a kill is paid once: iterations count as they were finally done. A straggler that stays costs more
-# than one that dies, after so many iterations:
+# **Why less than four?** Only the computation of one device takes longer. Messages do not. But you pay for a straggler
+# in every iteration, and for a kill only once. (`iteration_s` times each iteration as it was finally done.) A straggler
+# that stays costs more than a death after this many iterations:
 #
 # </details>
 
@@ -174,7 +175,7 @@ print(
 # %% [markdown]
 # ## 3. No peer left
 #
-# When every device of a stage is lost, nobody has its parameters. Without a checkpoint the run ends, in one line:
+# If a stage loses every device, no worker has its parameters. Without a checkpoint the run ends, in one line:
 
 # %%
 run = lab.start(plan, "1f1b", iterations=8)
@@ -187,8 +188,8 @@ except lab.LabError as error:
     print(error)
 
 # %% [markdown]
-# With one, all go back to it, also those who lost nothing: a stage from iteration 4 and one from iteration 5 do not fit
-# together. What was trained since is trained again, on the same data.
+# With a checkpoint, all workers return to it, even those that lost nothing. A stage from iteration 4 and one from
+# iteration 5 do not fit together. The run trains the lost iterations again, on the same data.
 
 # %%
 checkpoints = tempfile.TemporaryDirectory()
@@ -201,8 +202,8 @@ assert restored.context.losses == calm.context.losses[:8]
 pd.DataFrame(restored.context.faults)[["iteration", "device", "state_from", "lost_s"]]
 
 # %% [markdown]
-# A checkpoint is a folder: a file a stage with parameters and optimiser state, and one that says of what. It does not
-# matter who held what: a run goes on from it under another plan, too.
+# A checkpoint is a folder. Each stage has a file with its parameters and optimiser state, and `checkpoint.json`
+# describes them. It does not matter which device held which stage. A run can also continue under another plan.
 
 # %%
 print(*sorted(path.relative_to(checkpoints.name) for path in Path(checkpoints.name).glob("*/*"))[:4], sep="\n")
@@ -217,10 +218,10 @@ pd.DataFrame({"2 x 2, 1f1b": calm.context.losses[8:], "4 x 1, gpipe, resumed": r
 #
 # ## 4. How often?
 #
-# Written every $T$ seconds, checkpoints that take $c$ seconds each cost the share $c/T$. A failure, once in $M$
-# seconds, throws away half an interval on average: $T/2M$. The sum is least where both are equal, at $T=\sqrt{2cM}$
-# ([Young 1974](https://doi.org/10.1145/361147.361115)). Take care which $M$ it is: of 64
-# devices that fail once a month each, *some* device fails every few hours.
+# You write a checkpoint every $T$ seconds, and each takes $c$ seconds. Writing costs the share $c/T$. A failure, once
+# in $M$ seconds, loses half an interval on average: $T/2M$. The sum is smallest where both are equal, at $T=\sqrt{2cM}$
+# ([Young 1974](https://doi.org/10.1145/361147.361115)). Use the $M$ of the whole system. If each of 64 devices fails
+# once a month, *some* device fails every 11 hours.
 
 # %%
 month_s, devices, write_s = 30 * 86_400, 64, 30
@@ -242,8 +243,8 @@ figure.add_vline(best_s / 60, line_dash="dot")
 # %% [markdown]
 # ## 5. Which churn does a plan survive?
 #
-# With $D$ replicas a stage is lost when all $D$ of its devices are gone before a replacement has the state. If a device
-# is away for a share $p$ of the time, independently of the others, some of $S$ stages has nobody with probability
+# A stage is lost if the devices of all its $D$ replicas are gone before a replacement has the state. Let each device be
+# away for a share $p$ of the time, independently of the others. Then some of $S$ stages has no device with probability
 # $1-(1-p^D)^S$:
 
 # %%
@@ -254,14 +255,13 @@ pd.Series({f"{S} stages x {D} replicas": 1 - (1 - away**D) ** S for S, D in shap
 )
 
 # %% [markdown]
-# As many devices in each row. More replicas hold more copies; more stages hold smaller ones. What breaks the equality
-# of peers, and so this whole lesson, is what makes replicas differ: [local
-# updates](13_compression_and_local_updates.ipynb), where each has an optimiser state of its own, and ZeRO, where each
-# holds a shard of it. Then only a checkpoint helps. Systems that plan for churn go further: SWARM ([Ryabinin et al.
-# 2023](https://arxiv.org/abs/2301.11913)) lets any device of a stage take any micro-batch.
+# Every row has 64 devices. More replicas hold more copies. More stages hold smaller ones. This lesson needs equal
+# peers. With [local updates](13_compression_and_local_updates.ipynb), each replica has its own optimiser state. With
+# ZeRO, each holds only a shard of that state. Then only a checkpoint helps. Some systems plan for churn: in SWARM
+# ([Ryabinin et al. 2023](https://arxiv.org/abs/2301.11913)), any device of a stage takes any micro-batch.
 #
-# > **Takeaway.** A replica's peer has its state, so a kill costs seconds and no training. Without a peer, a
-# > checkpoint decides. A straggler that stays costs more than a device that dies.
+# > **Takeaway.** Remember that a peer has the same state, so a kill costs seconds and no training. Without a peer, only
+# > a checkpoint helps. A straggler that stays costs more than a device that dies.
 #
 # ## Missions
 
@@ -282,7 +282,7 @@ lab.missions.show("checkpoint-every")
 # lab.missions.check("checkpoint-every", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint at each call. `lab.missions.answer(name)` shows a worked answer.
 
 # %%
 lab.missions.board("11_faults")

@@ -17,13 +17,13 @@
 #
 # **What is a Raspberry Pi worth?**
 #
-# Somebody offers a device to a group that trains. It is slow, or its line is. Is it worth having? The answer is a
-# number, in seconds an iteration, and it may be negative.
+# Somebody offers a device to a group that trains. The device is slow, or its link is. Is it worth having? The answer is
+# a number of seconds per iteration, and it may be negative.
 #
 # Afterwards you can
 #
 # - compute what a slow device is worth, and when it harms;
-# - share a batch and cut a model among devices of different speed, and one whose blocks differ;
+# - divide a batch or a model among devices of different speed, also a model whose blocks differ;
 # - say why the speed of a device depends on the precision.
 #
 # 50 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb). Nothing is trained here.
@@ -36,7 +36,7 @@ import pandas as pd
 
 import dtfm_lab as lab
 
-pd.set_option("display.max_colwidth", None)  # sentences in full
+pd.set_option("display.max_colwidth", None)  # show long sentences in full
 from dtfm_lab.domain.network import HARDWARE
 
 EVEN = "even"
@@ -54,8 +54,8 @@ def data_parallel(network, shares=EVEN, **changes):
 # %% [markdown]
 # ## 1. It wants to help
 #
-# Seven V100s in a machine room, and a Raspberry Pi on a home connection. First the seven alone, then all eight with
-# equal shares of the batch.
+# Seven V100s are in a machine room. A Raspberry Pi has a home connection. First the seven train alone, then all eight
+# with equal shares of the batch.
 
 # %%
 network = lab.load_topology("raspberry-pi")
@@ -84,9 +84,9 @@ print(f"a single micro-batch for the Pi: {least.iteration_s:,.0f} s")
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why.** Gradients are averaged when all have theirs, so an iteration is as long as its slowest member. The Pi's 12
-# GFLOP/s against a V100's 125 TFLOP/s are a factor of ten thousand, and even one micro-batch is too many. (Peaks are
-# those of `HARDWARE`, at 40 % efficiency for all.) Is it the chip, then? Give it a better one.
+# **Why.** Gradients are averaged when all devices have theirs, so the slowest device sets the pace. A V100 has 125
+# TFLOP/s, the Pi 12 GFLOP/s: ten thousand times less. For the Pi, even one micro-batch is too many. (For this model,
+# the simulator lets every device reach 40 % of its peak.) Is it the chip, then? Replace it with a better one.
 #
 # </details>
 
@@ -121,15 +121,15 @@ lab.simulate(fast).critical_summary().query("by == 'what'").round(2)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A device is worth what its chip *and* its line bring. Here the line alone takes longer than the seven need for
-# everything. [13](13_compression_and_local_updates.ipynb) goes on about lines; this lesson about chips.
+# A device is worth what its chip *and* its link allow. Here the link alone takes longer than the seven V100s need for
+# everything. [13](13_compression_and_local_updates.ipynb) is about links. This lesson is about chips.
 #
 # </details>
 #
 # ## 2. What is it worth?
 #
-# The worth of a device is the seconds without it less the seconds with it, both planned as well as can be. `.worth()`
-# removes each device that serves and plans the rest anew, and puts each idle one to work.
+# The worth of a device is the seconds of the best plan without it minus those with it. `.worth()` removes each device
+# of the plan and plans again. It also puts each idle device to work.
 
 # %%
 plan = lab.plan(network, GPT2, seed=0, steps=4)
@@ -138,12 +138,12 @@ worths = lab.explain(plan).worth()
 worths[["device", "worth_s", "verdict", "sentence"]].round(3)
 
 # %% [markdown]
-# A planner that *must* use every device, as the paper's must, has no such choice.
+# A planner that *must* use every device, like the paper's, has no such choice.
 #
 # ## 3. Shares of a batch
 #
-# Where the factor is two or five instead of ten thousand, a slow device pays, if it gets less to do. Four GPUs of four
-# kinds, each holding the whole model; the planner chooses the shares.
+# If a device is two or five times slower, not ten thousand times, it helps with a smaller share. Take four GPUs of four
+# kinds, each holding the whole model. The planner chooses the shares.
 
 # %%
 four = lab.load_topology("mixed-gpus").subset([0, 8, 16, 24])
@@ -163,11 +163,11 @@ print(f"{fp16.iteration_s:.2f} s an iteration; with equal shares {data_parallel(
 table.round(1)
 
 # %% [markdown]
-# Shares go by speed: all are done at about the same time, speeds add up, and a device that does a tenth of the work
-# saves a tenth of the time. (The optimiser weights gradients by micro-batches, so training is that of the whole batch:
+# Shares follow speed, so all devices finish at about the same time, and speeds add up. A device that does a tenth of
+# the work saves a tenth of the time. (The optimiser weights gradients by micro-batches, so training does not change:
 # [docs](../docs/run-for-real.md#what-a-run-can-do).)
 #
-# Now one word is changed: `bf16` for `fp16`, as many bytes a number.
+# Now change one word: `bf16` for `fp16`. Both have two bytes per number.
 
 # %%
 lab.guess(
@@ -190,14 +190,15 @@ pd.DataFrame({"fp16": shares, "bf16": in_bf16, "TFLOP/s in bf16": peak_bf16})
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why.** Peaks are of units for one precision. V100 and T4 have tensor cores for fp16, none for bf16, which came with
-# the A100: they compute it no faster than fp32. "How fast is this GPU?" has no answer without "at what?".
+# **Why.** A peak is for one precision. V100 and T4 have tensor cores for fp16. They have none for bf16, which came with
+# the A100, and compute it no faster than fp32. "How fast is this GPU?" has no answer without "in which precision?".
 #
 # </details>
 #
 # ## 4. Cuts of a model
 #
-# In a pipeline each device holds a part of the model. Cut evenly, the slowest stage sets the pace, and the others wait:
+# In a pipeline, each device holds a part of the model. With an even cut, the slowest stage sets the pace, and the
+# others wait:
 
 # %%
 job = GPT2.with_fields(n_stages=4, n_replicas=1)
@@ -210,8 +211,9 @@ print("blocks of each stage:", dict(zip([name for (name,) in cut.device_names], 
 lab.figures.bubble(lab.simulate(cut))
 
 # %% [markdown]
-# Twelve blocks cannot be cut as finely as a batch of 128 micro-batches, and the head, on the last stage, is worth some
-# blocks by itself: that is why the fastest device stands last. Left alone, the planner chooses among all of this:
+# Twelve blocks cannot be divided as finely as 128 micro-batches. The last stage also has the head, which costs as much
+# as some blocks. So the fastest device takes the last stage. If you fix no shape, the planner chooses among shares and
+# cuts, but a short search may miss the best:
 
 # %%
 free = lab.plan(four, GPT2, seed=0, steps=4)
@@ -224,16 +226,16 @@ print(f"worths add up to {worth.worth_s.sum():.2f} s")
 worth[["device", "worth_s", "without_s", "n_stages", "n_replicas"]].round(2)
 
 # %% [markdown]
-# **Worths do not add up** to anything. Each is what is lost if this device alone goes, and the rest is planned anew.
-# Two that serve each other are each worth what both bring together; two of which either would do are worth nothing, one
-# at a time.
+# **Worths do not add up** to anything. Each says what you lose if this device alone leaves and the rest is planned
+# again. If two devices need each other, each is worth what both bring. If either of two would do, each is worth
+# nothing.
 
 # %% [markdown]
 # ## 5. Blocks that differ
 #
-# So far all blocks were alike: as much work, as many parameters, as much to pass on, wherever a transformer is cut.
-# Those of a ConvNet are not. VGG-11 (Simonyan and Zisserman 2015) in plain torch; the lab looks at it in a process of
-# its own.
+# So far all blocks were equal. Wherever you cut a transformer, they have the same work, parameters and output. The
+# blocks of a ConvNet differ. Here is VGG-11 (Simonyan and Zisserman 2015) in plain torch. The lab examines it in a
+# separate process.
 
 # %%
 import torch
@@ -271,8 +273,9 @@ columns = {
 pd.DataFrame(columns).round(2)
 
 # %% [markdown]
-# Of one picture. Work comes first, parameters come last, and what is passed on falls and rises, by a factor of a
-# hundred and more: every cut is another bargain. The same four GPUs, on lines of 1 Gbit/s:
+# The table is for one picture. Convolutions do most of the work, and the last blocks hold most parameters. Output sizes
+# vary by a factor of more than a hundred. So every cut is a different trade-off. Take the same four GPUs, on links of 1
+# Gbit/s:
 
 # %%
 slow = replace(four, bandwidth_bytes_per_s=np.full((4, 4), 1e9 / 8))
@@ -305,17 +308,17 @@ pd.DataFrame(sent).add_suffix(", MB of a picture to the next").round(2)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why.** The line was the slowest stage. The planner lets one GPU do nearly all of the work, and cuts where next to
-# nothing crosses; on the faster lines of section 4 it would cut earlier. What a stage should hold follows from work,
-# parameters *and* what crosses; for a row of equal blocks the last is no question. PipeDream's planner (Narayanan et
-# al. 2019) was made for such models.
+# **Why.** The link was the slowest stage. The planner gives one GPU nearly all the work, and cuts where almost nothing
+# crosses. On faster links, an earlier cut may pay. A good cut depends on work, parameters *and* what crosses. With
+# equal blocks, every cut sends the same bytes. PipeDream's planner (Narayanan et al. 2019) was made for blocks that
+# differ.
 #
 # </details>
 #
 # ## 6. Who stays at home
 #
-# A campus at night: a machine room, two laboratories, and eight laptops in a hall of residence, on Wi-Fi that sends at
-# 100 Mbit/s. Everything may serve, nothing must.
+# A campus at night has a machine room, two laboratories, and eight laptops in a hall of residence. The laptops' Wi-Fi
+# sends at 100 Mbit/s. The planner may use every device, but need not.
 
 # %%
 campus = lab.load_topology("campus")
@@ -327,19 +330,22 @@ print(f"all 32 in 8 stages of 4: {all_of_them.iteration_s:.1f} s")
 lab.figures.network(campus, best)
 
 # %% [markdown]
-# That a device is left out is a finding, not a courtesy: `best.iteration_lower_bound_s` says how much faster any plan
-# could be, with or without it.
+# Was it right to leave devices out? `best.iteration_lower_bound_s` limits how much faster any plan could be, with or
+# without them.
 
 # %%
 print(f"at most {best.iteration_s / best.iteration_lower_bound_s:.2f} times faster with any plan")
 
 # %% [markdown]
-# **To think about.** (a) From which speed on is the Pi worth a micro-batch, if its line cost nothing? (b) Two T4s or
-# one V100: when is which worth more? (c) Find a network on which *every* device has a worth of zero.
+# **To think about.**
+#
+# 1. If its link cost nothing, from which speed on is the Pi worth a micro-batch?
+# 2. When are two T4s worth more than one V100?
+# 3. Find a network on which *every* device has a worth of zero.
 
 # %% [markdown]
-# > **Takeaway.** A device is worth what its chip and its line bring together. Give slow devices less work, or none.
-# > Peaks hold for one precision.
+# > **Takeaway.** Remember that a device is worth what its chip and its link allow together. Give slow devices less
+# > work, or none. A peak holds for one precision.
 #
 # ## Missions
 
@@ -358,7 +364,7 @@ lab.missions.show("a-cut-of-your-own")
 # lab.missions.check("a-cut-of-your-own", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint at each call. `lab.missions.answer(name)` shows a worked answer.
 
 # %%
 lab.missions.board("12_unequal_devices")

@@ -17,19 +17,19 @@
 #
 # **What does it cost the loss to send less?**
 #
-# On slow links an iteration is mostly messages. They can be made smaller, or rarer. Both save seconds an iteration, and
-# both change what is learnt. So seconds an iteration are the wrong question: what counts is *seconds to a loss*, and
-# that takes training for real.
+# On slow links, an iteration is mostly messages. You can make them smaller, or rarer. Both save seconds per iteration,
+# and both change what the model learns. So seconds per iteration are the wrong measure. What counts is *seconds to a
+# loss*, and only real training shows them.
 #
 # Afterwards you can
 #
 # - compute how many bytes compression and local updates save, and what they leave;
 # - measure what they cost the loss, in a real run;
-# - compare ways of training by seconds to a loss, not by seconds an iteration.
+# - compare ways of training by seconds to a loss, not by seconds per iteration.
 #
 # 45 minutes. Needs [10, the real run](10_real_run.ipynb). Five small runs train here, each with four workers, on the
-# [virtual clock](../docs/glossary.md#running-and-comparing): computing counts the CPU seconds of this machine, a
-# message what its drawn link needs.
+# [virtual clock](../docs/glossary.md#running-and-comparing). Computing counts CPU seconds of this machine, and a
+# message the time of its specified link.
 
 # %%
 import pandas as pd
@@ -55,15 +55,16 @@ print(f"{plain.iteration_s:.3f} s an iteration")
 plain.critical_summary().query("by == 'what'").round(3)
 
 # %% [markdown]
-# Both replicas of a stage sit at two ends of the hall, and most of an iteration is averaging gradients.
+# The two replicas of each stage sit at opposite ends of the hall. Most of an iteration is averaging gradients.
 #
 # ## 1. Smaller messages
 #
-# **What.** A gradient is sent as one byte a number (`int8`) instead of four: blocks of 256 numbers share a scale of 4
-# bytes, each number is rounded to one of 255 multiples of it ([Dettmers et al.
-# 2022](https://arxiv.org/abs/2110.02861)). That is $4 \cdot 256 / (256 + 4) = 3.94$ times fewer bytes.
+# **What.** With `int8`, a gradient takes one byte per number instead of four. Each block of 256 numbers shares a scale
+# of 4 bytes, and each number is rounded to one of 255 multiples of it
+# ([Dettmers et al. 2022](https://arxiv.org/abs/2110.02861)). That is $4 \cdot 256 / (256 + 4) = 3.94$ times fewer
+# bytes.
 #
-# **What it leaves.** Computing, latency, hops, and coding itself, which takes time at both ends.
+# **What it leaves.** Computing, latency and hops remain. Encoding and decoding take extra time at both ends.
 
 # %%
 runs["gradients int8"] = train(gradient_compression="int8")
@@ -104,21 +105,21 @@ pd.DataFrame({name: result(trace) for name, trace in runs.items()}).T.round(4)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why so little.** Rounding errors have no direction: over many numbers and steps they cancel, where the batch's own
-# noise is larger by far. With `compression="int8"` activations and their gradients are rounded as well. These are noise
-# in every forward, and on larger models activations with outliers suffer first ([Dettmers et al.
-# 2022](https://arxiv.org/abs/2208.07339)); two stages of a small model are no proof of the opposite.
+# **Why so little.** Rounding errors have no direction, so they cancel over many numbers and steps. The batch's noise is
+# much larger. `compression="int8"` also rounds activations and their gradients, which adds noise to every forward. In
+# larger models, activations with outliers suffer first ([Dettmers et al. 2022](https://arxiv.org/abs/2208.07339)). Two
+# stages of a small model do not prove the opposite.
 #
-# **Why not 3.94 times.** Amdahl's law: only the part that is shortened gets shorter.
+# **Why not 3.94 times.** Amdahl's law: only the compressed part gets shorter.
 #
 # </details>
 #
 # ## 2. Rarer messages
 #
-# **What.** With `synchronise_every=H`, *local updates*, each replica takes H steps alone; then the replicas average how
-# their parameters have changed ([McMahan et al. 2017](https://arxiv.org/abs/1602.05629); [DiLoCo, Douillard et al.
-# 2023](https://arxiv.org/abs/2311.08105), with Nesterov momentum outside, which workers here do not have). Messages are
-# as large as before and H times rarer. Between two averagings the replicas drift apart, and that is no rounding error.
+# **What.** With *local updates* (`synchronise_every=H`), each replica takes H steps alone. Then the replicas average
+# how their parameters have changed ([McMahan et al. 2017](https://arxiv.org/abs/1602.05629);
+# [DiLoCo, Douillard et al. 2023](https://arxiv.org/abs/2311.08105)). DiLoCo adds Nesterov momentum to the average.
+# Workers here do not. Messages are as large as before and H times rarer. Between two averages the replicas drift apart.
 
 # %%
 for every in (4, 12):
@@ -136,15 +137,16 @@ figure.update_yaxes(title_text="loss (nats per token)")
 lab.figures.theme(figure, dark=False)
 
 # %% [markdown]
-# By iterations the plain run is below the others, by seconds it is last. Which way round it comes depends on the links,
-# and that can be worked out without training again:
+# By iterations, rounding hardly changes the loss, and local updates are slightly behind the plain run. By seconds, the
+# plain run is last. The order depends on the links, and you can predict it without training again:
 #
 # ## 3. Seconds to a loss
 #
-# Losses know nothing of links: the same steps give the same losses on any network, to the last digit. So iterations to
-# a loss are measured once, above, and seconds an iteration are simulated for every other network, from the profiles
-# that were taken before the runs. Their product is the seconds to the loss. (Passes take what they took in the plain
-# run, for all but `everything int8`, whose passes code messages: the noise of this machine shall not decide.)
+# Losses do not depend on links. The same steps give the same losses on any network, to the last digit. So iterations to
+# a loss are measured once, above. For every other network, seconds per iteration are simulated, from profiles taken
+# before the runs. Their product is the seconds to the loss. (Rows use the passes of the plain run, so that this
+# machine's noise does not decide. `everything int8` has its own passes, which encode messages, so its row includes
+# noise.)
 
 # %%
 LOSS = 3.1
@@ -217,22 +219,22 @@ print("times sooner than the plain run:")
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **When does H pay?** With $c$ seconds of computing and $m$ of averaging an iteration takes $c + m / H$, and $n_H$
-# iterations are needed. H pays where $n_H (c + m / H) < n_1 (c + m)$. As links get faster $m$ goes to 0, and what is
-# left is $n_H$ against $n_1$: no gain where rarer averages need as many iterations or more. Rounding has the same end
-# by another way: coding takes computing time, which no link gives back.
+# **When does H pay?** With $c$ seconds of computing and $m$ of averaging, an iteration takes $c + m / H$, and $n_H$
+# iterations reach the loss. H pays if $n_H (c + m / H) < n_1 (c + m)$. On faster links $m$ goes to 0, and only $n_H$
+# against $n_1$ remains. Rarer averages then gain nothing if they need as many iterations or more. Rounding has the same
+# limit for another reason: encoding takes computing time, which no link gives back.
 #
-# Three warnings. A loss after two dozen iterations of a small model says little about the end of a long training: with
-# large H the gap may close or grow. A good H depends on the learning rate, which is the same for all here, and on the
-# outer optimiser. And seconds of computing are this machine's, so where the columns cross is *your* measurement.
+# Three warnings. A loss after 24 iterations of a small model says little about long training: with large H the gap may
+# close or grow. A good H depends on the learning rate, the same for all here, and on the optimiser that applies the
+# averages. And your machine computes the seconds, so where the columns cross is *your* measurement.
 #
 # </details>
 #
 # ## 4. The two together
 #
-# Fewer bytes and fewer messages multiply. [14, systems compared](14_systems.ipynb) asks DiLoCo for its best
-# plan, and trains it; [15, co-design](15_codesign.ipynb) shows which H and which batch make a network
-# compute-bound. Here is what is predicted for the hall:
+# Fewer bytes and fewer messages multiply. [14, systems compared](14_systems.ipynb) asks DiLoCo for its best plan, and
+# trains it. [15, co-design](15_codesign.ipynb) shows which H and which batch make a network compute-bound. For the
+# hall, the simulator predicts:
 
 # %%
 both = lab.evaluate(hall, job.with_fields(compression="int8", synchronise_every=8), stages=stages)
@@ -240,8 +242,8 @@ both_s = lab.simulate(both, "1f1b", profile=runs["everything int8"].context.prof
 print(f"int8 and H = 8: {both_s:.3f} s an iteration, {plain.iteration_s / both_s:.1f} times shorter than plain")
 
 # %% [markdown]
-# > **Takeaway.** Fewer bytes and rarer averages shorten an iteration. Only the seconds to a loss say whether training
-# > is faster.
+# > **Takeaway.** Remember to compare by seconds to a loss. Fewer bytes and rarer averages shorten an iteration, but may
+# > need more iterations.
 #
 # ## Missions
 
@@ -267,7 +269,7 @@ lab.missions.show("sooner-at-the-loss")
 # lab.missions.check("sooner-at-the-loss", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint at each call. `lab.missions.answer(name)` shows a worked answer.
 
 # %%
 lab.missions.board("13_compression_and_local_updates")

@@ -17,14 +17,14 @@
 #
 # **What would each system do with my machines?**
 #
-# Megatron-LM wants fast links, DiLoCo hardly any, FSDP memory more than bandwidth. Here each is asked for its best plan
-# on the same devices, links and batch; all are predicted by one model, and some are run for real.
+# Megatron-LM needs fast links, DiLoCo hardly any. FSDP saves memory, but sends more bytes. You ask each for its best
+# plan on the same devices, links and batch. One model predicts all of them, and real workers run two.
 #
 # Afterwards you can
 #
-# - compare systems on a network of yours, and say what their seconds go to;
-# - explain why one is slower, one thing taken away at a time;
-# - change an assumption of a rival, and tell what it is worth;
+# - compare systems on your network, and say where their iteration time goes;
+# - explain why one is slower, by removing one cause at a time;
+# - change an assumption about a system, and measure what it is worth;
 # - say when seconds alone do not compare systems, and what does.
 #
 # 35 minutes. Needs [07, communication or seconds](07_communication_or_seconds.ipynb) and [08,
@@ -40,8 +40,8 @@ pd.set_option("display.max_colwidth", None)  # sentences in full
 # %% [markdown]
 # ## 1. Across the world
 #
-# 64 V100s in eight cities, and a GPT-3 of 1.3 billion parameters. A *system* has a model, its *strategy*: the plans
-# that it lets its user choose from. The fastest of them that fits the devices' memory is its *outcome*.
+# 64 V100s in eight cities train a GPT-3 of 1.3 billion parameters. The lab models a *system* by its *strategy*: the
+# plans that its user can choose from. The *outcome* is the fastest of these plans that fits the devices' memory.
 
 # %%
 asked = ["ddp", "fsdp", "megatron", "dt-fm", "diloco", "sparseloco", "dtfm-lab"]
@@ -66,15 +66,15 @@ lab.figures.strategies(world)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Each bar is the [critical path](../docs/glossary.md#schedules-and-simulation) of an iteration, stacked by what its
-# seconds go to. A dagger marks what changes the training itself, such as averaging every 500 iterations only: its loss
-# may need more iterations, so its seconds alone do not compare it.
+# Each bar is the [critical path](../docs/glossary.md#schedules-and-simulation) of an iteration. Its colours show where
+# the time goes. A dagger marks a system that changes the training itself. DiLoCo averages only every 500 iterations, so
+# it may need more iterations for the same loss. Do not compare it by seconds alone.
 #
 # </details>
 #
 # ## 2. In the data centre
 #
-# The same GPUs in one place: eight instances of eight, 100 Gbit/s inside and 3 between.
+# The same GPUs in one place: eight instances of eight GPUs, with 100 Gbit/s inside an instance and 3 between them.
 
 # %%
 centre = lab.strategies("datacenter", "gpt3-xl", systems=asked, seconds=1)
@@ -98,15 +98,16 @@ table.round(2)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why do orders change?** What a system sends, how often, and whether it waits, are fixed by its method; what that
-# costs is the network's. So an order holds for one network: here SparseLoCo and this lab's own plan change
-# places, and lesson [15](15_codesign.ipynb) finds bandwidths at which the fastest one does.
+# **Why does the order change?** A method fixes what a system sends, how often, and whether it waits. The network
+# decides what that costs. So an order holds for one network. Here SparseLoCo and this lab's own plan change places. In
+# lesson [15](15_codesign.ipynb) even the fastest system changes.
 #
 # </details>
 #
 # ## 3. Why is it slower?
 #
-# What makes Megatron-LM slower across the world? One thing at a time is taken away, and its plan simulated again.
+# What makes Megatron-LM slower across the world? The lab removes one cause at a time, such as latency, and simulates
+# the plan again.
 
 # %%
 megatron, ours = world["megatron"], world["dtfm-lab"]
@@ -114,16 +115,16 @@ why = lab.explain(megatron, ours)
 why
 
 # %% [markdown]
-# The gains hide each other, so they do not add up. Steps from one plan to the other do, but depend on their order:
+# The causes hide each other, so their seconds do not add up. The steps from one plan to the other add up, but each
+# depends on those before it.
 
 # %%
 lab.figures.waterfall(why.towards)
 
 # %% [markdown]
-# ## 4. A rival with one assumption changed
+# ## 4. A system with one assumption changed
 #
-# A rival is as strong as what is assumed of it. Every assumption has a sentence and a source; whoever doubts one
-# changes it.
+# The model of a system is as good as its assumptions. Each has a value and a source. If you doubt one, change it.
 
 # %%
 pd.DataFrame(megatron.strategy.assumed).set_index("name")[["value", "source"]].head(6)
@@ -151,8 +152,9 @@ variants.to_frame().set_index("system")[["iteration_s", "n_stages", "n_replicas"
 # %% [markdown]
 # ## 5. For real
 #
-# Some systems' plans can be run by real workers here. Eight laptops of a lecture hall train `tiny`; DiLoCo averages in
-# every second iteration. Two predictions of each: from peaks before anything ran, and from the run's own profile.
+# Real workers can run the plans of some systems here. Eight laptops of a lecture hall train `tiny`. DiLoCo averages in
+# every second iteration. Each has two predictions: `model_s` from the devices' peaks, and `predicted_s` from the run's
+# profile.
 
 # %%
 diloco = lab.systems.variant("diloco", every=2)
@@ -172,29 +174,29 @@ seconds = pd.DataFrame(
 seconds.assign(final_loss=losses.iloc[-1], time_to_loss_s=iterations_to_loss * seconds["measured_s"])
 
 # %% [markdown]
-# Per second and per iteration are two races. `time_to_loss_s` decides the one that people pay for: seconds until both
-# have a loss that both reached.
+# Short iterations do not win if you need more of them. You pay for `time_to_loss_s`: seconds until a system has the
+# lowest loss that both reach.
 #
 # ## 6. Did others find the same?
 #
-# DT-FM's authors measured their scheduler against chance and against Megatron-LM, on five networks. Here is one of the
-# 45 settings; `lab.published.papers_table()` lays out all, in some minutes.
+# DT-FM's authors compared their scheduler with random placement and Megatron-LM on five networks. Here is one of 45
+# settings. `lab.published.papers_table()` predicts all in a few minutes.
 
 # %%
 paper = lab.published.papers_table(cases=("worldwide",), layers=(24,), batches=(1024,))
 paper.to_frame()[["system", "iteration_s", "published_s", "ratio"]].round(2)
 
 # %% [markdown]
-# `ratio` is predicted over published. They divide by Megatron-LM at random ranks; which of nine assumptions leads how
-# far from a well placed Megatron-LM to theirs is laid out in [the paper's table](../docs/papers-table.md), and drawn by
-# `lab.figures.waterfall(lab.published.papers_waterfall())`.
+# `ratio` is predicted over published. The paper compares with Megatron-LM at random ranks, so its speed-ups are larger
+# than over a well placed one. [The paper's table](../docs/papers-table.md) shows how much each of nine assumptions
+# explains. `lab.figures.waterfall(lab.published.papers_waterfall())` draws it.
 #
-# How systems are compared, what each model leaves out, and how to add one of your own:
-# [docs/compare-systems.md](../docs/compare-systems.md). From the shell: `dtfm-lab strategies worldwide --job gpt3-xl -o
-# systems.html`. At which bandwidth another system wins is asked in [15, co-design](15_codesign.ipynb).
+# [docs/compare-systems.md](../docs/compare-systems.md) says what each model leaves out, and how to add your own. In the
+# shell: `dtfm-lab strategies worldwide --job gpt3-xl -o systems.html`. Next, [15, co-design](15_codesign.ipynb) asks at
+# which bandwidth another system wins.
 #
-# > **Takeaway.** A ranking of systems holds for one network. Ask of each what it sends, how often, and whether it
-# > waits, and which assumption decides.
+# > **Takeaway.** A ranking of systems holds for one network. Ask what each system sends, how often, and whether it
+# > waits. Then find the assumption that decides the order.
 #
 # ## Missions
 
@@ -215,7 +217,7 @@ lab.missions.show("which-assumption")
 # lab.missions.check("which-assumption", answer)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint, `lab.missions.answer(name)` the worked answer.
 
 # %%
 lab.missions.board("14_systems")

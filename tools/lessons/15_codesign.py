@@ -17,14 +17,14 @@
 #
 # **What would make this network compute-bound?**
 #
-# A network that is too slow for a job can be met from the other side: by a job that asks less of it. Here batches grow
-# and averages become rarer until devices compute instead of waiting.
+# If a network is too slow for a job, you can change the job. Here you enlarge the batch and average less often, until
+# the devices compute instead of waiting.
 #
 # Afterwards you can
 #
-# - say how much of an iteration would remain were every message free;
-# - tell by a formula which batch makes data parallelism compute-bound, and why a pipeline breaks it;
-# - name what each change does to the training itself;
+# - say how much of an iteration would remain if messages were free;
+# - compute the batch that makes data parallelism compute-bound, and say why a pipeline breaks the formula;
+# - say what each change does to the training itself;
 # - find the bandwidth at which another system wins.
 #
 # 35 minutes. Needs [14, systems compared](14_systems.ipynb). Words: [compute-bound,
@@ -39,9 +39,9 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. The formula
 #
-# Data parallelism alone: a device computes for $c$ seconds a sequence and averages for $s$ seconds an iteration,
-# whatever the batch. With $B$ sequences over $D$ equal devices the share of computing is
-# $\frac{cB/D}{cB/D+s}$. Eight laptops in a lecture hall, the whole of `tiny` on each:
+# Take data parallelism alone. A device computes for $c$ seconds per sequence. Averaging takes $s$ seconds per
+# iteration, whatever the batch. With $B$ sequences over $D$ equal devices, the share of computing is
+# $\frac{cB/D}{cB/D+s}$. Here eight laptops in a lecture hall each hold all of `tiny`:
 
 # %%
 hall = lab.load_topology("lecture-hall")
@@ -79,17 +79,17 @@ pd.DataFrame(shares).T.rename_axis("batch").round(3)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why so large?** A laptop computes a sequence in an instant, but sends two gradients of the whole model over Wi-Fi.
-# Each has to be paid for by $s/c$ sequences a device. Your own machine can refute that: `lab.run` of these plans, on
-# the virtual clock, measures both seconds.
+# **Why so large?** A laptop computes a sequence in an instant, but sends almost two gradients of the whole model over
+# Wi-Fi. Computing fills half of the time once each device has $s/c$ sequences. Your own machine can refute that:
+# `lab.run` of these plans, on the virtual clock, measures $c$ and $s$.
 #
 # </details>
 #
 # ## 2. A plan instead of a formula
 #
-# The lab's own plan of the same job sends far less: it cuts the model, too. Its share of computing is simulated twice,
-# with messages and with free ones. Fill and drain of a pipeline count as computing here, because no network takes them
-# away.
+# The lab's own plan of this job also cuts the model, so it sends far less. The cell simulates it twice, with messages
+# and with free ones. The ratio of these times is its share of computing. Filling and draining the pipeline count as
+# computing here, because no network can remove them.
 
 # %%
 plan = lab.plan(hall, "tiny", steps=2)
@@ -119,42 +119,42 @@ pd.Series({batch: computing(lab.with_job(plan, global_batch=batch)) for batch in
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A row for each batch, and the share of its iteration that would remain. Devices, shape and schedule stay. A larger
-# batch never lowers the share of data parallelism over equal devices. For pipelines that is no law: as the fill of a
-# pipeline weighs less, hops that are longer than passes remain.
+# Each row shows a batch, and the share of its iteration that would remain. Devices, shape and schedule stay. With data
+# parallelism over equal devices, a larger batch never lowers this share. With a pipeline it can: the fill matters less,
+# but hops that are longer than passes remain.
 #
 # </details>
 #
 # ## 3. What does it do to the training?
 #
-# Only more bandwidth is free of consequences. Everything else changes what is computed, and a faster iteration may be
-# worth less:
+# More bandwidth has no side effects. Every other change alters what is computed, so a faster iteration may be worth
+# less:
 #
-# | what is changed | what that changes of the training |
+# | what you change | what changes in the training |
 # | --- | --- |
-# | the batch | fewer, larger steps a token |
+# | the batch | fewer, larger steps per token |
 # | the model's width | it is another model |
-# | the sequence | other examples, and as many of them are a batch of more tokens |
+# | the sequence length | the examples are others, and an equal number of them has more tokens |
 # | compression | messages are rounded |
-# | the iterations between two averages | replicas step alone between them, as in local SGD and DiLoCo |
+# | the iterations between two averages | replicas step alone in between, as in local SGD and DiLoCo |
 #
-# Beyond the *critical batch size* a larger batch brings hardly more than a smaller one ([McCandlish et al.
-# 2018](https://arxiv.org/abs/1812.06162)): tokens are wasted. So the batch that makes a network compute-bound is an
-# answer only below that. Rarer averages buy a smaller batch; [lesson 13](13_compression_and_local_updates.ipynb)
-# measures what they cost the loss.
+# Above the *critical batch size*, a larger batch hardly improves a step ([McCandlish et al.
+# 2018](https://arxiv.org/abs/1812.06162)), so tokens are wasted. A batch that makes a network compute-bound helps only
+# below that size. If replicas average less often, a smaller batch is enough. [Lesson
+# 13](13_compression_and_local_updates.ipynb) measures what that costs the loss.
 
 # %%
 swept = lab.sweep(plan, synchronise_every=[1, 4, 16, 64], global_batch=[16, 64, 256, 1024])
 (1 - swept.pivot(index="synchronise_every", columns="global_batch", values="bubble_share")).round(2)
 
 # %% [markdown]
-# The share of the time of all devices in which they compute, on the same plan: a row for each number of iterations
-# between two averages, a column for each batch. Fill and drain of the pipelines count as waiting here.
+# The table shows the share of time in which the devices of this plan compute. Each row has another number of iterations
+# between two averages, each column another batch. Here, filling and draining count as waiting.
 #
 # ## 4. Or another system
 #
-# The other way out is to send something else. At which bandwidth between the laptops does which system win? Each
-# chooses its best plan anew at every value.
+# You can also send something else. Which system wins at which bandwidth between the laptops? Each chooses its best plan
+# at every value.
 
 # %%
 asked = ["ddp", "fsdp", "megatron", "dt-fm"]
@@ -178,14 +178,13 @@ lab.figures.crossings(crossed)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# More on that, with larger networks:
-# [docs/compare-systems.md](../docs/compare-systems.md#at-which-bandwidth-does-which-system-win). From the shell:
-# `dtfm-lab strategies --crossings lecture-hall --job tiny`.
+# Larger networks: [docs/compare-systems.md](../docs/compare-systems.md#at-which-bandwidth-does-which-system-win). In
+# the shell: `dtfm-lab strategies --crossings lecture-hall --job tiny`.
 #
 # </details>
 #
-# > **Takeaway.** A network is compute-bound when enough is computed per byte. Batch, compression, rarer averages and
-# > another system all move that point, and most of them change the training.
+# > **Takeaway.** A network is compute-bound when devices compute enough per byte that they send. Batch, compression,
+# > rarer averages and another system all move that point. Most of them change the training.
 #
 # ## Missions
 
@@ -205,7 +204,7 @@ lab.missions.show("least-batch")
 # lab.missions.check("least-batch", least_batch)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint, `lab.missions.answer(name)` the worked answer.
 
 # %%
 lab.missions.board("15_codesign")

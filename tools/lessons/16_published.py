@@ -17,14 +17,14 @@
 #
 # **Do the predictions agree with what others measured?**
 #
-# Here predictions stand beside tables that others measured: memory, throughput, iterations on real clusters. Every
-# number has its source, and a miss stays a miss.
+# Here you compare predictions with numbers that others published: memory, throughput, and iterations on real clusters.
+# Every number has its source, and a miss stays a miss.
 #
 # Afterwards you can
 #
-# - read a ledger of predictions beside published numbers: class of evidence, ratio, band, assumptions;
+# - read a ledger of predictions and published numbers: class of evidence, ratio, band, assumptions;
 # - say which kinds of numbers are predicted well, and which are not;
-# - add a number of your own, and see which assumption it contradicts;
+# - add your own number, and see which assumption it contradicts;
 # - fit an efficiency without judging it on the rows it was fitted to.
 #
 # 40 minutes. Needs [10, the real run](10_real_run.ipynb). Nothing is trained here.
@@ -42,10 +42,10 @@ pd.set_option("display.max_colwidth", None)  # sentences in full
 # %% [markdown]
 # ## 1. The ledger
 #
-# A *source* is a publication. Each yields rows: a published number, our prediction of it, and the *band* in which the
-# ratio of the two was stated to lie. A row's *class* says how much it proves: most where nothing was fitted, least
-# where the number follows from what the prediction was given. Six sources are enough here; `lab.reproduce()` has them
-# all.
+# A *source* is a publication. Each row has a published number, our prediction, and their ratio. We stated beforehand
+# the *band* in which that ratio should lie, such as 0.83 to 1.2. The *class* says how much a row proves: most if
+# nothing was fitted, least if the number follows from the prediction's inputs. Six sources are enough here;
+# `lab.reproduce()` has all.
 
 # %%
 ledger = lab.reproduce("intellect-1", "sailor", "simumax", "torchtitan", "zero-3", "zero-bubble-memory")
@@ -71,9 +71,9 @@ lab.figures.ledger(ledger)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Hollow diamonds are what the systems' own simulators predicted; pale is what was fitted to its source, or follows from
-# other numbers, so that it proves less. Which kind of number is hardest? Memory follows from shapes, which were
-# published beside it. Seconds need an efficiency that a GPU reaches, and that is not written anywhere.
+# Crosses lie outside their bands. Pale points prove less: they were fitted to their source, or follow from other
+# numbers. Hollow diamonds are the predictions of the systems' own simulators. Which kind of number is hardest? Memory
+# follows from published shapes. Seconds need the efficiency that a GPU reaches, which is rarely published.
 #
 # </details>
 
@@ -82,7 +82,8 @@ errors = frame.assign(error=(frame["ratio"] - 1).abs()).groupby(["source", "quan
 errors.agg(["count", "mean", "max"]).sort_values("mean").round(3)
 
 # %% [markdown]
-# What is missed, the farthest first, and why. An empty table would be suspicious.
+# Memory is close in all sources except Sailor. Here are the largest misses, and why. An empty table would be
+# suspicious.
 
 # %%
 missed = frame.loc[frame["verdict"] != "inside", ["source", "setting", "quantity", "ratio", "note"]]
@@ -91,9 +92,9 @@ missed.iloc[(missed["ratio"] - 1).abs().argsort()[::-1]].head(4)
 # %% [markdown]
 # ## 2. A number of your own
 #
-# Two rows in a CSV file: an iteration of 11 s, which we make up. Each row is planned and simulated like any other.
-# `transport` is a choice in which systems differ: in Megatron-LM a stage waits until what it sends has arrived, others
-# compute on meanwhile.
+# The file below has two rows for an iteration of 11 s, which we made up. The lab plans and simulates each like any
+# other row. They differ in `transport`. In Megatron-LM a stage waits until its message has arrived (`blocking`). In
+# other systems it computes on (`overlapped`).
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -124,16 +125,16 @@ own
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Which was measured?** The number lies in the band of one of the two assumptions and not of the other. A single row
-# does not prove it, though: with another efficiency the other would fit. Two rows that depend on the two in different
-# ways do. That is your first mission.
+# **Which was measured?** The number lies in the band of only one assumption. A single row proves nothing, though: with
+# another efficiency the other assumption would fit. Two rows on which the two act differently can decide. That is your
+# first mission.
 #
 # </details>
 #
 # ## 3. One factor, never judged on its own rows
 #
-# A prediction from FLOP needs the share of its peak that a GPU reaches. From measured rows it can be fitted; but a fit
-# that is judged on what it was fitted to proves nothing. `calibrate` predicts each row from all others.
+# A prediction from FLOP needs the GPU's efficiency: the share of its peak that it reaches. You can fit that to measured
+# rows. But a fit proves nothing about the rows it was fitted to. So `calibrate` predicts each row from all others.
 #
 # Our "measurements" are predictions at 31, 33 and 36 %.
 
@@ -166,17 +167,17 @@ rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why more than the fit suggests?** One share for all three sits in their middle, so each row pulls it to its own side
-# and looks nearer than it is. The calibration goes wherever an efficiency does: `lab.simulate(plan,
+# **Why more than the fit suggests?** One share for all three lies in their middle. Each row pulls it closer, and so
+# looks better than it is. You can use the result wherever an efficiency goes: `lab.simulate(plan,
 # efficiency=calibration)`.
 #
-# Columns of an own file, and how rows are judged: [the page](../docs/how-far-to-trust-it.md). From the shell, `dtfm-lab
-# reproduce --strict` fails where a row leaves its band that is no known miss.
+# [This page](../docs/how-far-to-trust-it.md) lists the columns of your own file, and says how rows are judged. In the
+# shell, `dtfm-lab reproduce --strict` fails if a row leaves its band without being a known miss.
 #
 # </details>
 #
-# > **Takeaway.** A prediction proves most where nothing was fitted. Memory follows from shapes; seconds need an
-# > efficiency that has to be measured.
+# > **Takeaway.** A prediction proves most where nothing was fitted. Memory follows from shapes. Seconds need an
+# > efficiency that somebody has to measure.
 #
 # ## Missions
 
@@ -196,7 +197,7 @@ lab.missions.show("judged-on-the-unseen")
 # lab.missions.check("judged-on-the-unseen", errors)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint, `lab.missions.answer(name)` the worked answer.
 
 # %%
 lab.missions.board("16_published")

@@ -15,15 +15,15 @@
 # %% [markdown]
 # # Things change
 #
-# **What becomes of training when devices come and go for hours?**
+# **What happens to training when devices come and go for hours?**
 #
-# [Faults](11_faults.ipynb) killed a worker and brought it back. Machines that somebody lends are different: they leave,
-# for minutes or for good, others come, and nobody asks. How a run answers is its *policy*. Here hours are played under
-# several of them, and six questions are answered, each by one call and one picture.
+# In [Faults](11_faults.ipynb), a worker died and came back. Borrowed machines are different: they leave for minutes or
+# permanently, and others come, without a warning. A *policy* is how the run responds. Here you simulate hours under
+# several policies. Each of six questions takes one call and one picture.
 #
 # Afterwards you can
 #
-# - read who is there when, and what every second of a run's hours went to;
+# - read which devices are online when, and where every second of a run went;
 # - choose how often to write a checkpoint, and say when Young's formula is right;
 # - choose a policy, and a shape of a plan, for the losses that you expect;
 # - say how far a run is from one that knew the future.
@@ -44,10 +44,11 @@ cards = lab.Topology.from_matrices(
 job = lab.load_job("gpt2-small", dtype="fp16", global_batch=64, schedule="1f1b", microbatch=2, sharding="none")
 
 # %% [markdown]
-# ## 1. Who is there
+# ## 1. Devices online
 #
-# Eight cards in two rooms of a laboratory. Each stays four hours in the mean and is then away for one, by chance. An
-# `Availability` is the list of all comings and goings; it is read from a trace, drawn by hand, or, as here, from rates.
+# Eight GPUs stand in two rooms of a laboratory. Each stays for four hours on average, and is then away for one, at
+# random times. An `Availability` lists all arrivals and departures. It comes from a trace, from your drawing or, as
+# here, from rates.
 
 # %%
 day = lab.Availability.sampled(cards, 24 * 3600, mean_life_s=4 * 3600, mean_absence_s=3600, seed=3, name="a day")
@@ -66,36 +67,35 @@ lab.guess(
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Why so little.** $0.8^8 = 17\,\%$: whoever waits for all of many waits most of the time. So a run has to do with
-# whoever is there, and each fleet has a best plan of its own.
+# **Why so little?** $0.8^8 = 17\,\%$. If you wait until all of many devices are online, you mostly wait. So a run must
+# use the devices that are online, and each such fleet has its own best plan.
 #
 # </details>
 #
-# ## 2. What the hours went to
+# ## 2. Where the hours went
 #
-# The policy `restart` is what most clusters do: after a loss everything starts again on who is left, from the newest
-# checkpoint. Whoever comes waits until the next loss.
+# The policy `restart` is common practice. After a loss, the remaining devices start again from the newest checkpoint. A
+# new device waits until the next loss.
 
 # %%
 restart = lab.replay(cards, job, day, "restart")
 lab.figures.history(restart)
 
 # %% [markdown]
-# The dashed line is the *bound*: what nobody exceeds, though they knew all comings and goings beforehand. The last
-# panel answers **how far from hindsight?**
+# The dashed line is the *bound*: no policy can train more samples, even if it knows all arrivals and departures
+# beforehand. So the panel *samples so far* answers **how far from hindsight?**
 #
-# ## 3. Which policy for a dollar?
+# ## 3. Which policy per dollar?
 #
-# Five answers to a loss are compared in this lesson, of more that [the lab
-# has](../docs/devices-that-come-and-go.md#policies).
+# This lesson compares five policies. [The lab has more](../docs/devices-that-come-and-go.md#policies).
 #
-# | policy | what it does after a loss | when it takes a new device in |
+# | policy | what it does after a loss | when it takes in a new device |
 # | --- | --- | --- |
-# | `restart` | starts everything again from the newest checkpoint | at the next loss |
-# | `bamboo` | the device before takes the stage over; a quarter of every step is redundant | after a step |
+# | `restart` | restarts everything from the newest checkpoint | at the next loss |
+# | `bamboo` | the previous device takes over the stage; a quarter of every step is redundant | after a step |
 # | `oobleck` | drops the step and regroups in the best shape, with the state of peers | at the next loss |
 # | `swarm` | peers of the stage share its work, and the step continues | after a step |
-# | `goodput` | shares the work or regroups, whichever pays more | when the time left pays for it |
+# | `goodput` | shares the work or regroups, whichever pays more | if the remaining time pays for it |
 
 # %%
 lab.guess(
@@ -115,8 +115,8 @@ lab.figures.race(policies, by="dollars")
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Cards are paid while they are there, so on one day the ranking is that by samples. It is another one where fleets
-# differ. The same cards could be rented for three times the price from somebody who never takes them away:
+# You pay for a GPU while it is online. So on one day, the order by dollars is the order by samples. With other fleets
+# it can differ. Suppose you rent the same GPUs at three times the price, and they never leave:
 #
 # </details>
 
@@ -127,35 +127,35 @@ lab.figures.race({"on demand": always, "lent, restart": restart, "lent, goodput"
 # %% [markdown]
 # ## 4. How often to write a checkpoint?
 #
-# [Lesson 11](11_faults.ipynb) derived Young's formula, $\sqrt{2cM}$. Here is the sweep: each marker is a day, replayed.
+# [Lesson 11](11_faults.ipynb) derived Young's formula, $\sqrt{2cM}$: a write takes $c$ seconds, and losses are $M$
+# seconds apart. Each marker of the sweep replays the day with another interval.
 
 # %%
 lab.figures.race(lab.replay(cards, job, day, "restart", over="every_s"))
 
 # %% [markdown]
-# **Where the star is** depends on this one day's losses; the formula is right in the mean over many, for losses at
-# exponential times, each of which goes back to a checkpoint. Note how flat the curve is: half or twice the best
-# interval costs a per cent or less, and a fifth of it, or five times, some four.
+# **Where is the star?** It depends on the losses of this day. The formula is right on average over many days, if losses
+# come at exponential times and each goes back to a checkpoint. The curve is flat: half or twice the best interval costs
+# about 1 %. An eighth, or four times, costs 4 to 5 %.
 #
 # ## 5. Which shape loses least?
 #
-# A plan of one stage keeps a copy of everything on every card; one of eight stages keeps one copy of all. One card
-# goes, for good; all is planned anew, in any shape.
+# With one stage, every GPU has a copy of the whole model. With eight stages, there is only one copy of each. Now one
+# GPU leaves permanently, and the lab plans again, in any shape.
 
 # %%
 shapes = [lab.plan(cards, job.with_fields(n_stages=s, n_replicas=8 // s), seed=0, steps=1) for s in (1, 2, 4, 8)]
 lab.figures.replans([lab.replan(each, lost=[name]) for each in shapes for name in cards.names])
 
 # %% [markdown]
-# **Why so equal?** Afterwards all have seven like cards and find plans as fast to half a per cent, and moving takes
-# a second or so here.
-# What differs is the only copy: it takes everybody back to a checkpoint. (A shape that makes more after a loss than
-# before was never a good one; now another may be chosen.) On slower links the bars for moving grow.
+# **Why so similar?** Every plan is left with seven equal GPUs, and moving takes about a second. But the only copy of a
+# stage can be lost. So 8 x 1 goes back to a checkpoint and redoes work. (It makes more iterations after the loss than
+# before, because the new plan may have a better shape.) On slower links, moving takes longer.
 #
 # ## 6. Take in a new device at once, or wait?
 #
-# The other direction. Seven cards train, the eighth comes. A better plan has to be moved to, and nothing is trained
-# meanwhile.
+# Now seven GPUs train, and an eighth arrives. A better plan needs its parameters moved, and nothing is trained during
+# the move.
 
 # %%
 seven = lab.plan(cards.subset(range(7)), job, seed=0, steps=1)
@@ -164,8 +164,8 @@ lab.figures.replans(lab.replan(seven, joined=cards))
 # %% [markdown]
 # ## 7. At which rate does the ranking change?
 #
-# Here speeds are from a table, samples a second by the number of cards, and a checkpoint takes 5 s. `rate` is how often
-# cards come and go: the same changes in so much less of time.
+# Here a table gives the samples per second by the number of GPUs, and a checkpoint takes 5 s. `rate` multiplies how
+# often GPUs come and go: at 2, the same changes take half the time.
 
 # %%
 table = {n: 40 * n for n in range(4, 9)}
@@ -176,15 +176,15 @@ lab.figures.race(found)
 found.to_frame().pivot_table(index="rate", columns="policy", values="samples_per_s").round(1)
 
 # %% [markdown]
-# What is cheap while nothing happens may be dear when something does. A ranking that is told without its rate of
-# failures, and without who pays for what, is half a ranking.
+# A policy that is cheap without losses can be expensive with them. So a ranking needs its rate of losses, and who pays
+# for what.
 #
-# **To think about.** (a) Notice of 30 s before each departure (`notice_s=30`): which policies gain, and why not all?
-# (b) Which policy would you choose if you did not know the rate? (c) The bound knows the future. What would a policy
-# have to know to come near it?
+# **To think about.** (a) Suppose each departure is announced 30 s before (`notice_s=30`). Which policies gain, and why
+# not all? (b) Which policy would you choose if you did not know the rate? (c) The bound knows the future. What would a
+# policy have to know to come near it?
 #
-# > **Takeaway.** How a run answers a loss is its policy, and no policy wins at every rate. Ask for the rate of
-# > failures and for who pays before you believe a ranking.
+# > **Takeaway.** A policy is how a run responds to a loss, and no policy wins at every rate. Ask for the rate of
+# > losses, and for who pays, before you believe a ranking.
 #
 # ## Missions
 
@@ -232,7 +232,7 @@ lab.missions.show("beat-a-policy")
 # lab.missions.check("beat-a-policy", decide)
 
 # %% [markdown]
-# `lab.missions.hint(name)` helps a step further each time, `lab.missions.answer(name)` works it out.
+# `lab.missions.hint(name)` gives one more hint, `lab.missions.answer(name)` the worked answer.
 
 # %%
 lab.missions.board("17_things_change")

@@ -17,15 +17,15 @@
 #
 # **What would you do with a network of your own?**
 #
-# Everything once more, on a network that nobody drew for you: describe it, plan on it, say beforehand what will come
-# out, rehearse it for real, explain the error, ask what other systems would do, and write it down. Each step has a cell
-# to change. The network here is an example; replace it by yours first.
+# You repeat the course on your own network. You describe it, plan on it, predict a run, and rehearse it for real. Then
+# you explain the error, ask what other systems would do, and write a report. Each step has a cell to change. First
+# replace the network, which is an example.
 #
 # Afterwards you can
 #
 # - describe a network that you know, with the source of each number;
-# - plan on it within a factor of a proven bound, and say what binds;
-# - predict a real run of the plan, or of a part, and explain what was off;
+# - plan on it within a factor of a proven bound, and say what limits the plan;
+# - predict a real run of the plan, or of a part, and explain the error;
 # - report it so that somebody else could prove you wrong.
 #
 # 120 minutes, alone or in groups of two. Needs [07, communication or seconds](07_communication_or_seconds.ipynb) and
@@ -43,9 +43,10 @@ pd.set_option("display.max_colwidth", None)  # sentences in full
 # %% [markdown]
 # ## 1. Describe it
 #
-# Six devices or more. `ping` tells a round trip: half of it is a [latency](../docs/glossary.md#the-nouns). `iperf3 -c
-# HOST` tells a bandwidth, `-R` the other direction. Between hosts of your own, `dtfm-lab network probe HOST HOST`
-# measures both over ssh. Where you cannot measure, take what the provider says, and say so in the description.
+# Describe at least six devices. `ping` measures a round trip, and half of it is a
+# [latency](../docs/glossary.md#the-nouns). `iperf3 -c HOST` measures a bandwidth, and `-R` the other direction. Between
+# your hosts, `dtfm-lab network probe HOST HOST` measures both over ssh. If you cannot measure, use what the provider
+# promises, and say so in the description.
 
 # %%
 home, office, friend = ["desk", "sofa", "attic"], ["ann", "bo", "cy"], ["dee", "eli"]
@@ -71,9 +72,8 @@ network = dataclasses.replace(
 lab.figures.link_matrix(network)
 
 # %% [markdown]
-# `lab.save(network, "mine.yaml")` keeps it. First of all, without the lab: which of the links will matter?
-# Which devices would you put into one [data-parallel group](../docs/glossary.md#training-in-parallel), and which would
-# you leave out?
+# `lab.save(network, "mine.yaml")` keeps it. First answer without the lab: which links will matter? Which devices would
+# you put into one [data-parallel group](../docs/glossary.md#training-in-parallel), and which would you leave out?
 
 # %%
 lab.missions.show("capstone-network")
@@ -85,7 +85,8 @@ lab.missions.show("capstone-network")
 # %% [markdown]
 # ## 2. Plan
 #
-# Say first, then ask. The shape is the planner's: how many stages, how many replicas, who stays idle.
+# Guess first, then ask the planner. It chooses the shape: how many stages, how many replicas, and which devices stay
+# idle.
 
 # %%
 job = lab.load_job("tiny", n_stages=None, n_replicas=None, global_batch=32)
@@ -109,8 +110,8 @@ lab.figures.network(network, plan)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# The [bound](../docs/glossary.md#planning) in brackets holds for every plan of this job's batch and micro-batch, in
-# any shape. What keeps the plan from it, and what would every other place of a device cost?
+# The [bound](../docs/glossary.md#planning) in brackets holds for every plan of this job's batch and micro-batch, in any
+# shape. The next cell says what limits the plan, and which devices stay idle.
 #
 # </details>
 
@@ -127,8 +128,8 @@ lab.missions.show("capstone-plan")
 # %% [markdown]
 # ## 3. Predict and rehearse
 #
-# Write the prediction down before the run. A plan of many devices, or of a large model, is rehearsed in part:
-# `workers=(2, 2)` runs two stages of two pipelines.
+# Write the prediction down before the run. You can rehearse a part of a large plan: `workers=(2, 2)` runs two stages of
+# two pipelines.
 
 # %%
 print(f"from drawn peaks: {lab.simulate(plan).iteration_s:.3f} s an iteration")
@@ -155,9 +156,8 @@ lab.figures.gantt(predicted, against=measured, lanes=["compute"])
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# **Two predictions, two errors.** The first also claims how fast devices are, which you drew; on the virtual clock the
-# computations are this machine's. The second claims only what follows from schedule, links and profile. Say in your
-# report which of them you mean.
+# **Two predictions, two errors.** The first uses your drawn peaks, but this machine does the computing. The second uses
+# this machine's profile, so it tests only the schedule and the links. Say in your report which one you mean.
 #
 # </details>
 
@@ -179,7 +179,7 @@ found.to_frame().set_index("title")[["iteration_s", "times", "n_stages", "n_repl
 # %% [markdown]
 # ## 5. What would help?
 #
-# One thing that is 10 % better, at a time: what would your network gain most from?
+# One link or device at a time becomes 10 % better. Which would help your network most?
 
 # %%
 lab.explain(plan).sensitivity().head(5)[["sentence"]]
@@ -187,7 +187,8 @@ lab.explain(plan).sensitivity().head(5)[["sentence"]]
 # %% [markdown]
 # ## 6. Report
 #
-# Two pages. Somebody with your files (`mine.yaml`, the plan, both traces) must be able to prove every number wrong.
+# Write two pages. A reader with your files (`mine.yaml`, the plan, both traces) must be able to prove every number
+# wrong.
 
 # %%
 report = pd.Series(
@@ -207,20 +208,21 @@ report = pd.Series(
 report.to_frame()
 
 # %% [markdown]
-# How it is graded, of 20 points:
+# Your report earns up to 20 points:
 #
-# 1. **The network, 4.** All for numbers each kind of which has a source or a measurement, and doubts that are named;
-#    half where some are guessed and said to be; none without sources.
-# 2. **The plan, 4.** All for what binds it, why a device is where it is, and how near its bound it is; half for the
-#    planner's plan without a reason; none for one that does not fit.
-# 3. **Prediction and run, 5.** All for a prediction written down before the run, its clock, what agreement proves and
-#    what not; half for both numbers without a word of what is by construction; none for a fit called a prediction.
-# 4. **The error, 3.** All for an action, link or device, and a cause that a second run tests; half for a name alone;
-#    none for a percentage alone.
-# 5. **Other systems, 2.** All for the assumption that decides their order, changed; half for a table.
-# 6. **The report, 2.** All where every number can be computed again from the files; half where most can.
+# 1. **The network, 4.** All if each kind of number has a source or a measurement, and you name your doubts. Half if you
+#    guess some, and say so. None without sources.
+# 2. **The plan, 4.** All if you say what limits it, why a device has its place, and how near the bound it is. Half
+#    without a reason. None if it does not fit.
+# 3. **Prediction and run, 5.** All if you predicted before the run, name its clock, and say what the agreement does and
+#    does not prove. Half for both numbers, if you do not say what agrees by construction. None if you call a fit a
+#    prediction.
+# 4. **The error, 3.** All for an action, a link or device, and a cause that a second run tests. Half for a name alone.
+#    None for a percentage alone.
+# 5. **Other systems, 2.** All if you find the assumption that decides their order, and change it. Half for a table.
+# 6. **The report, 2.** All if every number can be computed again from the files. Half if most can.
 #
-# A large error that is explained earns more than a small one that is not.
+# A large error that you explain earns more than a small one that you do not.
 #
 # > **Takeaway.** A number that somebody else can recompute is worth more than a small error.
 

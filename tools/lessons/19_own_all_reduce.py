@@ -34,9 +34,8 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. Processes that talk
 #
-# Each process has a *rank*, from 0 to N - 1. `dist.send(tensor, to)` sends, `dist.recv(tensor, from)` waits and fills
-# `tensor`. Here is an average by a *central server*: rank 0 collects the numbers of all others, averages, and sends the
-# mean back.
+# Each process has a *rank*, from 0 to N - 1. `dist.send(tensor, to)` sends. `dist.recv(tensor, from)` waits and fills
+# `tensor`. Below, rank 0 is a *central server*: it receives the numbers of all others, and sends their mean back.
 
 
 # %%
@@ -57,8 +56,8 @@ def by_server(rank, n, numbers):
 
 
 # %% [markdown]
-# `lab.missions.distributed` runs a function in real processes, which gloo joins. Each finds `torch` and `dist`, and
-# nothing else of this notebook. It also records every message.
+# `lab.missions.distributed` runs a function in real processes, and records every message. They know `torch` and `dist`,
+# and nothing else of this notebook. They send through PyTorch's library *gloo*.
 
 # %%
 rng = np.random.default_rng(0)
@@ -86,15 +85,15 @@ print(f"in a ring: {2 * 3 * 8000 // 4} bytes by each process")
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# A ring sends an N-th of the numbers 2 (N - 1) times. All processes send alike, so no NIC carries more than another.
-# The server's own NIC carries N - 1 times the numbers, in and out.
+# In a ring, each process sends an N-th of the numbers 2 (N - 1) times, so no NIC carries more than another. A server's
+# NIC carries N - 1 times the numbers, in and out.
 #
 # </details>
 #
 # ## 2. The ring
 #
-# Cut the numbers into N parts. In each round a process sends one part to the next process and receives one from the
-# process before.
+# Cut the numbers into N parts. In each round a process sends one part to the next process, and receives one from the
+# previous one.
 #
 # ```text
 # round 1     0 --a--> 1 --b--> 2 --c--> 3 --d--> 0      each adds what it receives
@@ -102,11 +101,11 @@ print(f"in a ring: {2 * 3 * 8000 // 4} bytes by each process")
 # then        the summed parts go round, N - 1 rounds more
 # ```
 #
-# Everyone sends and receives at once. If all call `dist.send` first, each may wait for a receive that never comes: a
-# deadlock. `dist.isend` starts the send and returns.
+# All processes send and receive at the same time. If each calls `dist.send` first, each may wait for a receive that
+# never comes: a *deadlock*. `dist.isend` starts the send and returns.
 #
-# > **Takeaway.** An all-reduce is made of sends and receives. A ring spreads the bytes evenly over all processes, and
-# > pays with 2 (N - 1) rounds of latency.
+# > **Takeaway.** An all-reduce gives every process the mean, by sends and receives. A ring spreads the bytes evenly
+# > over all processes, and pays with 2 (N - 1) rounds of latency.
 #
 # ## Missions
 

@@ -20,7 +20,7 @@
 # You will be able to:
 #
 # - Cut a forward and a backward between two processes.
-# - Write GPipe with sends and receives, and show that its losses are those of another implementation.
+# - Write GPipe with sends and receives, and show that another implementation has the same losses.
 # - Say what each process has to keep between a forward and its backward.
 #
 # 50 minutes. Needs [08, schedules](08_schedules.ipynb) and [10, the real run](10_real_run.ipynb). You write
@@ -32,11 +32,12 @@ import dtfm_lab as lab
 # %% [markdown]
 # ## 1. One stage after the other
 #
-# `pieces(stage, n_stages, seed)` is what a stage of `tiny` is made of: its `module`, its optimiser's `step`, the
-# `microbatches` of an iteration, the `loss`, and the `shape` of activations. With one seed they are those of the lab.
+# `pieces(stage, n_stages, seed)` returns the parts of a stage of `tiny`: its `module`, its optimiser's `step`, the
+# `microbatches` of an iteration, the `loss`, and the `shape` of activations. With the same seed, the lab uses the same
+# parts.
 #
-# The first process computes its layers and sends the activations. The second computes the rest and the loss, and sends
-# back the gradient of what it received. Here one micro-batch is on its way at a time, so one process always waits.
+# The first process computes its layers and sends the activations. The second computes the rest and the loss. It sends
+# back the gradient of what it received. Here only one micro-batch is in flight at a time, so one process always waits.
 
 
 # %%
@@ -95,14 +96,14 @@ print(f"{first.sent_bytes / 3 / 1e6:.2f} MB an iteration, the same for every ord
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# Four micro-batches of 2 sequences, 64 tokens each, 128 numbers a token of 4 bytes. An order of passes moves messages
-# in time, and changes none of them.
+# Four micro-batches have 2 sequences of 64 tokens each. A token has 128 numbers of 4 bytes. Another order of passes
+# sends the same messages, at other times.
 #
 # </details>
 #
 # ## 2. GPipe
 #
-# GPipe sends all forwards of an iteration first, then all backwards come back. So the first process computes the second
+# GPipe runs all forwards of an iteration first, then all backwards. So the first process computes the second
 # micro-batch while the second process computes the first one.
 #
 # ```text
@@ -113,7 +114,7 @@ print(f"{first.sent_bytes / 3 / 1e6:.2f} MB an iteration, the same for every ord
 # Each process keeps the inputs and outputs of every micro-batch until its backward. That is the memory of lesson 09.
 #
 # > **Takeaway.** A pipeline is a model cut in two, a send and a receive at the cut, and an order of passes. The order
-# > changes the time and the memory, and no loss.
+# > changes the time and the memory, but not the loss.
 #
 # ## Missions
 

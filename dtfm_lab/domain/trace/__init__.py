@@ -4,7 +4,7 @@ A Trace has one row per action; critical path, idle time by cause and throughput
 """
 
 from dtfm_lab.domain.trace.causes import CAUSES, PATH
-from dtfm_lab.domain.trace.columns import Span
+from dtfm_lab.domain.trace.columns import LINK_SEPARATOR, Span
 from dtfm_lab.domain.trace.run_context import (
     BY_MODEL,
     MEASURED,

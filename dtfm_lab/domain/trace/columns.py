@@ -19,6 +19,8 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted
 
 DENSE = 16
 """Up to this many keys per row, duplicates are found by counting, which is faster than sorting."""
+LINK_SEPARATOR = " -> "
+"""Separates source and target in the name of a link."""
 BETWEEN_REPLICAS = (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P)
 
 
@@ -238,4 +240,4 @@ class TraceColumns:
             return ""
         stage, other = action.other_end(replica, len(self.context.devices[0]))
         ends = [self.device(action, replica), self.device(Action(stage, action.kind), other)]
-        return " -> ".join(ends if action.kind in SENDS else ends[::-1])
+        return LINK_SEPARATOR.join(ends if action.kind in SENDS else ends[::-1])

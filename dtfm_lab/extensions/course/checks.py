@@ -34,8 +34,8 @@ TRAINED = (
 divided."""
 
 cases_seed: int | None = None
-"""Seed of the cases on which readers' functions are tried. None draws new cases at every check, so nobody knows them
-beforehand."""
+"""Seed of the cases on which readers' functions are tried. None draws new cases at every check, so no reader
+knows them beforehand."""
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,7 @@ def near(
 
 
 def same_network(found: Topology, wanted: Topology | str) -> None:
-    """Raise NotYet unless devices and links equal those of the wanted network, or of the bundled network of that
-    name."""
+    """Raise NotYet unless devices and links equal the wanted network's, or the bundled network's of that name."""
     network = load_topology(wanted) if isinstance(wanted, str) else wanted
     require(
         found.fingerprint == network.fingerprint,
@@ -307,7 +306,7 @@ def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
     really_measured(trace)
     check_same_plan(plan, trace.context.plan, "n_microbatches", "microbatch_counts")
     found = trace.n_iterations
-    require(found >= iterations, f"it ran for {found} iterations; wanted {iterations} or more")
+    require(found >= iterations, f"it ran for {found} iterations; wanted at least {iterations}")
 
 
 def predicted_before(predicted: Trace, measured: Trace, plan: Plan) -> None:
@@ -317,7 +316,7 @@ def predicted_before(predicted: Trace, measured: Trace, plan: Plan) -> None:
     """
     require(
         predicted.context.source == "simulated",
-        "the prediction was measured itself; wanted [predicted, measured], the first from lab.simulate",
+        "the prediction was measured, too; wanted [predicted, measured], the first from lab.simulate",
     )
     require(
         predicted.context.clock == measured.context.clock,
@@ -328,5 +327,5 @@ def predicted_before(predicted: Trace, measured: Trace, plan: Plan) -> None:
     require(
         abs(predicted.iteration_s - again_s) <= 1e-6 * again_s,
         f"it predicts {predicted.iteration_s:.4g} s; the plan, with the profile from before this run, leads to "
-        f"{again_s:.4g} s. What was fitted to a run, or is of another, does not predict it",
+        f"{again_s:.4g} s. What was fitted to this run, or comes from another one, does not predict it",
     )

@@ -109,7 +109,7 @@ def assignment_command(
 ) -> None:
     """Write LESSON's missions as graded work: a notebook for students, and source/ with answers for nbgrader.
 
-    With --key and --students, each student gets a notebook with different numbers, which nobody can compute from names.
+    With --key and --students, each student gets a notebook with different numbers, not computable from names.
     The key is made if it is missing.
     """
     own = _variants(lesson, key_path, students_path)

@@ -61,7 +61,7 @@ def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
     """Return one row per concept: the shares that were right before and after, and the normalised gain.
 
     Only readers who answered both times count. The gain is the share of what could be gained (Hake 1998), NaN if all
-    were right before. Raises LabError if nobody answered both times.
+    were right before. Raises LabError if no reader answered both times.
     """
     rows = []
     for concept in CONCEPTS:
@@ -72,7 +72,7 @@ def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
         rows.append((concept.name, concept.lesson, concept.question, len(pairs), before, after, gain))
     table = pd.DataFrame(rows, columns=["concept", "lesson", "question", "readers", BEFORE, AFTER, "gain"])
     if not table["readers"].any():
-        raise LabError("nobody answered a concept before and after; wanted files of readers who did both tests")
+        raise LabError("no reader answered a concept before and after; wanted files of readers who did both tests")
     return table
 
 

@@ -64,7 +64,7 @@ def numbers_of(variant: str) -> Numbers:
 
 
 def worked(numbers: Numbers) -> Numbers:
-    """Return the numbers together with those of the answers: costs of a message, a ring, a pipeline, a group and a
+    """Return the numbers, and the numbers in the answers: costs of a message, a ring, a pipeline, a group and a
     parameter."""
     n = dict(numbers)
     stages, microbatches, members, few = n["stages"], n["microbatches"], n["group"], n["few"]

@@ -33,7 +33,7 @@ def assignment_of(mission: Mission, reader: str) -> Assignment:
 
 
 def sample_for(mission: Mission, reader: str) -> str:
-    """Return the text that seeds a reader's numbers: the assigned variant, or the name if there is none. Raises
+    """Return the text that seeds a reader's numbers: the assigned variant, or the name if missing. Raises
     FileError."""
     return assignment_of(mission, reader).variant or reader
 
@@ -64,7 +64,7 @@ def read_key(path: Path, *, make: bool = False) -> bytes:
     except OSError as error:
         raise FileError(f"{path}: the key cannot be read or made: {error.strerror or error}") from None
     if len(key) < LEAST_KEY_BYTES:
-        raise FileError(f"{path}: the key has {len(key)} bytes; wanted {LEAST_KEY_BYTES} or more that nobody guesses")
+        raise FileError(f"{path}: the key has {len(key)} bytes; wanted at least {LEAST_KEY_BYTES}")
     return key
 
 
@@ -79,7 +79,7 @@ def read_students(path: Path) -> list[str]:
     for name in names or [""]:
         # Names become file names, and none may lead out of the folder.
         if not name or Path(name).name != name or name.startswith("."):
-            raise FileError(f"{path}: found the name {name!r:.60}; wanted names that files can have, one a line")
+            raise FileError(f"{path}: found the name {name!r:.60}; wanted names that files can have, one per line")
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise FileError(f"{path}: {twice[0]} is in it twice; wanted each student once")
     return names

@@ -1,7 +1,7 @@
 """Answers as data: numbers, names, collections of them, the lab's nouns as their files, and functions as numbers.
 
 Nothing is pickled. ``unpack`` parses JSON and files of the lab, and makes only values of the types listed here, so it
-runs no code of whoever wrote the answer. A function stays in the process that made it. Only its number travels, and
+runs no code of the answer's author. A function stays in the process that made it. Only its number travels, and
 ``unpack`` returns a function that asks that process.
 """
 
@@ -139,7 +139,7 @@ def _fields(record: Any) -> dict[str, Packed]:
 
 
 def unpack(packed: object, ask: Ask | None = None) -> Any:
-    """Return the answer that was packed, whoever packed it. Its functions call ``ask``. Raises LabError for anything
+    """Return the answer that was packed, by any author. Its functions call ``ask``. Raises LabError for anything
     that is not an answer."""
     try:
         return _unpack(packed, ask)
@@ -187,7 +187,7 @@ def _unpack(packed: Any, ask: Ask | None) -> Any:
 
 def _asking(number: object, ask: Ask | None) -> FunctionType:
     if type(number) is not int or ask is None:
-        raise FileError("the answer has a function that nobody can ask")
+        raise FileError("the answer has a function, but no process to ask for it")
 
     def function(*arguments: Any) -> object:
         return ask(number, arguments)

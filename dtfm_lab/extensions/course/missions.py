@@ -224,8 +224,8 @@ def concepts(when: str) -> list[Any]:
 def gain(folder: str | os.PathLike[str]) -> pd.DataFrame:
     """Return what a class gained between the two tests of concepts: shares that were right, and the normalised gain.
 
-    It reads the files that readers exported. Raises FileError if the folder has none, and LabError if nobody answered
-    both times.
+    It reads the files that readers exported. Raises FileError if the folder has none, and LabError if no reader
+    answered both times.
     """
     return gain_of(_handed_in(folder))
 
@@ -233,7 +233,7 @@ def gain(folder: str | os.PathLike[str]) -> pd.DataFrame:
 def _handed_in(folder: str | os.PathLike[str]) -> list[Progress]:
     files = sorted(Path(folder).rglob("*.json"))
     if not files:
-        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one a reader")
+        raise FileError(f"{folder}: no file in it; wanted those that lab.missions.export writes, one per reader")
     return [read_progress(path) for path in files]
 
 
@@ -276,7 +276,7 @@ class Board(pd.DataFrame):
         return f"{words}; next: {left.iloc[0]}" if len(left) else words
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return the table, and the record of what this reader did for whoever marks the notebook."""
+        """Return the table, and the record of what this reader did, for the person who marks the notebook."""
         if not set(BOARD) <= set(self.columns):
             return {}
         done = self.to_dict("records")
@@ -302,7 +302,7 @@ def _row(mission: Mapping[Any, Any]) -> str:
     mark = "✓" if mission["passed"] else "○"
     counted = ((mission["tries"], "try", "tries"), (mission["hints"], "hint", "hints"))
     notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
-    notes += ["answer looked at"] if mission["answer_shown"] else []
+    notes += ["answer shown"] if mission["answer_shown"] else []
     cells = [mark, escape(str(mission["title"])), f"<code>{escape(str(mission['mission']))}</code>"]
     cells += [", ".join(notes) or f"{mission['minutes']} min"]
     return f"<tr>{''.join(f'<td{LEFT}>{cell}</td>' for cell in cells)}</tr>"

@@ -51,7 +51,7 @@ def misconceptions() -> str:
 
 def timing() -> str:
     """Return the minutes of each lesson and of its missions, in teaching order, in Markdown."""
-    rows = ["| lesson | all | of it missions | needs |", "| --- | --- | --- | --- |"]
+    rows = ["| lesson | all | missions alone | needs |", "| --- | --- | --- | --- |"]
     for lesson in LESSONS.values():
         own = sum(each.minutes for each in in_order(lesson.name))
         needs = ", ".join(name[:2] for name in lesson.needs)

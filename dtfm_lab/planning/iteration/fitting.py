@@ -148,7 +148,7 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
         given = job.blocks_per_stage
         if given is not None:
             most = np.where(most >= np.array(given)[:, None], most, -1.0)
-        least = problem.least_blocks(n_stages) if n_stages > 1 else np.ones(1, dtype=np.int64)
+        least = problem.least_blocks(n_stages)
         slots = np.repeat(most, replicas, axis=0)
         # a device that lacks memory for its fewest blocks costs more than any assignment gains
         value = np.where(slots >= np.repeat(least, replicas)[:, None], np.minimum(slots, problem.n_blocks), -1e6)

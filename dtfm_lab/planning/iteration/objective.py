@@ -200,8 +200,6 @@ class _Choice:
     n_complete: int = 0
     """Number of complete steps so far."""
     evaluations: int = 0
-    retried: Candidate | None = None
-    """The last plan for which the other ways to average were tried."""
 
     @property
     def value(self) -> float:
@@ -243,6 +241,8 @@ class Search:
         """Why the latest choice to fail had no plan."""
         self.start: Plan | None = None
         """The plan that the user gave, on the network of its groups of GPUs."""
+        self._retried: set[tuple[bytes, Job]] = set()
+        """Placements and jobs for which the other ways to average were tried."""
         self._turn: _Choice | None = None
         """The choice that is being annealed."""
         self._is_last_turn = False
@@ -321,8 +321,10 @@ class Search:
         for _ in self.structured.estimate(self._estimated_enough if timed else lambda: False):
             pass
         for found in self.structured.simulated():
-            yield found
-            if self._share >= STRUCTURED_SHARE if timed else self.structured.n_simulated >= STRUCTURED_STEPS:
+            if found is not None:
+                yield found
+            enough = self._share >= STRUCTURED_SHARE if timed else self.structured.n_simulated >= STRUCTURED_STEPS
+            if enough and self.best is not None:
                 return
 
     def _given(self) -> Candidate | None:
@@ -437,15 +439,17 @@ class Search:
         """Anneal the choices in turns: all of them in the first round, then the better half in each, and the last to
         the end.
 
-        After its turn, the best plan of a choice is tried with the other ways to average.
+        The best structured plan is first tried with the other ways to average, which the estimate may have misjudged.
+        So is the best plan of each choice after its turn.
         """
+        yield from self._other_ways(self.best)
         alive = self.choices = [_Choice(self._annealed(one)) for one in self._requests()]
         # a search that counts steps gives each choice all of them: no choice gets fewer because of the others
         rounds = 1 if self.request.steps is not None else math.ceil(math.log2(max(len(alive), 1))) + 1
         for number in range(rounds):
             for i, choice in enumerate(alive):
                 yield from self._advanced(choice, number, rounds, len(alive) - i)
-                yield from self._other_ways(choice)
+                yield from self._other_ways(choice.best)
                 if self.finished:
                     return
             alive = sorted((one for one in alive if one.best is not None), key=lambda one: one.value)
@@ -458,7 +462,9 @@ class Search:
         share, until_s = np.iinfo(np.int64).max, math.inf
         if request.steps is not None:
             share = request.steps
-        elif not self._is_last_turn:
+        elif self._is_last_turn:
+            until_s = request.limit_s * (1 - OTHER_WAYS_SHARE)
+        else:
             round_ends_s = request.limit_s * (number + 1) / rounds
             until_s = self.spent_s + max(round_ends_s - self.spent_s, 0.0) / left
         while not choice.done and choice.n_complete < share:
@@ -473,21 +479,22 @@ class Search:
                 break
         self._turn = None
 
-    def _other_ways(self, choice: _Choice) -> Iterator[Candidate]:
-        """Yield the best plan of a choice with another open way to average, if one is faster.
+    def _other_ways(self, one: Candidate | None) -> Iterator[Candidate]:
+        """Yield a plan with another open way to average, if that is faster than the best plan.
 
         This stops after ``OTHER_WAYS_SHARE`` of the time limit, because large plans take long to simulate.
         """
-        one, request = choice.best, self.request
-        if one is None or one is choice.retried or self.best is None:
+        request = self.request
+        if one is None or self.best is None or one.job.n_replicas == 1 or one.best_s > CLOSE * self.best.best_s:
             return
-        choice.retried = one
-        if one.job.n_replicas == 1 or one.best_s > CLOSE * self.best.best_s:
+        key = one.best.tobytes(), one.job
+        if key in self._retried:
             return
+        self._retried.add(key)
         began, best = time.perf_counter(), self.best
         for job in self._in_other_ways(one.job):
             plan = unpriced_plan(one.topology, job, one.best, request.queueing, request.efficiency)
-            found = candidate_of(plan, self.target, one.evaluations, "averaged otherwise")
+            found = candidate_of(plan, self.target, one.evaluations, "averaged otherwise", best=best.best_s)
             if found is not None and found.best_s < best.best_s:
                 best = found
             if request.steps is None and time.perf_counter() - began > OTHER_WAYS_SHARE * request.limit_s:

@@ -123,7 +123,7 @@ class Starts:
         extra[0] += problem.first_extra[0]
         extra[-1] += problem.last_extra[0]
         # every stage begins with its fewest blocks, so the heap asks for the time with one more
-        least = problem.least_blocks(n_stages) if n_stages > 1 else np.ones(1, dtype=np.int64)
+        least = problem.least_blocks(n_stages)
         takes = (extra + (1 + least) * self._block_flop) / speed
         each = (self._block_flop / speed).tolist()
         most = [problem.n_blocks] * n_stages if room is None else room.tolist()
@@ -291,7 +291,7 @@ class StartingPlans:
         room = room_of(
             self._parts[checkpointing], shape_search.grid(shape_search.best), shape_search.microbatch, waiting=True
         )
-        least = self._problem.least_blocks(len(room)) if len(room) > 1 else 1
+        least = self._problem.least_blocks(len(room))
         return bool((room >= least).all() and room.sum() >= self._problem.n_blocks)
 
     def of_annealing(self, shape_search: ShapeSearch, factor: float) -> tuple[KernelPlan, str, float]:

@@ -256,8 +256,9 @@ class RunRecord:
     def _go_back(self, event: Event) -> None:
         """Remove this iteration and all later ones, which will be repeated."""
         again = event["iteration"]
-        self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
+        # First, because views read both without the lock: a device that is back has its fault.
         self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)
+        self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
         self._take_back(again)
 
     def _take_back(self, again: int) -> None:

@@ -8,10 +8,11 @@ from html import escape
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.domain.units import counted
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
-from dtfm_lab.widgets.comparing.findings import ARROW, Findings, Tile, hidden, sentences_html, tiles_html
+from dtfm_lab.widgets.comparing.findings import Findings, Tile, hidden, sentences_html, tiles_html
 from dtfm_lab.widgets.comparing.refitting import Refitting
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState
@@ -57,7 +58,7 @@ class ComparePanel(Panel):
         """Select a "link" ("a -> b"), a "device", a device's "nic" or a "stage" in the lab's state."""
         state = self._lab_state
         with state.hold_trait_notifications():
-            state.selected_link = tuple(name.split(ARROW, 1)) if of == "link" else ()
+            state.selected_link = tuple(name.split(LINK_SEPARATOR, 1)) if of == "link" else ()
             state.selected_stage = int(name) if of == "stage" else -1
             state.selected = () if of == "link" else self._devices_of.get(name, ()) if of == "stage" else (name,)
 
@@ -139,7 +140,7 @@ class ComparePanel(Panel):
         self.residuals.title = f"{TITLES.get(table, 'Residuals')}, {order}"
         self.residuals.hint = CLICK
         if table == "links":
-            self.residuals.selected = [ARROW.join(state.selected_link)] if state.selected_link else []
+            self.residuals.selected = [LINK_SEPARATOR.join(state.selected_link)] if state.selected_link else []
         elif table == "devices":
             self.residuals.selected = list(state.selected)
         else:

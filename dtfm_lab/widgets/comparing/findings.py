@@ -15,7 +15,7 @@ from dtfm_lab.compare import Comparison
 from dtfm_lab.compare.blame import NOTABLE
 from dtfm_lab.compare.errors import ConfidenceInterval, estimate, share_of, signed_s
 from dtfm_lab.domain.schedule import Lane
-from dtfm_lab.domain.trace import BY_MODEL
+from dtfm_lab.domain.trace import BY_MODEL, LINK_SEPARATOR
 from dtfm_lab.domain.units import counted, signed_share
 from dtfm_lab.widgets import markup
 
@@ -26,8 +26,6 @@ MOST_ROWS = 200
 ROUNDING = 1e-9
 """Relative difference up to which two times count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
-ARROW = " -> "
-"""Separates the two devices in a link's name."""
 HUES = {"F": "forward", "B": "backward"}
 """The hue of a message, by the last letter of its kind. All other kinds are averaging."""
 
@@ -68,7 +66,7 @@ class Findings(NamedTuple):
         in_order = (*first, *suspects[:MOST_SENTENCES], *rest, comparison.drift.sentence)
         by_model = comparison.measured.context.links_by_model
         rows = comparison.suspects[["of", "name"]].values
-        named = tuple(tuple(name.split(ARROW, 1)) if of == "link" else (name,) for of, name in rows)
+        named = tuple(tuple(name.split(LINK_SEPARATOR, 1)) if of == "link" else (name,) for of, name in rows)
         known = comparison.headline, tiles_of(comparison), tables(comparison), comparison.drift.growth
         return cls(*known, by_model, in_order, named)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.domain.units import format_gbps, format_share, to_gbps, to_ms
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline
@@ -25,8 +26,6 @@ MOST_TRIED = 8
 """Maximum candidates that are simulated for one sentence."""
 MOST_DEVICES = 128
 """Maximum devices of a plan for which candidates are simulated."""
-ARROW = " -> "
-"""Separates source and target in a link's name on the critical path."""
 CLASSES = {
     "device": "Computing takes",
     "link": "Messages between stages take",
@@ -118,7 +117,7 @@ def candidates(analysis: IterationAnalysis, of: str) -> list[Limiter]:
 def ends_of(name: str, topology: Topology) -> tuple[str, ...]:
     """Return source and target of a link's name, ``"a -> b"``. Empty if the network has no such two devices."""
     names = set(topology.names)
-    return next((ends for ends in splits(name, ARROW) if names.issuperset(ends)), ())
+    return next((ends for ends in splits(name, LINK_SEPARATOR) if names.issuperset(ends)), ())
 
 
 def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, float]]:

@@ -53,7 +53,7 @@ async def test_hints_come_one_by_one_and_the_answer_last():
         assert len((await pressed(panel, "hint"))["hints"]) == n
     assert lab.missions.answer_code("half-and-half") == (await pressed(panel, "answer"))["answer"]
     row = next(one for lesson in panel.board.lessons for one in lesson["missions"] if one["name"] == "half-and-half")
-    assert row["note"] == f"{n_hints} hints, answer looked at"
+    assert row["note"] == f"{n_hints} hints, answer shown"
     assert not row["passed"]
 
 

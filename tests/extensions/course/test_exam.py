@@ -96,7 +96,7 @@ def test_an_answer_has_no_placeholder_and_no_unbounded_number(worked):
 def test_printed_numbers_give_the_known_answers():
     said = " ".join(each.answer for each in exam.questions(exam.PRINTED))
     for known in (
-        "6.62 MB", "14.7 s, of which 0.7 s", "27.3 %", "GPipe holds 8, 1F1B holds 4", "4.86 s", "2.46 s", "7.32 s",
+        "6.62 MB", "14.7 s, and 0.7 s of that", "27.3 %", "GPipe holds 8, 1F1B holds 4", "4.86 s", "2.46 s", "7.32 s",
         "105.", "20 %, and 1.25 times", "From 33 s to 57 s, 1.73 times", "20.8 GB", "5.2 GB", "3.57 times, at most 5",
         "1.22 times",
     ):  # fmt: skip

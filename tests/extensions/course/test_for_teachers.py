@@ -143,7 +143,7 @@ def test_the_gain_is_the_share_of_what_could_be_gained():
     assert table["after"].tolist() == [1] * 6 + [0.5] * 2
     assert table["gain"].tolist()[2:] == [1, 1, 1, 1, 0.5, 0.5]
     assert "2 readers answered both times" in lab.figures.gain(table).layout.title.subtitle.text
-    with pytest.raises(LabError, match="nobody answered"):
+    with pytest.raises(LabError, match="no reader answered"):
         gain_of([Progress("cleo", {}, [])])
 
 

@@ -183,7 +183,7 @@ def test_a_function_stays_where_it_is_and_is_asked():
     (again,) = through_json([times], ask, functions)
     assert again(2) == 6
     assert asked == [(2,)]
-    with pytest.raises(LabError, match="nobody can ask"):
+    with pytest.raises(LabError, match="no process to ask"):
         unpack({"is": "function", "number": 0})
 
 

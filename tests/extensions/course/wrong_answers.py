@@ -43,8 +43,8 @@ def one_left_the_hall(given, right):
 def who_works_most(given, right):
     devices = given.plan.topology.devices
     yield max(devices, key=lambda device: device.peak_flop_per_s).name, "It is fast"
-    yield from ((device.name, "another one for more") for device in devices if device.name != right)
-    yield "zoe", "no device of given.plan"
+    yield from ((device.name, "another one does longer") for device in devices if device.name != right)
+    yield "zoe", "is not in given.plan"
 
 
 @wrong("cities-win")
@@ -168,7 +168,7 @@ def tighten_a_bound(given, right):
         return (n_replicas - 1) * group_s.mean() + (n_stages - 1) * hop_s.mean()
 
     yield simple_bound_s, "closes 0 %"
-    yield mean_partner, "no lower bound"
+    yield mean_partner, "not a lower bound"
     yield lambda *case: 0.0, "below the simple one"
     yield from ((function, "") for function in (lambda *case: 1.0, lambda *case: "high", lambda: 0.0))
 
@@ -177,7 +177,7 @@ def tighten_a_bound(given, right):
 def proven_and_beaten(given, right):
     proven, faster = right
     yield [faster, proven], "a placement exists that costs less"
-    yield [proven, proven], "dearer in communication"
+    yield [proven, proven], "a higher communication cost"
     yield from ((plans, "two Plans") for plans in ([proven], [1.0, 2.0]))
     permuted = (np.random.default_rng(seed).permutation(8).reshape(4, 2).tolist() for seed in range(20))
     by_chance = (lab.evaluate(given.network, given.job, groups=groups) for groups in permuted)
@@ -211,8 +211,8 @@ def into_sixteen(given, right):
     plan = given.plan
     yield plan, "does not fit"
     for changed, because in (
-        ({"schedule": "1f1b"}, "it fits, and takes"),
-        ({"recompute": True}, "it fits, and takes"),
+        ({"schedule": "1f1b"}, "it fits, but takes"),
+        ({"recompute": True}, "it fits, but takes"),
         ({"schedule": "adaptive-1f1b", "global_batch": 16}, "global_batch"),
         ({"schedule": "1f1b", "compression": "int8"}, "compression"),
     ):
@@ -224,7 +224,7 @@ def into_sixteen(given, right):
 @wrong("predicted-within-5")
 def predicted_within_5(given, right):
     predicted, measured = right
-    yield [measured, measured], "measured itself"
+    yield [measured, measured], "was measured, too"
     yield [measured, predicted], "was simulated"
     yield [lab.simulate(given.plan, "1f1b"), measured], "not from the profile"
     yield [lab.compare(predicted, measured).refit(given.plan, lab.simulate).predicted, measured], "or from a fit"
@@ -237,7 +237,7 @@ def mystery_link_measured(given, right):
     source, target = link.split(" -> ")
     yield [measured, f"{target} -> {source}"], "the way back"
     yield [measured, source], "is a device"
-    yield from (([measured, name], "took what was drawn") for name in ("ada -> alan", "ada -> no one"))
+    yield from (([measured, name], "took as long as drawn") for name in ("ada -> alan", "ada -> no one"))
     yield from ((answer, "wanted [measured") for answer in ([link, measured], [measured, 3], [measured]))
     yield [lab.run(given.plan, "1f1b", iterations=4), link], "not on emulated=given.secretly"
 
@@ -281,7 +281,7 @@ def sooner_at_the_loss(given, right):
     yield lab.simulate(lab.with_job(given.plan, compression="int8", synchronise_every=8), "1f1b"), "simulated"
     plain = lab.run(given.plan, "1f1b", iterations=6)
     yield plain, "wanted below 3.0"
-    yield with_context(plain, losses=(2.9,) * 6), "whole numbers every time"
+    yield with_context(plain, losses=(2.9,) * 6), "uncompressed averages every time"
     yield of_another_plan(plain, synchronise_every=100), "never averaged"
     yield of_another_plan(plain, topology_fingerprint="another"), "own links"
 
@@ -319,8 +319,8 @@ def which_assumption(given, right):
 @wrong("make-it-compute-bound")
 def make_it_compute_bound(given, right):
     plan = given.plan
-    yield plan, "would remain; wanted half or more"
-    yield lab.with_job(plan, global_batch=128), "wanted 64 at most"
+    yield plan, "would remain; wanted at least half"
+    yield lab.with_job(plan, global_batch=128), "wanted at most 64"
     yield lab.with_job(plan, global_batch=64, compression="int8"), "compression"
     yield lab.with_job(plan, global_batch=64, synchronise_every=8), "synchronise_every"
     alone = lab.load_job("tiny", n_stages=1, n_replicas=1, global_batch=64)
@@ -361,19 +361,19 @@ def judged_on_the_unseen(given, right):
     yield lambda full, measured: errors(full, measured, np.median), "leave it out"
     yield lambda full, measured: errors(full, measured, means), ""
     yield lambda full, measured: [0.0] * len(full), "differ from the wanted"
-    yield lambda full, measured: [0.1], "wanted one each"
+    yield lambda full, measured: [0.1], "wanted one for each row"
 
 
 @wrong("how-often-to-write")
 def how_often_to_write(given, right):
-    yield right / 6, "most of it writing"
+    yield right / 6, "mostly writing"
     yield right * 8, "done again"
     yield from ((value, "wanted seconds above 0") for value in (0, -5.0, float("inf"), float("nan")))
 
 
 @wrong("a-policy-for-each")
 def a_policy_for_each(given, right):
-    yield from (([name] * 3, "of what the best of them does") for name in given.names[:2])
+    yield from (([name] * 3, "of what the best policy does") for name in given.names[:2])
     yield right[:1], "wanted three names"
     yield from (([*right[:2], name], f"wanted one of {given.names[0]}") for name in ("resart", 3, None, Odd()))
 
@@ -412,7 +412,7 @@ def capstone_network(given, right):
     yield replace(right, description="Mine."), "where are the numbers from"
     yield right.subset(range(4)), "it has 4 devices"
     alike = lab.Topology.from_matrices([[5] * 6] * 6, [[1] * 6] * 6, regions=["a"] * 3 + ["b"] * 3, gpu="laptop")
-    yield alike, "where all are alike"
+    yield alike, "if all are equal"
 
 
 @wrong("capstone-plan")

@@ -91,7 +91,7 @@ class HostProcesses:
         assert self.agent is not None
         return self.agent.wait(patience_s)
 
-    def left_behind(self, patience_s: float = 10.0) -> list[str]:
+    def left_behind(self, patience_s: float = 120.0) -> list[str]:
         """Command lines of processes that outlive the agent by so long."""
         deadline_s = time.monotonic() + patience_s
         while (left := self.processes()) and time.monotonic() < deadline_s:

@@ -166,6 +166,7 @@ def test_workers_that_do_not_come_are_named():
     looks: list[int] = []
     rendezvous = rendezvous_at(port := free_port(), 3, await_s=1.0, poll=lambda: looks.append(1))
     workers = Workers(port, [1])
+    until(lambda: rendezvous._missing() == [0, 2])
     with pytest.raises(RunFailed, match=r"^ada, edsger did not come within 1 s; wanted run\.sh on every host$"):
         rendezvous.start(0)
     assert looks

@@ -7,6 +7,7 @@ the program that it is sent.
 from __future__ import annotations
 
 import ast
+import contextlib
 import getpass
 import os
 import re
@@ -88,7 +89,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     monkeypatch.setattr(over_ssh, "MOST_S", 0.1)
     monkeypatch.setattr(over_ssh, "LEAST_S", 0.1)
     yield found
-    until(lambda: not found.processes(), 30)
+    until(lambda: not found.processes())
 
 
 def test_hosts_become_a_network_of_measured_links(hosts):
@@ -232,12 +233,12 @@ def test_nothing_is_left_of_a_probe_that_is_stopped(hosts, tmp_path, stop):
     command = ["from dtfm_lab.cli import main; main()", "network", "probe", "ada", "alan", "--gpu", "ada=T4"]
     command = [sys.executable, "-c", *command, "--gpu", "alan=T4"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    until(reached.exists, 30)
+    until(reached.exists)
     assert len(hosts.processes()) > 2
     process.send_signal(stop)
-    said = process.communicate(timeout=30)[1].splitlines()
+    said = process.communicate(timeout=120)[1].splitlines()
     assert (process.returncode, said[-1]) == (130, "dtfm-lab: stopped") or stop == signal.SIGKILL
-    until(lambda: not hosts.processes(), 30)
+    until(lambda: not hosts.processes())
 
 
 def test_the_program_ends_by_itself_where_the_end_of_ssh_does_not_reach_it(hosts, monkeypatch):
@@ -291,16 +292,22 @@ def test_the_command_probes_and_writes(hosts, shell, refuses):
     refuses("Missing argument 'HOST... [from FILE...]'", "network", "probe")
 
 
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
 def test_real_sshd(tmp_path):
     sshd, keygen = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin"), shutil.which("ssh-keygen")
     if sshd is None or keygen is None:
         pytest.skip("there is no sshd")
-    key, known, config = tmp_path / "key", tmp_path / "known", tmp_path / "config"
+    key, known, config, ports = tmp_path / "key", tmp_path / "known", tmp_path / "config", []
     subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     daemons = []
     for name in ("ada", "alan"):
         with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
+            ports.append(port := server.getsockname()[1])
         options = ["HostKey", key, "AuthorizedKeysFile", f"{key}.pub", "StrictModes", "no", "UsePAM", "no"]
         options = [f"-o{what}={value}" for what, value in zip(options[::2], options[1::2], strict=True)]
         listen = ["-p", str(port), "-oListenAddress=127.0.0.1", "-oPidFile=none", "-f", os.devnull]
@@ -310,7 +317,7 @@ def test_real_sshd(tmp_path):
             lines.write(f"Host {name}\n HostName 127.0.0.1\n Port {port}\n IdentityFile {key}\n")
             lines.write(f" User {getpass.getuser()}\n UserKnownHostsFile {known}\n")
     try:
-        time.sleep(0.5)
+        until(lambda: all(map(answers, ports)) or any(each.poll() is not None for each in daemons))
         if any(each.poll() is not None for each in daemons):
             pytest.skip("sshd does not start here")
         found = probe_over_ssh(["ada", "alan"], [config], gpus={"ada": "T4", "alan": "T4"})

@@ -83,7 +83,7 @@ def test_leaving_more_open_never_makes_the_best_estimate_worse(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_estimates_are_near_what_the_simulator_says(seed):
     found, job = family_of(cluster(seed), job_of()), job_of()
-    first = next(found.simulated())
+    first = next(filter(None, found.simulated()))
     of_first = [one for one in found.estimates if np.array_equal(one.layout.grid, first.best)]
     estimated_s = min(one.iteration_s for one in of_first if candidates.job_of(one, job) == first.job)
     assert 0.8 < estimated_s / first.iteration_s < 1.15

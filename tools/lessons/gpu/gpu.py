@@ -15,9 +15,9 @@
 # %% [markdown]
 # # On a GPU
 #
-# This notebook shows what can be known without a GPU: what one is busy with, what a device would hold, what crosses a
-# link, and what the lab's kernels become. Then it asks for a run on a GPU, and shows how a machine without one answers.
-# `make gpu` measures the rest, where there is one; what an H200 gave is [here](../../docs/run-for-real.md#gpus).
+# This notebook shows what you can know without a GPU: what limits it, what a device would hold, what crosses a link,
+# and how the lab's kernels compile. Then it asks for a run on a GPU. `make gpu` measures the rest; what an H200 gave is
+# [here](../../docs/run-for-real.md#gpus).
 
 # %%
 import os
@@ -33,7 +33,7 @@ from dtfm_lab.domain.network import HARDWARE
 # %% [markdown]
 # ## What is here
 #
-# The lab's doctor asks the driver, torch and CuPy, each in a process of its own.
+# The lab's doctor asks the driver, torch and CuPy, each in its own process.
 
 # %%
 doctor = [sys.executable, "-c", "from dtfm_lab.cli import main; main()", "doctor"]
@@ -42,10 +42,10 @@ print(subprocess.run(doctor, capture_output=True, text=True, env=os.environ | {"
 # %% [markdown]
 # ## The roofline
 #
-# A GPU computes so many operations for every byte that its memory moves: the *ridge*. A product of matrices that does
-# fewer waits for the memory. With $t$ tokens, a weight of 2 bytes is read once and used for $2t$ operations: $t$
-# operations a byte. So a micro-batch needs as many tokens as the ridge says. A sequence of 2,048 has
-# plenty, eight tokens have not.
+# For each byte that its memory moves, a GPU can compute a certain number of operations: the *ridge*, some 200 for an
+# A100 40GB. A matrix product with fewer operations per byte waits for the memory. With $t$ tokens, a weight of 2 bytes
+# is read once and used for $2t$ operations: $t$ per byte. So a micro-batch needs as many tokens as the ridge: 2,048 are
+# plenty, eight are too few.
 
 # %%
 roofline = pd.DataFrame(
@@ -62,8 +62,7 @@ roofline.insert(0, "GPU", [name for name, row in HARDWARE.items() if "bf16" in r
 roofline.round(1)
 
 # %% [markdown]
-# At 45 % of the peak, the goal of `make gpu`, a step of a model of 1.3 billion parameters on eight sequences takes at
-# best:
+# `make gpu` has a goal: 45 % of the peak. There, a step of a model of 1.3 billion parameters on eight sequences takes:
 
 # %%
 model = MODELS["gpt3-xl"]
@@ -73,7 +72,7 @@ step_flop = 3 * model.forward_flop * 8
 # %% [markdown]
 # ## What a device would hold
 #
-# The memory model needs no GPU. On an H200 torch's allocator agreed within 5 % in five of six cuts and schedules.
+# The memory model needs no GPU. On an H200, torch's allocator agreed within 5 % for five of six cuts and schedules.
 
 # %%
 network = lab.load_topology("worldwide").subset(range(4))
@@ -88,8 +87,8 @@ pd.concat(held).assign(peak_gib=lambda rows: (rows["peak_bytes"] / 2**30).round(
 # %% [markdown]
 # ## What crosses a link
 #
-# The bytes of a hop and of a stage's gradients, by coding. CuPy's kernel makes the int8 ones in one pass over the
-# numbers, torch in several: on an H200 it was nine times as fast.
+# The bytes of a hop and of a stage's gradients, by coding. CuPy's kernel encodes int8 in one pass over the numbers,
+# torch in several. On an H200 the kernel was nine times as fast.
 
 # %%
 pd.DataFrame(
@@ -103,8 +102,8 @@ pd.DataFrame(
 # %% [markdown]
 # ## What the kernels become
 #
-# NVRTC compiles without a GPU. Its PTX shows that numbers that torch keeps are kept: a division rounded to the nearest
-# (`div.rn`) which does not flush small numbers to zero (`.ftz`).
+# NVRTC, NVIDIA's compiler at run time, needs no GPU. Its assembly (PTX) shows that the kernels round as torch does.
+# Divisions round to the nearest (`div.rn`), and no small number becomes zero (`.ftz` would do that).
 
 # %%
 try:
@@ -124,7 +123,7 @@ except Exception as why:  # CuPy or NVRTC is not installed
 # %% [markdown]
 # ## A run on a GPU
 #
-# `runs_on="cuda"` puts the workers on the GPUs of this machine. Without one it is refused in one line.
+# `runs_on="cuda"` puts the workers on the GPUs of this machine. Without a GPU, the lab refuses in one line.
 
 # %%
 tiny = lab.plan(lab.load_topology("lecture-hall"), lab.load_job("tiny"), steps=1, seed=0)
@@ -137,8 +136,10 @@ except lab.LabError as why:
 # %% [markdown]
 # ## The report
 #
-# Where there is a GPU, this is the command, and its page can be sent in:
+# On a machine with a GPU, this command writes a page that you can send in:
 #
 # ```sh
 # make gpu
 # ```
+#
+# > **Takeaway.** A GPU computes at its peak only if a micro-batch has as many tokens as the ridge.

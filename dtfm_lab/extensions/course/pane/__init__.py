@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 STEP = "course"
 """Name of this pane."""
-NOTHING_SHOWN = "There is none on the screen yet."
-DAILY = "One link is secretly slow today, the same for everybody. Find it, and share your score"
+NOTHING_SHOWN = "The screen shows none yet."
+DAILY = "One link is secretly slow today, the same for everyone. Find it, and share your score"
 TYPED = (float, str, list, tuple)
 """Types of answers that can be typed in the pane."""
 MADE_BY = {
@@ -250,7 +250,7 @@ def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
         return row | {"passed": False, "note": ""}
     notes = [f"{attempts.tries} {'try' if attempts.tries == 1 else 'tries'}"] if attempts.tries else []
     notes += [counted(attempts.hints, "hint")] if attempts.hints else []
-    notes += ["answer looked at"] if attempts.answer_shown else []
+    notes += ["answer shown"] if attempts.answer_shown else []
     return row | {"passed": bool(attempts.passed_at), "note": ", ".join(notes)}
 
 
@@ -304,7 +304,7 @@ def _schedule(state: LabState) -> Schedule | None:
 
 
 def typed(mission: Mission, text: str) -> Any:
-    """Return the answer that a text stands for. A text that is no number or list is returned itself, so that the check
+    """Return the answer that a text stands for. A text that is not a number or list stays a text, so that the check
     says so."""
     text = text.strip()
     # Plain text may be typed without quotes.

@@ -68,13 +68,13 @@ def most_a_minute(given: Given, name: str) -> Number:
 @tour.mission("who-works-most", takes=str, reason=most_a_minute, give=give_waiting)
 def who_works_most(name: str, given: Given) -> TextValues:
     rows = simulate(given.plan).bubble
-    require(name in set(rows.device), f"{name!r:.40} is no device of given.plan; they are {', '.join(rows.device)}")
+    require(name in set(rows.device), f"{name!r:.40} is not in given.plan; its devices are {', '.join(rows.device)}")
     busy_s = rows.set_index("device").busy_s / rows.iteration_s.iloc[0]
     if busy_s[name] < busy_s.max():
         peak = {device.name: device.peak_flop_per_s for device in given.plan.topology.devices}
         because = " It is fast, so it is done early." if peak[name] == max(peak.values()) else ""
         raise NotYet(
-            f"{name} computes for {format_share(busy_s[name], 0)} of the iteration; another one for more.{because}"
+            f"{name} computes for {format_share(busy_s[name], 0)} of the iteration; another one does longer.{because}"
         )
     return {"name": name, "busy": format_share(busy_s[name], 0), "mean": format_share(busy_s.mean(), 0)}
 

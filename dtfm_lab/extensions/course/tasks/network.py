@@ -113,7 +113,7 @@ def best_upgrade(pair: list[str], given: Given) -> TextValues:
     require(chosen in gains, f"found {list(pair)!r:.60}; wanted two of {', '.join(given.plan.topology.names)}")
     best_s, saved_s = max(gains.values()), gains[chosen]
     if saved_s < best_s * 0.999:
-        slow = " It is the slowest link, but who waits for it?" if chosen == _slowest(given.plan.topology) else ""
+        slow = " It is the slowest link, but what waits for it?" if chosen == _slowest(given.plan.topology) else ""
         raise NotYet(f"that saves {saved_s * 1e3:.1f} ms an iteration; another link saves more.{slow}")
     nothing = sum(gain < 1e-3 * best_s for gain in gains.values())
     return {"saved_ms": best_s * 1e3, "nothing": nothing, "links": counted(len(gains), "link")}

@@ -34,11 +34,11 @@ def own_ring(function: Callable[..., Any], given: Given) -> TextValues:
     numbers = rng.normal(size=(n, size))
     # Other numbers each time, so that they cannot be written into the function.
     done = results_of(function, n, [{"numbers": each.tolist()} for each in numbers])
-    require(len(done) == n, f"{len(done)} processes returned something; wanted {n}")
+    require(len(done) == n, f"{len(done)} processes returned a result; wanted {n}")
     for rank, (value, _) in enumerate(done):
         is_right = isinstance(value, (list, tuple)) and np.shape(value) == (size,)
         require(is_right, f"process {rank} returned {type(value).__name__}; wanted the {size} means")
-        require(bool(np.allclose(value, numbers.mean(axis=0))), f"process {rank} has other numbers than the mean")
+        require(bool(np.allclose(value, numbers.mean(axis=0))), f"process {rank} returned numbers other than the mean")
     # What a ring sends and nothing else does, whatever the function is called.
     wanted = 2 * (n - 1) * size // n * NUMBER_BYTES
     for rank, (_, messages) in enumerate(done):
@@ -66,14 +66,14 @@ def losses_of_the_lab(seed: int) -> Sequence[float]:
 def own_gpipe(function: Callable[..., Any], given: Given) -> TextValues:
     seed = int(fresh_cases().integers(1, 1000))
     done = results_of(function, 2, [], seed=seed, iterations=ITERATIONS)
-    require(len(done) == 2, f"{len(done)} processes returned something; wanted 2")
+    require(len(done) == 2, f"{len(done)} processes returned a result; wanted 2")
     (_, first), (losses, _) = done
     kinds = [kind for kind, _ in first]
     wanted_kinds = (["send"] * MICROBATCHES + ["recv"] * MICROBATCHES) * ITERATIONS
     require(
         kinds == wanted_kinds,
         f"the first process begins with {', '.join(kinds[:4]) or 'nothing'}; GPipe sends all {MICROBATCHES} forwards "
-        "of an iteration, then receives as many gradients",
+        "of an iteration, then receives the same number of gradients",
     )
     is_right = isinstance(losses, (list, tuple)) and np.shape(losses) == (ITERATIONS,)
     require(is_right, f"the last process returned {losses!r:.60}; wanted {ITERATIONS} losses")

@@ -56,11 +56,11 @@ def predicted_within_5(answer: Sequence[object], given: Given) -> TextValues:
     ran_plan(measured, given.plan, iterations=4)
     require(
         measured.context.clock != "paced",
-        "on the paced clock computations are padded to what the prediction knows: it agrees by construction",
+        "on the paced clock, computations are padded to the predicted seconds, so they agree by construction",
     )
     require(
         measured.context.clock == "virtual",
-        "on the real clock workers wait for each other's cores, which no profile knows, and no link is emulated; "
+        "on the real clock, workers wait for each other's cores, which no profile knows, and no link is emulated; "
         "wanted the virtual clock",
     )
     # A prediction made after the measurement would be no prediction.
@@ -113,15 +113,15 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> TextValues:
     links = compare(simulate(given.plan, like=measured), measured).links
     wanted = f"{source} -> {target}"
     late = float((links["measured_s"] / links["predicted_s"])[wanted])
-    require(late > 2, "all its messages took what was drawn: this run was not on emulated=given.secretly")
+    require(late > 2, "all its messages took as long as drawn: this run was not on emulated=given.secretly")
     said = " -> ".join(part.strip() for part in name.split("->"))
     # The most likely wrong answer gets a sentence of its own.
-    require(said != f"{target} -> {source}", "that is the way back; each direction is a link of its own")
+    require(said != f"{target} -> {source}", "that is the way back; each direction is a separate link")
     require(
         said not in given.plan.topology.names,
-        "that is a device. Its computations took what they should; what did it send, or wait for?",
+        "that is a device. Its computations took as long as predicted. What did it send, or wait for?",
     )
-    require(said == wanted, f"messages of {said} took what was drawn: if it was late, then it waited for another")
+    require(said == wanted, f"messages of {said} took as long as drawn: if late, they waited for another link")
     return {"wanted": wanted, "late": late}
 
 
@@ -153,7 +153,7 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
     require(not calm.context.faults, "a worker was lost in the first run, too; wanted [undisturbed, disturbed]")
     require(bool(disturbed.context.faults), "no worker was lost in the second run; wanted [undisturbed, disturbed]")
     lost = {fault.device: fault for fault in disturbed.context.faults}
-    require(given.victim in lost, f"lost were {', '.join(lost)}; wanted {given.victim}")
+    require(given.victim in lost, f"the run lost {', '.join(lost)}; wanted {given.victim}")
     fault = lost[given.victim]
     require("SIGKILL" in fault.how, f"{given.victim} {fault.how}; wanted it killed, as by a power cut")
     require(fault.state_from in given.plan.topology.names, f"its state is from {fault.state_from}; wanted a peer's")
@@ -198,8 +198,8 @@ AT_MOST = 64
 def own_network(network: Topology) -> None:
     """Raise NotYet if a network is a bundled one, has too few or too many devices, or links that hardly differ."""
     n = len(network)
-    require(n >= LEAST_DEVICES, f"it has {counted(n, 'device')}; wanted {LEAST_DEVICES} or more")
-    require(n <= AT_MOST, f"it has {counted(n, 'device')}; wanted {AT_MOST} at most, so that its bound takes seconds")
+    require(n >= LEAST_DEVICES, f"it has {counted(n, 'device')}; wanted at least {LEAST_DEVICES}")
+    require(n <= AT_MOST, f"it has {counted(n, 'device')}; wanted at most {AT_MOST}, so that its bound takes seconds")
     for name in topology_names():
         bundled = load_topology(name)
         if len(bundled) != n:
@@ -213,20 +213,21 @@ def own_network(network: Topology) -> None:
     ratio = float(bandwidth.max() / bandwidth.min())
     require(
         ratio >= UNEQUAL,
-        f"its fastest link is {ratio:.2g} times its slowest; where all are alike, no placement is better than another: "
-        f"wanted {UNEQUAL:g} times or more",
+        f"its fastest link is {ratio:.2g} times its slowest; if all are equal, no placement is better than another: "
+        f"wanted at least {UNEQUAL:g} times",
     )
 
 
 @capstone.mission("capstone-network", takes=Topology)
 def capstone_network(network: Topology, given: Given) -> TextValues:
     own_network(network)
-    require(len(network.regions) >= 2, f"it has {len(network.regions)} region; wanted two or more")
+    require(len(network.regions) >= 2, f"it has {len(network.regions)} region; wanted at least two")
     without = [device.name for device in network.devices if not device.peak_flop_per_s and not device.gpu]
     require(not without, f"{', '.join(without[:3])} have neither a GPU nor a peak; wanted one")
     words = len(network.description.split())
     require(
-        words >= LEAST_WORDS, f"its description has {words} words; wanted {LEAST_WORDS}: where are the numbers from?"
+        words >= LEAST_WORDS,
+        f"its description has {words} words; wanted {LEAST_WORDS} or more: where are the numbers from?",
     )
     return {"devices": counted(len(network), "device"), "n_regions": len(network.regions)}
 
@@ -251,8 +252,8 @@ def capstone_plan(plan: Plan, given: Given) -> TextValues:
     assert bound_s is not None, "a search for seconds has a bound"
     require(
         found_s <= NEAR_BOUND * bound_s,
-        f"it takes {found_s:.4g} s, {found_s / bound_s:.2f} times the bound of {bound_s:.4g} s; wanted "
-        f"{NEAR_BOUND:g} times at most",
+        f"it takes {found_s:.4g} s, {found_s / bound_s:.2f} times the bound of {bound_s:.4g} s; wanted at "
+        f"most {NEAR_BOUND:g} times",
     )
     return {"found_s": found_s, "times": found_s / bound_s}
 
@@ -273,10 +274,10 @@ def capstone_run(answer: Sequence[object], given: Given) -> TextValues:
     own_network(plan.topology)
     ran_plan(measured, cut_subplan(plan, measured.context.rehearsed), iterations=4)
     predicted_before(predicted, measured, plan)
-    require(measured.context.clock == "virtual", "wanted the virtual clock, on which agreement is not by construction")
+    require(measured.context.clock == "virtual", "wanted the virtual clock, where a run does not agree by construction")
     error = compare(predicted, measured).iteration_error
     require(
-        abs(error) < 0.1, f"it is off by {signed_share(error)}; wanted less than 10 %. Whom does the comparison name?"
+        abs(error) < 0.1, f"it is off by {signed_share(error)}; wanted less than 10 %. What does the comparison name?"
     )
     part = measured.context.rehearsed
     ran = "all of it" if part is None else part.sentence

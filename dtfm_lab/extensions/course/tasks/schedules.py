@@ -84,7 +84,7 @@ def deep_enough(warmups: list[int], given: Given) -> TextValues:
     require(
         # A little rounding is allowed, since equal orders may add up differently.
         found_s <= ROUNDING * shortest_s,
-        f"it takes {found_s:.1f} s with {held} activations held, GPipe {shortest_s:.1f} s",
+        f"it takes {found_s:.1f} s with {held} activations; GPipe takes {shortest_s:.1f} s",
     )
     return {"found_s": found_s, "held": held, "n_microbatches": job.n_microbatches}
 
@@ -150,6 +150,6 @@ def into_sixteen(plan: Plan, given: Given) -> TextValues:
     fits(plan, trace)
     require(
         trace.iteration_s <= SLOWER * given.gpipe_s,
-        f"it fits, and takes {trace.iteration_s:.1f} s; wanted at most {SLOWER * given.gpipe_s:.1f} s",
+        f"it fits, but takes {trace.iteration_s:.1f} s; wanted at most {SLOWER * given.gpipe_s:.1f} s",
     )
     return {"iteration_s": trace.iteration_s, "peak_gib": memory(plan, trace=trace).peak_bytes.max() / GIB}

@@ -163,7 +163,7 @@ def _groupings(left: list[int], size: int) -> Iterator[list[tuple[int, ...]]]:
 
 
 def least_cost_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
-    """Return the minimum cost over all placements of a few devices, each of which is tried."""
+    """Return the minimum cost over all placements of a few devices. It tries each placement."""
     best_s = np.inf
     for grouping in _groupings(list(range(n_stages * n_replicas)), n_replicas):
         groups = np.array(grouping)
@@ -203,14 +203,14 @@ def tighten_a_bound(function: Callable[..., Any], given: Given) -> TextValues:
         require(
             found_s <= least_s * (1 + 1e-9),
             f"on a network for {n_stages} x {n_replicas} it says {found_s:.4g} s, and a placement costs {least_s:.4g}: "
-            "it is no lower bound",
+            "it is not a lower bound",
         )
         closed.append((found_s - simple_s) / (least_s - simple_s) if least_s > simple_s else 1.0)
     share = float(np.mean(closed))
-    require(share >= 0, "never above the least cost, but on average below the simple one, which is tighter")
+    require(share >= 0, "it is never above the least cost, but on average below the simple one, which is tighter")
     require(
         share >= TO_CLOSE,
-        f"never above the least cost; it closes {format_share(share, 0)} of what the simple one leaves "
+        f"it is never above the least cost, but closes {format_share(share, 0)} of what the simple one leaves "
         f"open; wanted {format_share(TO_CLOSE, 0)}",
     )
     return {"n": len(closed), "share": format_share(share, 0)}

@@ -67,7 +67,7 @@ MEAN_OF = 5
 TEXT_NATS = 3.06
 """Unigram entropy of the lab's own text. It tells a run on another text apart."""
 AT_LEAST = 0.5
-"""An iteration shorter than this share of its own profile's prediction was not measured."""
+"""An iteration shorter than this share of its profile's prediction was not measured."""
 
 
 def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -93,7 +93,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> TextValues:
     require(context.clock == "virtual", f"the clock is {context.clock}; wanted virtual")
     shape = (len(context.devices), len(context.devices[0]))
     require(shape == (2, 2), f"it ran {counted(shape[0], 'stage')} of {counted(shape[1], 'replica')}; wanted 2 of 2")
-    require(not context.stand_in, "a stand-in was trained; wanted the job's own model")
+    require(not context.stand_in, "a small model was trained instead; wanted the job's own model")
     plain = simulate(plan, "1f1b").context
     require(
         (context.plan.tokens, context.plan.flop) == (plain.plan.tokens, plain.plan.flop),
@@ -105,16 +105,16 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> TextValues:
     n_done, every = len(context.losses), context.synchronise_every
     require(
         every <= n_done,
-        f"{counted(n_done, 'iteration')} never averaged, which happens every {every}; they trained apart",
+        f"{counted(n_done, 'iteration')} never averaged, because replicas average every {every}",
     )
     # A mean of several, since single losses go up and down.
     means = np.convolve(context.losses, np.ones(MEAN_OF) / MEAN_OF, mode="valid")
     below = np.flatnonzero(means < LOSS)
-    require(len(below) > 0, f"the mean loss of five iterations comes to {means.min(initial=9.9):.2f}; wanted below 3.0")
+    require(len(below) > 0, f"the mean loss of five iterations falls to {means.min(initial=9.9):.2f}; wanted below 3.0")
     spent_s, wanted_s, whole_s = _seconds(trace, plan)
     require(
         spent_s <= wanted_s,
-        f"an iteration takes {spent_s:.3f} s where whole numbers every time take {whole_s:.3f} s; wanted at most "
+        f"an iteration takes {spent_s:.3f} s; uncompressed averages every time take {whole_s:.3f} s; wanted at most "
         f"{wanted_s:.3f} s",
     )
     n_needed = int(below[0]) + MEAN_OF
@@ -127,7 +127,7 @@ def same_network_as(trace: Trace, network: Topology) -> None:
         trace.context.plan.topology_fingerprint == network.fingerprint,
         f"it ran on {trace.context.topology or 'another network'}; wanted given.plan's own links",
     )
-    require(trace.context.links == "emulated", f"its links were {trace.context.links}; wanted those of the network")
+    require(trace.context.links == "emulated", f"its links were {trace.context.links}; wanted emulated links")
 
 
 def _seconds(trace: Trace, plan: Any) -> tuple[float, float, float]:
@@ -139,5 +139,5 @@ def _seconds(trace: Trace, plan: Any) -> tuple[float, float, float]:
     free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=1e-6))
     whole_s, free_s = (simulate(each, "1f1b", profile=computing).iteration_s for each in (plan, free))
     spent_s = trace.iteration_s
-    require(spent_s > AT_LEAST * free_s, "its iterations are shorter than what its own profile computes")
+    require(spent_s > AT_LEAST * free_s, "its iterations are shorter than the computations in its profile")
     return spent_s, free_s + LEFT * (whole_s - free_s), whole_s

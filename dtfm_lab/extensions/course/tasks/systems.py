@@ -87,11 +87,11 @@ def a_system_that_wins_here(network: Topology, given: Given) -> TextValues:
     found = {one.name: outcome_of(one, network, job) for one in _rivals()}
     seconds = {name: one.iteration_s for name, one in found.items() if one.iteration_s is not None}
     first = min(seconds, key=lambda name: seconds[name], default="none")
-    require(first == given.winner, f"fastest here is {first}; wanted {given.winner}")
+    require(first == given.winner, f"{first} is fastest here; wanted {given.winner}")
     next_s = min((s for name, s in seconds.items() if name != first), default=np.inf)
     require(
         next_s >= CLEARLY * seconds[first],
-        f"the next takes {next_s / seconds[first]:.3f} times as long; wanted {CLEARLY} times or more",
+        f"the next takes {next_s / seconds[first]:.3f} times as long; wanted at least {CLEARLY} times",
     )
     return {"title": found[first].title, "first_s": seconds[first], "times": next_s / seconds[first]}
 
@@ -109,7 +109,7 @@ def which_assumption(outcome: Outcome, given: Given) -> TextValues:
     changed = [one.name for one in strategy.assumptions if getattr(strategy, one.field) != getattr(shipped, one.field)]
     require(len(changed) == 1, f"{len(changed)} assumptions are changed ({', '.join(changed) or 'none'}); wanted one")
     # These are no changes: the search tries all their values.
-    require(changed[0] not in ("n_stages", "tensor_parallel"), f"{changed[0]} is tried already in every value")
+    require(changed[0] not in ("n_stages", "tensor_parallel"), f"every value of {changed[0]} is tried already")
     same_network(outcome.plan.topology, given.network)
     same_job(outcome.job, given.job, "model", "global_batch")
     again_s = outcome_of(strategy, given.network, given.job).iteration_s
@@ -150,11 +150,11 @@ def most_by_bandwidth(given: Given, plan: Plan) -> Number:
 def make_it_compute_bound(plan: Plan, given: Given) -> TextValues:
     plan_of(plan, given.plan.topology, given.plan.job, *TRAINED)
     require(not plan.idle_devices, f"{len(plan.idle_devices)} laptops are idle; a single one would never wait")
-    require(plan.job.global_batch <= MOST_BATCH, f"the batch is {plan.job.global_batch}; wanted {MOST_BATCH} at most")
+    require(plan.job.global_batch <= MOST_BATCH, f"the batch is {plan.job.global_batch}; wanted at most {MOST_BATCH}")
     fits(plan)
     (before_s, before_free_s), (after_s, after_free_s) = seconds_of(given.plan), seconds_of(plan)
     computing = after_free_s / after_s
-    require(computing >= 0.5, f"{format_share(computing, 0)} of its iteration would remain; wanted half or more")
+    require(computing >= 0.5, f"{format_share(computing, 0)} of its iteration would remain; wanted at least half")
     times = (plan.job.tokens / after_s) / (given.plan.job.tokens / before_s)
     require(
         times >= TIMES,
@@ -212,7 +212,7 @@ def what_was_measured(answer: Sequence[object], given: Given) -> TextValues:
     require(transport in TRANSPORTS, f"transport is {transport!r:.30}; wanted one of {', '.join(TRANSPORTS)}")
     require(
         transport == hidden_transport,
-        "with that transport one of the two rows may be met, but not both with one efficiency",
+        "with that transport, one efficiency can fit one of the two rows, but not both",
     )
     near(float(efficiency), hidden_efficiency, slips={hidden_efficiency * 100: "that is per cent; wanted a share"})
     return {"transport": hidden_transport, "share": format_share(hidden_efficiency)}
@@ -234,7 +234,7 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> TextValu
             raise NotYet(f"your function returned {found!r:.60}; wanted a list of numbers") from None
         require(
             errors.shape == (n,),
-            f"for {counted(n, 'row')} it returns {counted(errors.size, 'number')}; wanted one each",
+            f"for {counted(n, 'row')} it returns {counted(errors.size, 'number')}; wanted one for each row",
         )
         seen = measured_s * np.median(reached) / full_s - 1
         # The known mistake: fitted to the row itself.
@@ -242,7 +242,7 @@ def judged_on_the_unseen(function: Callable[..., Any], given: Given) -> TextValu
             raise NotYet("each row was among those that its prediction was fitted to: leave it out")
         by_mean = measured_s * np.array([np.delete(reached, i).mean() for i in range(n)]) / full_s - 1
         require(not np.allclose(errors, by_mean) or np.allclose(by_mean, wanted), "that is the mean of the others")
-        signs = "measured over predicted less 1 is wanted, not the other way round: plus is longer than predicted"
+        signs = "the error is measured over predicted, minus 1, not the other way round: plus is longer than predicted"
         require(not np.allclose(errors, 1 / (wanted + 1) - 1), signs)
         require(bool(np.allclose(errors, wanted)), f"for {counted(n, 'row')} the errors differ from the wanted ones")
     return {}

@@ -98,9 +98,7 @@ def after_each_region(plan: Plan) -> dict[str, float]:
     return made
 
 
-LEAST_PAUSE = (
-    "wanted a pause of now.costs.regrouping(n) at least, or of now.costs.restarting(n) where nothing is at work"
-)
+LEAST_PAUSE = "wanted a pause of now.costs.regrouping(n) at least, or of now.costs.restarting(n) if nothing is training"
 
 
 class OwnPolicy(Policy):
@@ -127,7 +125,7 @@ class OwnPolicy(Policy):
         assert real is not None
         n = len(operation.devices)
         least_s = now.costs.restarting(n) if now.operation is None else now.costs.regrouping(n)
-        found = f"at {now.time_s:.0f} s it goes on after a pause of {response.pause_s:.3g} s"
+        found = f"at {now.time_s:.0f} s it continues after a pause of {response.pause_s:.3g} s"
         require(response.pause_s >= min(least_s, now.pause_left_s or least_s), f"{found}; {LEAST_PAUSE}")
         return Response(real, pause_s=response.pause_s, again=response.again)
 
@@ -203,10 +201,8 @@ def how_often_to_write(every_s: float, given: Given) -> TextValues:
     share = found.samples / best
     if share < CLOSE:
         writing, redone = found.seconds["checkpoint"], found.seconds["redone"]
-        side = "most of it writing" if writing > redone else "most of it in work that is done again"
-        raise NotYet(
-            f"every {every_s:.0f} s trains {format_share(share)} of what the best of a sweep does, the loss {side}"
-        )
+        side = "mostly writing" if writing > redone else "mostly work that is done again"
+        raise NotYet(f"every {every_s:.0f} s trains {format_share(share)} of the best of a sweep; the rest is {side}")
     return {"share": format_share(share, 2), "young": young}
 
 
@@ -250,7 +246,7 @@ def a_policy_for_each(answer: Sequence[Any], given: Given) -> TextValues:
         ranked = dict(_ranked(hours, given.costs, given.names))
         best = max(ranked.values())
         share = ranked[name] / best
-        require(share == 1, f"on given.traces[{at}] {name} trains {format_share(share)} of what the best of them does")
+        require(share == 1, f"on given.traces[{at}] {name} trains {format_share(share)} of what the best policy does")
         said.append(f"{name} ({len(np.unique(hours.time_s[~hours.comes]))} losses)")
     return {"ranked": ", ".join(said)}
 

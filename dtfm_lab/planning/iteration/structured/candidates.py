@@ -27,7 +27,7 @@ from dtfm_lab.planning.iteration.structured.estimates import Estimator, LayoutEs
 from dtfm_lab.planning.iteration.structured.layouts import GridLayout, StageTables, degrees_of, layouts
 from dtfm_lab.planning.problem import Generation
 from dtfm_lab.planning.search import SearchRequest
-from dtfm_lab.simulation.memory import over_bytes_when_played
+from dtfm_lab.simulation.memory import memory, over_bytes_when_played
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -68,23 +68,35 @@ def unpriced_plan(
     )
 
 
-def simulated_value(plan: Plan, target: SearchTarget) -> tuple[float, float, float]:
+def simulated_value(plan: Plan, target: SearchTarget, best: float = math.inf) -> tuple[float, float, float]:
     """Return simulated seconds of a plan's iteration, the objective, and how much the plan exceeds memory and limits.
 
-    Raises LabError for a plan that cannot be simulated.
+    A plan that is no better than ``best`` cannot win, so the memory of its waiting messages, which takes a second
+    simulation, is not looked at. Raises LabError for a plan that cannot be simulated.
     """
     seconds, price = iteration_seconds(plan), plan.price_per_hour
-    lacks = float((over_bytes_when_played(plan) / memory_limits(plan)).sum())
+    value = seconds * price / 3600 if target.dollars else seconds
+    over_bytes = over_bytes_when_played(plan) if value < best else memory(plan).over_bytes
+    lacks = float((over_bytes / memory_limits(plan)).sum())
     lacks += max(seconds / target.max_iteration_s - 1, 0.0) + max(price / target.max_price_per_hour - 1, 0.0)
-    return seconds, seconds * price / 3600 if target.dollars else seconds, lacks
+    return seconds, value, lacks
 
 
 def candidate_of(
-    plan: Plan, target: SearchTarget, evaluations: int, operator: str, *, complete: bool = True
+    plan: Plan,
+    target: SearchTarget,
+    evaluations: int,
+    operator: str,
+    *,
+    complete: bool = True,
+    best: float = math.inf,
 ) -> Candidate | None:
-    """Return the plan, priced by the simulator; None if it lacks memory, exceeds a limit, or cannot be simulated."""
+    """Return the plan, priced by the simulator; None if it lacks memory, exceeds a limit, or cannot be simulated.
+
+    ``best`` is the objective of the best plan so far, see ``simulated_value``.
+    """
     try:
-        seconds, value, lacks = simulated_value(plan, target)
+        seconds, value, lacks = simulated_value(plan, target, best)
     except LabError:  # such as a schedule that does not divide
         return None
     if lacks > 0:
@@ -314,13 +326,14 @@ class StructuredPlans:
         """Estimate layouts until all are done, or until ``until`` is true and a plan fits. Yield after each layout.
 
         Every set of devices is first tried in a few shapes, the most promising sets first. Then the best ``REFINED``
-        sets are tried in all shapes.
+        sets are tried in all shapes. ``until`` is not asked before each degree of tensor parallelism had one set: the
+        promise alone may put a degree first that takes four times as long as the best.
         """
         self._best = math.inf
-        for of, members in self._sets():
+        for number, (of, members) in enumerate(self._sets()):
             for _ in self._estimated(of, members, coarse=True):
                 yield len(self.estimates)
-                if self.estimates and until():
+                if number >= len(self.estimators) and self.estimates and until():
                     return
         tried: list[tuple[Estimator, IntArray]] = []
         for one in sorted(self.estimates, key=lambda each: each.value):
@@ -349,12 +362,15 @@ class StructuredPlans:
             yield layout
 
     def _sets(self) -> list[tuple[Estimator, IntArray]]:
-        """Return sets of devices on every network of groups, the most promising first (``Estimator.promise_s``)."""
+        """Return sets of devices on every network of groups: the most promising of each network, then all others, the
+        most promising first (``Estimator.promise_s``)."""
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
-        return sorted(found, key=lambda one: one[0].promise_s(one[1]))
+        found.sort(key=lambda one: one[0].promise_s(one[1]))
+        firsts = {id(one[0]): one for one in reversed(found)}
+        return sorted(found, key=lambda one: firsts[id(one[0])] is not one)  # a stable sort
 
-    def simulated(self) -> Iterator[Candidate]:
-        """Yield the plans that fit, best estimates first, each priced by the simulator.
+    def simulated(self) -> Iterator[Candidate | None]:
+        """Yield the plans, best estimates first, each priced by the simulator; None for a plan that does not fit.
 
         The best plan of every layout comes first, because plans of one layout are much alike.
         """
@@ -368,10 +384,10 @@ class StructuredPlans:
                 continue
             seen.add(key)
             self.n_simulated += 1
-            if (judged := self._judged(one, job)) is not None:
+            if (judged := self._judged(one, job, best)) is not None:
                 self.judged.append(judged)
                 best = min(best, judged.best_s)
-                yield judged
+            yield judged
 
     def _by_estimate(self) -> list[LayoutEstimate]:
         met: dict[int, int] = {}
@@ -382,11 +398,12 @@ class StructuredPlans:
             ranked.append((one.value * (1.0 + ALIKE * turn), len(ranked), one))
         return [one for *_, one in sorted(ranked, key=lambda each: each[:2])]
 
-    def _judged(self, one: LayoutEstimate, job: Job) -> Candidate | None:
+    def _judged(self, one: LayoutEstimate, job: Job, best: float) -> Candidate | None:
         """Return the plan, priced by the simulator; None if it does not fit or cannot be simulated."""
         topology, request = one.tables.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
-        return candidate_of(plan, self._target, self.n_simulated, f"structured, {one.layout.order}", complete=False)
+        operator = f"structured, {one.layout.order}"
+        return candidate_of(plan, self._target, self.n_simulated, operator, complete=False, best=best)
 
 
 def plan_of(candidate: Candidate, request: SearchRequest) -> Plan:

@@ -246,7 +246,7 @@ class Estimator:
         """Return (S,) the minimum blocks of each stage."""
         problem = self.tables.problem(0, self.tables.shardings[0])
         assert problem is not None
-        return problem.least_blocks(n_stages) if n_stages > 1 else np.ones(1, dtype=np.int64)
+        return problem.least_blocks(n_stages)
 
     def _least_bytes(self, n_replicas: int) -> FloatArray:
         """Return (4, L + 1) bytes of a stage by its role and blocks, with one micro-batch in flight and the choices
