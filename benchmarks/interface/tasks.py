@@ -146,7 +146,7 @@ def dollars(lab: LabPage) -> str:
 
 CLICKED = (
     ("what a faster link would save", "lecture-hall", worth_of_a_link),
-    ("plan for dollars", "lecture-hall", dollars),
+    ("plan for dollars", "campus", dollars),
 )
 """What is asked, the network, and how."""
 TASKS = (
