@@ -224,6 +224,6 @@ main()
     assert sorted(warnings) == [
         "extension after is left out: it needs lonely",
         "extension lonely is left out: it needs nobody",
-        "package careless: extension 'number' cannot be loaded: TypeError('math:pi is no Extension')",
+        "package careless: extension 'number' cannot be loaded: TypeError('math:pi is not an Extension')",
     ]
     assert last.startswith("dtfm-lab: the command broken cannot be loaded: ModuleNotFoundError")

@@ -3,7 +3,8 @@
 The source of a lesson is tools/lessons/NN_name.py. This runs it from top to bottom in the folder notebooks/ and writes
 notebooks/NN_name.ipynb: figures become PNG, widgets become the picture they show before anybody touches them, tables
 and texts stay as they are. A lesson whose code equals that of its notebook is not run again, unless ``--force`` is
-given: its new texts are written beside the old outputs. Your own progress, guesses and saved workspaces are not touched.
+given: its new texts are written next to the old outputs. Your own progress, guesses and saved workspaces do not
+change.
 
     python -m tools.notebooks [--force] [--check] [NAME ...]
 """

@@ -1,9 +1,11 @@
 """What ``dtfm-lab doctor`` says: facts about this machine, and advice that follows from them.
 
 Facts are gathered without loading torch or CuPy in this process. Advice is computed by pure functions of the facts, so
-that tests can pass invented facts. Sources: NVIDIA's "CUDA Compatibility" (which driver runs which CUDA), CUDA 13's
-release notes (it no longer supports Maxwell, Pascal and Volta GPUs), and torch's RELEASE.md (torch 2.13 is built for
-CUDA 12.6, 13.0 and 13.2).
+that tests can pass invented facts. Sources:
+
+- NVIDIA's "CUDA Compatibility": which driver runs which CUDA
+- CUDA 13's release notes: it no longer supports Maxwell, Pascal and Volta GPUs
+- torch's RELEASE.md: torch 2.13 is built for CUDA 12.6, 13.0 and 13.2
 """
 
 import dataclasses

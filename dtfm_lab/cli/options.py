@@ -66,7 +66,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # Someone who types only the last word of a command is told the whole.
+        # If a user types only the last word of a command, the message names the whole command.
         ends = f" {args[0]}", f" --{args[0]}"
         if args[0] not in self.known and (subject := next((x for x in sorted(self.known) if x.endswith(ends)), None)):
             raise click.UsageError(f"no command {args[0]}; wanted dtfm-lab {subject}")
@@ -198,7 +198,7 @@ def _flag(option: Option) -> str:
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
-    """Return the decorator that adds a field's command-line option. Its value is None if omitted."""
+    """Return the decorator that adds a field's command-line option. Without the option, the value stays None."""
     flag, shown = _flag(option), option.default if default is None else default
     own: Any = option.type if option.type in (int, float) else None if option.type is bool else str
     return click.option(
@@ -266,7 +266,7 @@ def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
         system, dot, field = where.strip().rpartition(".")
         if not (field and equals):
             raise click.UsageError(f"{option} is {text!r}; wanted NAME=VALUE, such as {example}")
-        # Dashes are allowed, as in the options of their own.
+        # Dashes are allowed, as in the names of the options.
         if (name := f"{system}{dot}{field.replace('-', '_')}") in given:
             raise click.UsageError(f"{name} is given twice; wanted it once")
         given[name] = value.strip()

@@ -315,7 +315,7 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     if other is None or other.iteration_s is None or plan.iteration_s is None:
         return
     opened = f"with {', '.join(plan.pinned)} left open ({AUTO})"
-    # A shorter search may well find worse, which would say nothing about the fields.
+    # A shorter search can find a worse plan, which would say nothing about the fields.
     if other.iteration_s >= plan.iteration_s:
         return out.print(f"{opened}, a search with {format_share(FREED_SHARE, 0)} of the budget found nothing faster")
     job = other.job

@@ -177,9 +177,9 @@ def sensitivity(
     changes = table["change"].abs() >= LEAST_REPORTED
     for sentence in table["sentence"][changes].head(GAINS_SHOWN):
         out.print(sentence)
-    # The table is sorted, so the rest need no lines of their own.
+    # The table is sorted, so the rest need no separate lines.
     if (more := int(changes.sum()) - GAINS_SHOWN) > 0:
-        out.print(f"and {more} more, none of which gains more than the last")
+        out.print(f"and {more} more, each gaining at most as much as the last")
     if none := int((~changes).sum()):
         out.print(f"{none} of {counted(len(table), 'improvement')} would change nothing")
 

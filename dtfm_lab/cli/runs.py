@@ -143,7 +143,7 @@ def run(
 
             trace = run.wait(progress)
     finally:
-        # Also after Ctrl-C or an error, because workers are processes of their own and would go on.
+        # Also after Ctrl-C or an error, because workers are separate processes and would continue.
         run.stop()
     report_trace(trace, output, as_json)
     if losses is not None:

@@ -262,9 +262,9 @@ def run_progress(run: RunRecord, quiet: bool = False) -> Iterator[Callable[[dict
     if not err.is_interactive:
         yield lambda event: _print_line(run_line(run, event))
         return
-    # Transient: the picture goes when the run ends, and the report takes its place.
+    # Transient: the picture disappears when the run ends, and the report replaces it.
     options: dict[str, Any] = {"console": err, "refresh_per_second": FRAMES_PER_S, "transient": True}
-    # Drawn anew at each refresh, because events may come faster than a terminal can draw.
+    # Drawn once per refresh, because events may come faster than a terminal can draw.
     with Live(get_renderable=lambda: run_picture(run), **options):
         yield lambda event: _print_line(remark(run, event))
 

@@ -113,7 +113,7 @@ class TimedIterations(NamedTuple):
     def own_s(self, times: Times, n_groups: int) -> FloatArray:
         """Return (3, groups, iterations) seconds of each group's durations, latencies and delays.
 
-        Durations and latencies are those of computations and receives. Delays are those of all actions.
+        Durations and latencies belong to computations and receives. Every action can have a delay.
         """
         counts = self.dependencies.graph.role != SEND
         whole = np.zeros((3, n_groups, times.duration_s.shape[1]))
@@ -216,8 +216,8 @@ def _makespans(
 ) -> tuple[FloatArray, IntArray, IntArray, Mask]:
     """Simulate all samples of all iterations at once, one per column.
 
-    Returns the length of each column, the node that ends last, and for each node the one it waited for last (-1 for
-    none) and whether it waited for that one's start.
+    Returns four arrays. Per column: its length, and the node that ends last. Per node: the node that it waited for last
+    (-1 for none), and True if it waited for that node's start rather than its end.
     """
     shape = len(dependencies.graph), len(progress)
     start_s, end_s = np.empty(shape), np.empty(shape)

@@ -20,8 +20,8 @@ NOTABLE = 0.02
 """A link or device is a suspect from this share of the iteration on. Real runs on the virtual clock differ by as
 much."""
 OFF = 0.25
-"""From this relative difference of its own times on, a link or device is a suspect even if it hardly changes the
-iteration. CPU seconds on a busy machine differ by a tenth."""
+"""A link or device is also a suspect if its own times differ by this share or more, even if the iteration hardly
+changes. CPU seconds on a busy machine differ by a tenth."""
 ROUNDING = 1e-6
 """Below this share of the iteration, an error counts as none."""
 HIDDEN = 0.001
@@ -40,7 +40,7 @@ class Blame:
     """One row per link or device, worst first:
 
     * of ("link" or "device"; also "nic" if messages queue at NICs), name
-    * longer_s: average seconds by which it makes an iteration longer than predicted; low_s and high_s, the 95 %
+    * longer_s: average seconds that it adds to an iteration compared with the prediction; low_s and high_s, the 95 %
     interval;
       share of the measured iteration
     * what: the main reason, "duration", "latency", "both", or "delay"; ratio of that to its prediction
@@ -189,7 +189,7 @@ def _table(
 
 
 def _beyond(seconds: FloatArray, half_s: FloatArray) -> Mask:
-    """Return True where seconds differ from 0 with confidence. Those of a single iteration count as certain."""
+    """Return True where seconds differ from 0 with confidence. Those from a single iteration count as certain."""
     return np.asarray(np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s))
 
 

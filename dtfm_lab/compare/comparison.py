@@ -133,8 +133,8 @@ class Comparison:
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """Per directed link: messages per iteration (a fraction if only every H-th synchronises), average predicted and
-        measured seconds from first to last byte, and arrival_error_s, the average error of the messages' arrival.
+        """Per directed link: messages per iteration (a fraction if only every H-th synchronises), and average predicted
+        and measured seconds from first to last byte. arrival_error_s is the average error of the messages' arrival.
 
         If seconds_by is "link model", nothing was timed. An emulated link takes what the link model says, so a
         prediction of the same links is exact by construction. On the paced clock, messages may have arrived later.
@@ -199,7 +199,7 @@ class Comparison:
         """The error and its suspect in one or two sentences: ``Measured 498 ms, 43 ms longer than predicted (+9.5 %).
         Suspect: link barbara → katherine: messages take 2.0 times the predicted, 41 ms of an iteration.``"""
         if self.blame_missing:
-            return f"{self.error_sentence} Nobody can be suspected: {self.blame_missing}"
+            return f"{self.error_sentence} No link or device can be suspected: {self.blame_missing}"
         if not len(self.suspects):
             if abs(self.iteration_error) < SMALL or self.predicted_iteration_s <= 0:
                 return f"{self.error_sentence} No link and no device stands out."

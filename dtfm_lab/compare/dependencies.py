@@ -58,8 +58,8 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     """Return the dependencies of an iteration that synchronises, or of one that does not.
 
     Messages on one link (``pairs``) or one sender's NIC (``nics``) are ordered as in its program. Other messages are
-    ordered as in the trace: those received at one NIC, those leaving through a NIC of several devices, and those on a
-    link whose two directions take turns. Computations that synchronise buckets are ordered as in the trace too.
+    ordered as in the trace. They are received at one NIC, leave through a NIC that several devices share, or use a link
+    whose two directions take turns. Computations that synchronise buckets are ordered as in the trace too.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)

@@ -1,7 +1,7 @@
 """Find where an iteration departs from its prediction, and whether the error changes between iterations.
 
-Three explanations of the errors of n iterations are tried, and the simplest that fits is reported: the errors stay the
-same, they shift at some iteration (once or several times), or they grow by the same amount each time.
+Three explanations of the errors of n iterations are tried. The errors stay the same, they shift at some iteration (once
+or several times), or they grow by the same amount each time. The simplest explanation that fits is reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROUNDING = 1e-6
 """Below this share of the threshold, a standard error counts as rounding."""
 MOST_SHIFTS = 3
 SHORTEST = 2
-"""Minimum number of iterations before and after a shift. A single one may be an outlier."""
+"""Minimum number of iterations before and after a shift. A single iteration could be an outlier."""
 FIRST = ["stage", "replica", "device", "link", "action", "at_s", "late_s"]
 
 
@@ -51,15 +51,15 @@ class Drift:
     threshold_s: float
     """Error in seconds, at its end, from which an action counts as having departed from the prediction."""
     devices: pd.DataFrame
-    """One row per device that departs from the prediction, the earliest first: stage and replica of the action, device,
-    link ("a -> b", empty for a computation), action, at_s (when it ended) and late_s (negative: too early). Values are
-    medians over iterations."""
+    """One row per device that departs from the prediction, the earliest first. Columns: stage and replica of the
+    action, device, link ("a -> b", empty for a computation), action, at_s (when it ended) and late_s (negative: too
+    early). Values are medians over iterations."""
     iterations: pd.DataFrame
-    """One row per iteration: late_s of its end, and the columns of ``devices`` for its first action that departed
-    from the prediction, with late_s renamed to first_late_s; missing if none did."""
+    """One row per iteration: late_s of its end, and the columns of ``devices`` for its first action that departed from
+    the prediction. The late_s of that action is named first_late_s. Values are missing if no action departed."""
     growth_s: ConfidenceInterval
     """Seconds by which lateness grows from one iteration to the next: the median slope (Theil and Sen) with its 95 %
-    interval, which is infinitely wide for fewer than five iterations."""
+    interval. The interval is infinitely wide for fewer than five iterations."""
     shifts: tuple[Shift, ...]
     """The iterations from which on the error has another value. Empty if the error stays the same or grows steadily."""
 

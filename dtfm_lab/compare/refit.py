@@ -166,7 +166,7 @@ def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
     """Return (latency, seconds per byte) by the medians of Theil and Sen, neither below 0."""
     with np.errstate(invalid="ignore"):
         found = theil_sen(n_bytes, whole_s)
-    # larger messages took no longer, so no bandwidth can be told
+    # larger messages took no longer, so the bandwidth is unknown
     if found.slope <= 0:
         return max(0.0, float(np.median(whole_s))), 0.0
     latency_s = float(np.median(whole_s - found.slope * n_bytes))

@@ -12,11 +12,12 @@ optimizer step is in neither.
 
 **Attention.** Fused attention skips the masked blocks, half of the causal square, and recomputes the scores in its
 backward. That makes two products of half a square forward and five backward (Dao 2023, "FlashAttention-2", sections 3.1
-and 4.1), where a model's FLOP count six of the whole square. Its speed is published per GPU (``FusedAttention``). For a
-GPU without such an entry, it counts as a product of the largest k over the whole square, because it skips about as much
-work as it loses in speed. That holds on A100s, and roughly on Hopper for FlashAttention-2, which torch uses there.
-cuDNN and FlashAttention-3 take half of that there (Shah et al. 2024, "FlashAttention-3", figures 5 and 6). Unfused
-attention consists of products of a token's numbers per head. Each head is a grid of tiles, and none is skipped.
+and 4.1), where a model's FLOP count six of the whole square. Its speed is published per GPU (``FusedAttention``). A GPU
+without such an entry counts as if it computed a product of the largest k over the whole square. This is close, because
+fused attention skips about as much work as it loses in speed. That holds on A100s, and roughly on Hopper for
+FlashAttention-2, which torch uses there. cuDNN and FlashAttention-3 take half of that there (Shah et al. 2024,
+"FlashAttention-3", figures 5 and 6). Unfused attention consists of products of a token's numbers per head. Each head is
+a grid of tiles, and none is skipped.
 
 One share covers the whole model: seconds are spread over its layers and passes by their FLOP, including attention.
 """
@@ -167,13 +168,13 @@ PRODUCTS = {
 }
 """Constants by the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits them and tests each on
 rows of other sources. Those of fused attention are fitted to published speeds of the kernel alone. Numbers of
-multiprocessors come from NVIDIA's data sheets and whitepapers. Other kinds have no source, or contradicting ones,
-such as the V100: single pipelines of DT-FM's authors reach 28 to 30 % of its peak, their five networks about 40
-%."""
+multiprocessors come from NVIDIA's data sheets and whitepapers. Other kinds of GPU have no source, or sources that
+contradict each other. On the V100, for example, single pipelines of DT-FM's authors reach 28 to 30 % of the peak, and
+their five networks about 40 %."""
 
 
 class Calibrated(Protocol):
-    """What your own measurements say about the share: a factor on that of ``efficiency_of``, or else a number."""
+    """What your own measurements say about the share: a factor on the share of ``efficiency_of``, or else a number."""
 
     @property
     def factor(self) -> float | None: ...
@@ -199,9 +200,9 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
 
     ``microbatch`` is the number of sequences of a micro-batch; None for the job's, or 1 if the job leaves it open. If
     blocks were timed on the device's GPU (``Device.measured``), the share follows from these, for all models that they
-    cover (``why_not_measured``). Otherwise it comes from ``PRODUCTS``. It is ``EFFICIENCY`` for a GPU that is not
-    listed there, for a precision other than a half one, and for models that are narrower than ``NARROWEST`` or of
-    unknown shape, such as your own torch module.
+    cover (``why_not_measured``). Otherwise it comes from ``PRODUCTS``. It is ``EFFICIENCY`` in three cases: the GPU is
+    not listed there, the precision is not a half one, or the model is narrower than ``NARROWEST`` or of unknown shape.
+    Your own torch module has an unknown shape.
     """
     modelled = _modelled(job, device, microbatch)
     if device.measured is None or why_not_measured(job, device.measured):

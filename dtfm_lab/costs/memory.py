@@ -382,7 +382,7 @@ class MemoryIntervals(NamedTuple):
 def memory_intervals(job: Job, n_stages: int, rows: ActionTimes, n_replicas: int) -> MemoryIntervals:
     """Return activations and messages of the first ``n_replicas`` of a job, whose actions ``rows`` has.
 
-    What no action in ``rows`` frees is held to the end of its iteration.
+    What no action in ``rows`` frees stays in memory until its iteration ends.
     """
     return _Intervals(job, n_stages, rows, n_replicas).collected()
 

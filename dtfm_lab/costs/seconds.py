@@ -5,7 +5,7 @@ in this module: what its messages carry, its rounds and what is coded for it. Th
 modelled systems use these functions. ``domain.schedule.synchronisation`` says which replica sends to which, and in
 which order.
 
-**Rings.** A ring gathers, or reduces and scatters, in n - 1 rounds of 1/n of the bytes, and does both for an all-reduce
+**Rings.** A ring gathers, or reduces and scatters, in n - 1 rounds of 1/n of the bytes. An all-reduce does both
 (Patarasu and Yuan 2009, "Bandwidth optimal all-reduce algorithms").
 
 **Tensor parallelism.** Each block sums a micro-batch's activations over the group twice in the forward and twice in the
@@ -450,9 +450,10 @@ def analytic(
     """Return the seconds of a plan's computations: FLOP over what devices reach of their peak, and the coding of
     compressed messages.
 
-    The messages within a group of GPUs and those of sharded parameters are part of the passes (``layer_passes``). The
-    latter use ``links``; None for the plan's. Averaging and the optimizer step are bound by memory, not FLOP. They
-    count as 0, except for what they code, what a group of GPUs averages internally, and ``memory_traffic``.
+    The messages within a group of GPUs and the messages of sharded parameters are part of the passes
+    (``layer_passes``). The messages of sharded parameters use ``links``; None for the plan's links. Averaging and the
+    optimizer step are bound by memory, not FLOP. They count as 0, except for what they code, what a group of GPUs
+    averages internally, and ``memory_traffic``.
 
     Raises JobError if the efficiency is not within 0 and 1, or if the job counts memory traffic and a GPU's memory
     bandwidth is unknown.

@@ -66,7 +66,7 @@ class Extension:
     moved: Mapping[str, str] = field(default_factory=dict)
     """New places of names that ``lab`` had until this release. The old names still work, with a warning."""
     went: Mapping[str, str] = field(default_factory=dict)
-    """What to use in place of names that ``lab`` no longer has."""
+    """What to use instead of names that ``lab`` no longer has."""
 
 
 @cache
@@ -96,7 +96,7 @@ def _loaded(point: EntryPoint) -> Extension | None:
     try:
         extension = point.load()
         if not isinstance(extension, Extension):
-            raise TypeError(f"{point.value} is no Extension")
+            raise TypeError(f"{point.value} is not an Extension")
     except Exception as error:  # the code of another package may raise anything
         log.warning("package %s: extension %r cannot be loaded: %r", _package(point), point.name, error)
         return None

@@ -146,7 +146,7 @@ class Registry(Mapping[str, T]):
         try:
             entry = point.load()
             if not self._fits(entry):
-                raise TypeError(f"{point.value} is no {self._noun}")
+                raise TypeError(f"{point.value} is not a {self._noun}")
         except Exception as error:  # the code of another package may raise anything
             log.warning("package %s: %s %r cannot be loaded: %r", package, self._noun, point.name, error)
         else:

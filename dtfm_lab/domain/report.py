@@ -80,7 +80,7 @@ def _html(part: Part) -> str:
 
 
 def _bold(text: str) -> str:
-    """Return a text as HTML, with each dollar sign in an element of its own.
+    """Return a text as HTML, with each dollar sign in a separate element.
 
     JupyterLab would otherwise set the text between two dollars as a formula (MathJax's documentation, "TeX and LaTeX
     math delimiters").

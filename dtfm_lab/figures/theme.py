@@ -131,8 +131,7 @@ def literal(text: str) -> str:
     """Return text that plotly shows letter by letter. Otherwise it reads <b> as bold, two dollars as TeX, %{x} as a
     value.
 
-    Every name that a user gives must pass through here, except for those in titles, which ``titled`` escapes
-    itself.
+    Every name that a user gives must pass through here, except for names in titles, which ``titled`` escapes itself.
     """
     return html.escape(text, quote=False).replace("$", "&#36;").replace("%{", "&#37;{")
 
@@ -252,7 +251,8 @@ def duration(seconds: float) -> str:
 
 
 def time_unit(longest_s: float) -> tuple[str, float]:
-    """Return the unit of an axis of times, and how many of it are a second: ms below one second, else s."""
+    """Return the unit of an axis of times, and the number of units in a second. The unit is ms below one second, else
+    s."""
     return ("s", 1.0) if longest_s >= 1 else ("ms", 1e3)
 
 

@@ -1,6 +1,6 @@
 """Read models from the config.json of a Hugging Face checkpoint.
 
-Keys, and the defaults of missing or null ones, are those of the configuration classes of ``transformers``. The model is
+Keys, and the defaults of missing or null ones, come from the configuration classes of ``transformers``. The model is
 the one with a language-modelling head. Sizes are required here, although transformers has defaults for them.
 """
 
@@ -171,9 +171,9 @@ ARCHITECTURES = {
 """Prefixes of transformers' class names, as listed in ``architectures``, before one of ``CLASS_ENDINGS``."""
 CLASS_ENDINGS = ("ForCausalLM", "LMHeadModel", "Model")
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
-"""Keys under which a multimodal model's config holds that of its language model."""
+"""Keys under which a multimodal model's config holds its language model's config."""
 OTHER_KEYS = {"num_experts": "num_local_experts"}
-"""Keys that transformers 5 writes in place of those in published files."""
+"""Keys that transformers 5 writes instead of those in published files."""
 WITH_MODULE = "any other torch module is planned with --module FILE.PY:FUNCTION"
 
 
@@ -215,7 +215,7 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
 def _language_model(data: dict[str, Any]) -> tuple[tuple[str, str] | None, dict[str, Any]]:
     """Return the larger model's type and the key of its language model (or None), and the language model's config."""
     key = next((key for key in TEXT_PARTS if isinstance(data.get(key), dict)), None)
-    # a config with sizes of its own is a language model itself
+    # a config that has sizes itself is a language model
     if key is None or (_type_of(data) is not None and "hidden_size" in data):
         return None, data
     # these may be written outside of the part, whose own values win
@@ -240,7 +240,7 @@ def _unknown_type(data: dict[str, Any], where: str) -> FileError | UnknownName:
     known = ", ".join(CONFIGS)
     if "model_type" not in data:
         return FileError(f"{where}: no key 'model_type'; wanted one of {known}; {WITH_MODULE}")
-    code = " needs code of its own (auto_map), which is not run here, and" if data.get("auto_map") else ""
+    code = " needs its own code (auto_map), which is not run here, and" if data.get("auto_map") else ""
     found = shortened(data["model_type"])
     return UnknownName(f"{where}: model_type {found}{code} is not known; known: {known}; {WITH_MODULE}")
 

@@ -120,7 +120,8 @@ def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.Pat
 
 
 def model_from_section(data: dict[str, Any], where: str) -> ModelSpec:
-    """Return a model from its fields: those of ``gpt``, of another family (``family: llama``), or layer by layer."""
+    """Return a model from its fields. They are the fields of ``gpt``, of another family (``family: llama``), or layers
+    one by one."""
     if "layers" in data:
         whole = parse(WholeSection, data, where)
         with located(where):

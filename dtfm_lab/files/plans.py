@@ -161,7 +161,7 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> Path:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read the plan in a file. Raises FileError, in one line, if there is none."""
+    """Read the plan in a file. Raises FileError, in one line, if it holds no plan."""
     path = Path(path)
     return plan_from_mapping(read_mapping(path), where=path.name)
 

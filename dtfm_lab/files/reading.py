@@ -130,7 +130,7 @@ class _Loader(FAST):  # type: ignore[misc]  # which of two it is depends on how 
                 raise ValueError
             return value
         except (ValueError, LookupError, TypeError, AttributeError):  # such as a 13th month, or digits by the thousand
-            problem = f"{shortened(node.value)} is no {node.tag.rpartition(':')[2]}"
+            problem = f"{shortened(node.value)} is not a valid {node.tag.rpartition(':')[2]}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -139,7 +139,7 @@ class _Loader(FAST):  # type: ignore[misc]  # which of two it is depends on how 
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key is no single value", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "a key is not a single value", key.start_mark)
             # YAML would silently take the last of them.
             if key.value in seen:
                 problem = f"key {shortened(key.value)} stands twice"
@@ -158,7 +158,7 @@ def read_bytes(path: Path, most: int | None = None, advice: str = "") -> bytes:
     """Return all bytes of a file. Raises FileError if it is missing, unreadable or too large."""
     with explained(str(path), UNREADABLE):
         if path.exists() and not path.is_file():
-            raise FileError(f"{path}: cannot be read: it is no ordinary file")
+            raise FileError(f"{path}: cannot be read: it is not an ordinary file")
         with path.open("rb") as file:
             if (size := os.fstat(file.fileno()).st_size) > (most := most or MOST_BYTES):
                 raise FileError(f"{path}: has {size} bytes; wanted at most {most}{advice}")

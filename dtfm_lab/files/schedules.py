@@ -62,7 +62,7 @@ def _pass(word: str, where: str) -> Action:
     except ScheduleError as error:
         raise FileError(f"{where}: {error}") from None
     if action.kind not in PASSES or action.microbatch is None or action.peer is not None:
-        raise FileError(f"{where}: {action} is no pass; wanted computations only, such as 0F3, 2B0, 1I3 or 1W3")
+        raise FileError(f"{where}: {action} is not a pass; wanted computations only, such as 0F3, 2B0, 1I3 or 1W3")
     return action
 
 

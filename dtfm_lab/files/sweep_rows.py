@@ -31,7 +31,7 @@ class SweepRows:
         """Position in the file of each row that was read."""
         try:
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
-                raise FileError(f"{self._name} is no ordinary file; wanted one, or a new path")
+                raise FileError(f"{self._name} is not an ordinary file; wanted one, or a new path")
             self._lock()
             self._rows = self._read()
         except BaseException:
@@ -86,7 +86,7 @@ class SweepRows:
             raise FileError(f"{self._name} has {size} bytes; wanted at most {MOST_BYTES}")
         self._file.seek(0)
         content = self._file.readall()
-        # A sweep that was killed may have left half a line, which is written anew.
+        # A sweep that was killed may have left half a line, which is written again.
         whole = content[: content.rfind(b"\n") + 1]
         lines = whole.splitlines()
         # A new file, or one in which not even the first line was finished.
@@ -105,7 +105,7 @@ class SweepRows:
         for number, line in enumerate(lines[1:], start=2):
             row = self._parsed(line, number)
             if not isinstance(row, dict) or not isinstance(row.get("key"), str):
-                raise FileError(f"{self._name}, line {number} is no row of a sweep; wanted a mapping with a key")
+                raise FileError(f"{self._name}, line {number} is not a row of a sweep; wanted a mapping with a key")
             key = row.pop("key")
             rows[key], self._lines[key] = row, number
         return rows
@@ -116,7 +116,7 @@ class SweepRows:
         except (ValueError, RecursionError):
             if number == 1:
                 return None
-            raise FileError(f"{self._name}, line {number} is no JSON; wanted a row of a sweep") from None
+            raise FileError(f"{self._name}, line {number} is not JSON; wanted a row of a sweep") from None
 
     def _write(self, value: Mapping[str, Any]) -> None:
         with explained(self._name):

@@ -153,7 +153,7 @@ def _format_of(path: Path) -> TopologyFormat | None:
 
 def _why_no_format(path: Path, graphs: str = "Topology.from_networkx(networkx.read_graphml(path))") -> str:
     if path.exists() and not path.is_file():
-        return f"is no file; wanted a topology file that ends in {', '.join(topology_suffixes())}"
+        return f"is not a file; wanted a topology file that ends in {', '.join(topology_suffixes())}"
     found = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
     if path.suffix.lower() == ".graphml":
         return f"{found}; wanted {graphs}"

@@ -39,7 +39,7 @@ def read(path: Path) -> Topology:
     header = [cell.lower() for cell in next(rows)]
     if "source" not in header:  # told before a large file of something else is read to its end
         found = shortened(", ".join(header))
-        raise FileError(f"{path.name}: no column 'source' among {found}; wanted one row a link, from source to target")
+        raise FileError(f"{path.name}: no column 'source' among {found}; wanted one row per link, source to target")
     links = pd.DataFrame(list(rows), columns=header, dtype=object)
     with located(path.name):
         return Topology.from_frame(links, name=title_of(path))

@@ -207,11 +207,11 @@ class _Speeds:
         return self._speed(int(self.codes[i, j]))
 
     def commonest(self, chosen: BoolArray, grid: Any = ...) -> Speed | None:
-        """Return the most common speed of these pairs, in all or a part of the matrix; None if there are none."""
+        """Return the most common speed of these pairs, in all or a part of the matrix; None if no pair is chosen."""
         return self.most_common(self.codes[grid][chosen])
 
     def most_common(self, codes: IntArray) -> Speed | None:
-        """Return the most common of these speeds (the first if tied); None if there are none."""
+        """Return the most common of these speeds (the first if tied); None if ``codes`` is empty."""
         if not codes.size:
             return None
         flat = codes.ravel()

@@ -245,7 +245,7 @@ class MeasuredSection(Section):
 
 
 class EstimateSection(Section):
-    """A bandwidth that nobody measured. It applies to all links of the kind that have this bandwidth."""
+    """A bandwidth that was not measured. It applies to all links of the kind that have this bandwidth."""
 
     links: Literal["inside hosts", "between hosts"]
     """Links between two devices of a host, or all other links."""
@@ -282,7 +282,7 @@ class TopologyFile(Section):
     collectives: list[CollectiveSection] = Field(default_factory=list, max_length=MOST_ROWS)
     """How much slower collectives are when more hosts take part, the fewest hosts first."""
     estimates: list[EstimateSection] = Field(default_factory=list, max_length=100)
-    """Bandwidths that nobody measured, each with the range that it may lie in."""
+    """Bandwidths that were not measured, each with the range that it may lie in."""
     typical_prices: bool = False
     """True if devices without a price get the typical price of their GPU."""
     default: SpeedSection | None = None
@@ -304,18 +304,25 @@ class TopologyFile(Section):
 # ---------------------------------------------------------------------------------------------------------------------
 # Topologies from mappings as people write them in YAML: regions with defaults, region pairs, NICs, single links.
 #
-# The speed of a pair of devices is that of the most specific entry for it: a one-way link; a link; its host; its
-# region, or an entry between its two regions (in one direction if that has ``from`` and ``to``); the default. Network
-# NICs, given by ``uplink_gbps`` and ``downlink_gbps`` of a device or a region, cap the bandwidth that a region or the
-# default gives, never that of a link or host: the bandwidth of i -> j is the least of the entry's, i's uplink and j's
-# downlink. Devices of one ``host`` share its NIC for messages to other hosts. A device or a region names its host, or
-# a region has ``per_host: 8``, which counts its devices into ``region-host-0`` and so on; ``inside_host`` of a region,
-# or a line under ``hosts``, is the speed between two devices of a host. A device of several ``gpus`` acts as one, with
-# the numbers of all of them together and ``inner`` for the speed between two. Peak and memory come from the GPU's name
-# where the table of hardware has it; with ``typical_prices: true`` so do prices. Numbers may also be given in SI, under
-# names that say so: ``latency_s``, ``bandwidth_bytes_per_s``, ``peak_flop_per_s``, ``memory_bytes``,
-# ``uplink_bytes_per_s``, ``downlink_bytes_per_s`` and ``message_s``. For a measured network, ``measured`` holds the
-# times of messages of several sizes over each link, one way.
+# The most specific entry for a pair of devices gives its speed. From the most to the least specific: a one-way link; a
+# link; its host; its region, or an entry between its two regions (in one direction if that has ``from`` and ``to``);
+# the default.
+#
+# ``uplink_gbps`` and ``downlink_gbps`` of a device or a region describe its NIC to the network. They cap the bandwidth
+# that a region or the default gives, but never the bandwidth of a link or host. So the bandwidth of i -> j is the least
+# of the entry's, i's uplink and j's downlink.
+#
+# Devices of one ``host`` share its NIC for messages to other hosts. A device or a region names its host. Or a region
+# has ``per_host: 8``, which counts its devices into ``region-host-0`` and so on. ``inside_host`` of a region, or a line
+# under ``hosts``, is the speed between two devices of a host.
+#
+# A device of several ``gpus`` acts as one, with the numbers of all of them together and ``inner`` for the speed between
+# two. Peak and memory come from the GPU's name if the table of hardware has it. With ``typical_prices: true``, so do
+# prices.
+#
+# Numbers may also be given in SI, under names that say so: ``latency_s``, ``bandwidth_bytes_per_s``,
+# ``peak_flop_per_s``, ``memory_bytes``, ``uplink_bytes_per_s``, ``downlink_bytes_per_s`` and ``message_s``. For a
+# measured network, ``measured`` holds the times of messages of several sizes over each link, one way.
 
 
 def topology_from_mapping(

@@ -64,7 +64,7 @@ def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
             own["queueing"] = current_name("queueing", own["queueing"])
         if "links" in own:
             own["links"] = current_name("links of a trace", own["links"])
-        # The plan's fields stand beside the others in the file, as they did before they were one object.
+        # The file keeps the plan's fields at the same level as the others, as it did before they were one object.
         data = own | {"plan": {key: value for key, value in data.items() if key in PLANNED}}
     try:
         return read(data)
@@ -124,7 +124,7 @@ def save_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
-    """Read the trace in a file. Raises FileError, in one line, if there is none."""
+    """Read the trace in a file. Raises FileError, in one line, if it holds no trace."""
     path = Path(path)
     return trace_from_mapping(read_mapping(path), where=path.name)
 

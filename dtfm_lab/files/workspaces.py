@@ -2,7 +2,7 @@
 
 The file holds network, job, plan, traces and the settings of all controls. A link holds network, job, plan and tab
 after the ``#`` of an address, which no request sends to a server. It leaves out traces, and settings that name files of
-whoever made the link.
+the user who made the link.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def workspace_from_mapping(data: dict[str, Any], *, where: str = "workspace") ->
     if not same:
         return state
     if state.plan is None:
-        raise FileError(f"{where}: topology is that of the plan, which is missing; wanted one of both")
+        raise FileError(f"{where}: topology refers to the plan, which is missing; wanted a topology or a plan")
     return state.model_copy(update={"topology": state.plan.topology})
 
 
@@ -211,7 +211,7 @@ def save_workspace(state: WorkspaceState, path: str | os.PathLike[str]) -> Path:
     try:
         text = json.dumps(workspace_to_mapping(state)) + "\n"
     except (TypeError, ValueError) as error:
-        raise FileError(f"a setting of the workspace is no plain value: {error}") from None
+        raise FileError(f"a setting of the workspace is not a plain value: {error}") from None
     return write_text(path, text)
 
 
@@ -230,7 +230,7 @@ def _check_choices(state: WorkspaceState) -> None:
     known = [each.name for each in fields(Job)]
     for choice in state.choices:
         if choice not in known:
-            raise JobError(f"choices: {shortened(choice)} is no field of a job; wanted one such as recompute")
+            raise JobError(f"choices: {shortened(choice)} is not a field of a job; wanted one such as recompute")
 
 
 MARK = "#dtfm-lab="
@@ -290,7 +290,7 @@ def _unpacked(packed: str) -> bytes:
     # the padding that `link_of` left out follows from the length
     text = decompressor.decompress(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), MOST_BYTES)
     if decompressor.unconsumed_tail:
-        raise FileError(f"the link unpacks to more than {MOST_BYTES:,} bytes; wanted at most so many")
+        raise FileError(f"the link unpacks to more than {MOST_BYTES:,} bytes; wanted a smaller one")
     if not decompressor.eof:
         raise ValueError
     return text

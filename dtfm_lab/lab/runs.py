@@ -87,11 +87,11 @@ def sweep(
     core.
 
     ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` makes a
-    new plan for every combination. That also happens if you give a network instead of a plan, a job, ``repeats``,
-    ``seconds`` (of each search), or one of these settings: network, shape (or n_stages and n_replicas), planner,
-    objective, max_price_per_hour, max_iteration_s, steps and seed. Repeats differ in their seed. ``summary=True``, or
-    the name of another result than ``iteration_s``, returns the mean and its 95 % confidence interval instead of the
-    rows: n, failed, mean, low, high, least, most.
+    new plan for every combination. Three kinds of arguments lead to that: a network instead of a plan; a job,
+    ``repeats`` or ``seconds`` (of each search); or a setting of planning. These settings are network, shape (or
+    n_stages and n_replicas), planner, objective, max_price_per_hour, max_iteration_s, steps and seed. Repeats differ in
+    their seed. ``summary=True``, or the name of another result than ``iteration_s``, returns the mean and its 95 %
+    confidence interval instead of the rows: n, failed, mean, low, high, least, most.
 
     ``executor`` computes the rows elsewhere. It is any object with the ``submit`` of ``concurrent.futures``, such as
     ``loky.get_reusable_executor()`` or ``dask.distributed.Client(address)``, or ``"loky:4"``, ``"threads:4"``,
@@ -152,7 +152,7 @@ def run(
 ) -> Trace:
     """Run a plan for real on this machine and return the measured Trace. ``progress`` is called with every event.
 
-    Other options are those of ``start``.
+    Other options are passed to ``start``.
     """
     return start(plan, schedule, **options).wait(progress)
 

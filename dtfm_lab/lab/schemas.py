@@ -185,7 +185,7 @@ def _of_option(option: Option, made: JsonSchemaValue) -> JsonSchemaValue:
     if option.type not in (int, float):
         return {key: value for key, value in made.items() if key != "default"} | described
     bounds = {"minimum": option.least, "exclusiveMinimum": option.above, "maximum": option.most}
-    # A whole number without bounds of its own counts something, which cannot be negative.
+    # A whole number without declared bounds counts something, so it cannot be negative.
     if option.type is int and option.least is None:
         bounds["minimum"] = 0
     said = {key: value for key, value in bounds.items() if value is not None}

@@ -385,14 +385,14 @@ def _least_hops(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Classes of devices: those of a class can change places without changing any plan's cost, or with little change.
+# Classes of devices. Devices of one class can change places without changing any plan's cost, or with little change.
 
 
 def interchangeable(kinds: npt.NDArray[Any], matrices: tuple[FloatArray, ...]) -> IntArray:
     """Return (N,) number of each device's class, classes in the order of their first devices.
 
-    Two devices are in one class if three things hold: their (N, K) kinds are equal, every (N, N) matrix gives them
-    equal entries from and to each third device, and their two entries for each other are equal.
+    Two devices are in one class if three things hold. Their (N, K) kinds are equal. Every (N, N) matrix gives them
+    equal entries from and to each third device. Their two entries for each other are equal.
     """
     both = [np.sort(one, axis=1) for matrix in matrices for one in (matrix, matrix.T)]
     # devices with other distances, whatever these lead to, need not be compared one by one
@@ -445,7 +445,7 @@ def grouped(
 
 
 def _alike(matrix: FloatArray, first: int, others: IntArray, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Return True for each of ``others`` whose links to all third devices are like those from ``first``."""
+    """Return True for each of ``others`` whose links to all third devices are like the links from ``first``."""
     if not len(others) or tolerance == np.inf:
         return np.ones(len(others), dtype=bool)
     rows, row = matrix[others], matrix[first][None, :]

@@ -48,7 +48,7 @@ QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
 
 
 class Overtaking(NamedTuple):
-    """How often one plan is faster than another that is nominally no slower."""
+    """How often a plan is faster than another plan whose nominal time is at most as long."""
 
     share: float
     """Share of draws. A draw in which both take equally long counts half."""
@@ -103,13 +103,19 @@ class Draws:
     def to_frame(self, what: str = "plans") -> pd.DataFrame:
         """Return a table of ``plans`` or of ``pairs``.
 
-        ``plans`` has one row per plan: plan (its number), stages, replicas, nominal_s, mean_s and error_s (standard
-        error of the mean). low_s, median_s and high_s are the seconds not exceeded in 5, 50 and 95 % of the draws.
-        fastest is the share of draws in which no other plan is faster.
+        ``plans`` has one row per plan:
 
-        ``pairs`` has one row for every two plans: faster and slower (nominally), change (relative change of the mean
-        from the first to the second) and its standard error. overtakes is the share of draws in which the second is
-        faster, low and high its interval. Raises UnknownName for another table.
+        - plan (its number), stages, replicas, nominal_s, mean_s and error_s (standard error of the mean)
+        - low_s, median_s and high_s: the seconds not exceeded in 5, 50 and 95 % of the draws
+        - fastest: the share of draws in which no other plan is faster
+
+        ``pairs`` has one row for every two plans:
+
+        - faster and slower (nominally)
+        - change (relative change of the mean from the first to the second) and its standard error
+        - overtakes: the share of draws in which the second is faster; low and high, the interval of that share
+
+        Raises UnknownName for another table.
         """
         import pandas as pd  # takes a while to load
 

@@ -234,7 +234,7 @@ class Planner(Protocol):
 
 
 planners: Registry[Planner] = Registry("planner", group="dtfm_lab.planners")
-"""All planners by name: those of ``planning.planners``, which registers them when imported, and plug-ins."""
+"""All planners by name: plug-ins, and the lab's own, which ``planning.planners`` registers when imported."""
 
 
 def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> float:

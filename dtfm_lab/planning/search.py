@@ -357,7 +357,7 @@ def _communication_steps(request: SearchRequest, job: Job, start: IntArray | Non
         n_stages=job.n_stages,
         n_replicas=job.n_replicas,
         bound_s=lower_bound_s(topology, job),
-        # the inverse of the order: from device numbers of the topology to those of the problem
+        # the inverse of the order: from the topology's device numbers to the problem's
         start=None if start is None else np.argsort(order)[start],
         background_tasks=request.background_tasks,
     )

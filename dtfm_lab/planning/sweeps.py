@@ -131,10 +131,15 @@ def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
 def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
     """Return one row per combination of settings, the seed left out.
 
-    Columns: the settings; n, the number of runs with a result; failed, the number without; mean; low and high,
-    Student's interval of the mean with 95 % confidence (missing for a single run); least and most, the extremes of the
-    runs. All are in the unit of the column ``y``. Runs of one seed repeat the same number, so an interval needs several
-    seeds. Raises UnknownName if the table has no such column of results.
+    Columns:
+
+    - the settings
+    - n and failed: the number of runs with and without a result
+    - mean; low and high, Student's interval of the mean with 95 % confidence (missing for a single run)
+    - least and most: the extremes of the runs
+
+    Means, intervals and extremes are in the unit of the column ``y``. Runs of one seed repeat the same number, so an
+    interval needs several seeds. Raises UnknownName if the table has no such column of results.
     """
     import pandas as pd  # takes a while to load
 
@@ -176,13 +181,14 @@ def sweep_points(
     Parameters
     ----------
     what, job_for
-        A plan, whose placement is kept; or a network and the job for a network. In the second case every combination
-        is planned. So it is for a plan if any of ``PLANNING``, a job, ``repeats`` or ``seconds`` is given.
+        A plan, whose placement is kept; or a network and the job for a network. In the second case every combination is
+        planned. With a plan, every combination is planned too if any of ``PLANNING``, a job, ``repeats`` or ``seconds``
+        is given.
     repeats
         Plan every combination this many times, with consecutive seeds from the given one, or from 0.
     seconds
         Limit of each search, as in ``search``. Searches that are limited by time would disturb each other, so without
-        ``steps`` they run one after the other; an executor gets them all at once.
+        ``steps`` they run one after the other. An executor gets them all at once.
     executor
         Computes all points, instead of local processes. A point whose worker is lost twice has that as its error.
     kept

@@ -144,7 +144,7 @@ class PlacedTasks:
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
-        # messages have the index -1 in place of a computation, which is this 0
+        # messages have the index -1 instead of a computation, which is this 0
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
         compute_s = seconds[graph.computation] * graph.fraction * graph.rounds
         return cls(graph, here, there, n_bytes, compute_s, plan.placement.devices)
@@ -192,7 +192,7 @@ class PlacedTasks:
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Return the number of the link or NIC that each message occupies, and how many there are; -1 for computations.
 
-        Computations for buckets take turns on their device instead. The numbers of devices follow those of links.
+        Computations for buckets take turns on their device instead. The devices' numbers follow the links' numbers.
         """
         queue, n_queues = self._link_queues(links, sender, receiver)
         beside, programs = self.graph.beside, self.graph.programs

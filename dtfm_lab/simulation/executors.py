@@ -28,7 +28,7 @@ IN_FLIGHT = 3
 MOST_IN_FLIGHT = 1000
 """Tasks that are submitted ahead if it does not."""
 POLL_S = 0.02
-"""Seconds between two checks of futures other than those of ``concurrent.futures``."""
+"""Seconds between two checks of futures that do not come from ``concurrent.futures``."""
 TRIES = 2
 """Number of tries of a task whose worker is lost."""
 LOSSES = ("KilledWorker", "CancelledError")

@@ -18,9 +18,9 @@ from dtfm_lab.simulation.engine import programs_of
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     """Return the trace with its column ``after``: of all the rows that a row had to wait for, the one that ended last.
 
-    These are the actions that it needs, the computation before it on its device, and the message before it on its link
-    or NIC (or its arrival, if both directions take turns on one link). Raises TraceError if the trace holds other
-    actions than the schedule.
+    A row has to wait for the actions that it needs, for the computation before it on its device, and for the message
+    before it on its link or NIC. If both directions take turns on one link, it waits for the arrival of that message.
+    Raises TraceError if the trace holds other actions than the schedule.
     """
     every = plan.job.averages_every
     after = np.full(len(trace), -1, dtype=np.int64)

@@ -161,7 +161,7 @@ class MemoryReport:
         return "" if self.fits else _advice(self.plan, self.schedule, self)
 
     def timeline(self, device: str, iteration: int = 0) -> tuple[FloatArray, IntArray]:
-        """Return times, of which the first is 0, and the bytes held from each to the next. Raises UnknownName.
+        """Return times, starting at 0, and the bytes held from each time to the next. Raises UnknownName.
 
         ``iteration`` is a position among the iterations of the trace. Times are in seconds if ``timed``, else they
         count computations.
@@ -204,8 +204,9 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
 
     Without a trace, every message counts as if it arrived when needed and left at once: the minimum that the
     order of passes allows. A name means the variant of that schedule that holds least; None means the job's own
-    schedule (with a trace, the trace's own). Raises JobError if the job holds only message sizes or its model
-    does not fit the schedule, UnknownName, or TraceError if the trace is of another plan or of other stages.
+    schedule (with a trace, the trace's own). Raises JobError if the job holds only message sizes or its model does not
+    fit the schedule, and UnknownName for an unknown schedule. Raises TraceError if the trace is of another plan or of
+    other stages.
     """
     plan.job.modelled()
     plan = plan if trace is None else cut_subplan(plan, trace.context.rehearsed)

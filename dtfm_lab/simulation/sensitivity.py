@@ -126,7 +126,8 @@ def gains(
     PlanError
         The factor improves nothing.
     UnknownName
-        ``what`` is none of bandwidth, latency and compute.
+        ``what`` is something other than bandwidth, latency and compute.
+
     LabError
         Whatever ``simulate`` raises, before the first row.
     """

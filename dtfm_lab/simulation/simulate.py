@@ -63,15 +63,15 @@ def simulate(
         A name in ``schedules``, or a Schedule. None means the job's own.
     like
         A measured trace of this plan, or the context of a run in progress. Its schedule, its clock, its queueing and
-        the profile taken before it are used (never its own spans). Links are free if the run used real ones. If only a
-        subplan ran, or devices were absent, that is predicted.
+        the profile taken before it are used, but not its measured times. Links are free if the run used real ones. If
+        only a subplan ran, or devices were absent, that is predicted.
     queueing
         ``pairs`` (every directed pair is a separate link, as in the paper) or ``nics`` (one NIC per device, in and
-        out). By default that of ``like``, or else of the plan.
+        out). By default the queueing of ``like``, or else of the plan.
     profile
         Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
     efficiency
-        Share of its peak that every device reaches, or a calibration. None means the plan's own, or else that of
+        Share of its peak that every device reaches, or a calibration. None means the plan's own, or else the value of
         ``efficiency_of``.
 
     Raises
@@ -146,7 +146,7 @@ def simulated_iterations(
     efficiency: GivenEfficiency = None,
     representatives: bool = False,
 ) -> SimulatedIterations:
-    """Simulate the iterations of a plan. Arguments and errors are those of ``simulate``.
+    """Simulate the iterations of a plan. Arguments and errors are the same as for ``simulate``.
 
     With ``representatives``, only as few pipelines are simulated as represent all. This needs ``like`` and ``profile``
     to be None.
@@ -325,8 +325,8 @@ def _link_spread(plan: Plan) -> float:
 def swings_of(
     times: Sequence[TaskTimes], every: int, compute_spread: tuple[tuple[float, ...], ...], link_spread: float
 ) -> tuple[tuple[float, float], ...]:
-    """Return ``RunContext.swings`` of the simulated iterations: one, or one that does not synchronise and one that
-    does, of ``every``."""
+    """Return ``RunContext.swings`` of the simulated iterations. ``times`` has one iteration, or one that does not
+    synchronise and one that does. One in ``every`` iterations synchronises."""
 
     def seconds(deviations: float, *, of_links: bool) -> float:
         ends_s = []

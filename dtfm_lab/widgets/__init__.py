@@ -1,4 +1,4 @@
-"""The interactive lab: views, each of which works alone in a notebook cell, and ``Lab``, which joins them."""
+"""The interactive lab. Each view works alone in a notebook cell, and ``Lab`` joins the views."""
 
 from typing import Any
 

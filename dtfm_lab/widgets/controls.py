@@ -84,7 +84,7 @@ CHOOSES = "the planner chooses"
 """How None reads if a planner chooses."""
 QUEUEING_OPTION = Option(
     name="queueing",
-    help="Which messages wait for each other: those of one pair of devices, or all of a device's NIC",
+    help="Which messages wait for each other: those between the same two devices, or all at a device's NIC",
     choices=QUEUEING,
     default="pairs",
 )
@@ -236,7 +236,7 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
     """
     if isinstance(control, w.Dropdown | w.ToggleButtons):
         possible = [one[1] if isinstance(one, tuple) else one for one in control.options]
-        # 1 equals True in Python, but a saved 1 is no checkbox.
+        # 1 equals True in Python, but a saved 1 does not fit a checkbox.
         return any(type(value) is type(one) and value == one for one in possible)
     if not isinstance(value, str | int | float) or isinstance(value, bool) != isinstance(control.value, bool):
         return False

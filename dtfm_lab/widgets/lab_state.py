@@ -3,7 +3,7 @@
 It contains no widget.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -46,7 +46,7 @@ OFFERED = 5e-3
 
 
 class LabState(traitlets.HasTraits):
-    """State that panels read, set and observe. Each result is None until it has been made.
+    """State that panels read, set and observe. A result stays None until it has been made.
 
     Traits tagged ``result`` decide how far a step has come. The others only concern what is shown.
     """
@@ -83,7 +83,7 @@ class LabState(traitlets.HasTraits):
     ran = traitlets.Instance(Plan, allow_none=True)
     """The plan, with the choices, that produced ``measured``. ``plan`` may be newer."""
     message = traitlets.Unicode("")
-    """The last error as one line. Empty if there is none."""
+    """The last error as one line. Empty without an error."""
     step = traitlets.Unicode("network")
     """Name of the step where the last error happened."""
     selected = traitlets.Tuple()
@@ -95,12 +95,13 @@ class LabState(traitlets.HasTraits):
     shown_stages = traitlets.Dict()
     """{device: stage} of the best placement of a running search. Empty if no search runs."""
     shown_tasks = traitlets.Dict()
-    """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if none is."""
+    """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if only the lab's plan is
+    displayed."""
     moment = traitlets.Dict()
-    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of the displayed moment of a history. Empty if none
-    is."""
+    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of the displayed moment of a history. Empty if no
+    moment is displayed."""
     tried = traitlets.Instance(Trace, allow_none=True)
-    """The predicted iteration of the what-if on display. None if there is none."""
+    """The predicted iteration of the what-if on display. None without a what-if."""
     busy = traitlets.Tuple()
     """Names of the steps at which something is being computed."""
     pane = traitlets.Unicode("schedule")
@@ -164,7 +165,7 @@ class LabState(traitlets.HasTraits):
         It must be better by the objective of the lab's plan, and be a plan of the current network and job.
         """
         own, topology, job = self.plan, self.topology, self.job
-        # Busy: whoever searches will set the plan itself, and an offer would be lost or would interrupt.
+        # Busy: the search that is running will set the plan itself, and an offer would be lost or would interrupt.
         if not self.takes_offers or own is None or topology is None or job is None or self.plan_is_stale or self.busy:
             return False
         is_alike = (own.objective, own.queueing) == (plan.objective, plan.queueing) and plan.iteration_s is not None
@@ -315,7 +316,7 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
         return {name: i for i, name in enumerate(topology.names)}
     if plan.job.group_gpus == 1:
         return None
-    # Groups are made anew, because the network may have changed since the plan.
+    # Groups are made again, because the network may have changed since the plan.
     try:
         groups = groups_of(topology.name, topology.devices, plan.job.group_gpus)
     except LabError:
@@ -324,6 +325,12 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
     if [name.rpartition("+")[0] for name in plan.topology.names] != firsts:
         return None
     return {topology.names[i]: number for number, group in enumerate(groups) for i in group}
+
+
+def network_names(plan: Plan | None, names: Iterable[str]) -> list[str]:
+    """Return names of a plan's devices as the network has them: a group of GPUs that act as one is its first GPU."""
+    suffix = "" if plan is None or plan.job.group_gpus == 1 else f"+{plan.job.group_gpus - 1}"
+    return [name.removesuffix(suffix) for name in names]
 
 
 def shown_prediction(lab_state: LabState) -> Trace | None:

@@ -82,7 +82,7 @@ class SearchFrames:
 
 
 class Shown(NamedTuple):
-    """A step and the frame of its population. The frame is None if it has nothing new to show."""
+    """A step and the frame of its population. A frame with nothing new to show is left out (None)."""
 
     step: PlanStep
     frame: PopulationFrame | None

@@ -140,7 +140,7 @@ WORDS = {
     "optimizer step": "The averaged gradient updates the parameters. This ends an iteration.",
     "crossover": "In the evolutionary search: a child takes its groups from two parents.",
     "pipeline": "A chain of devices that holds each stage once. Activations go down it, gradients come back up.",
-    "placement": "Which device holds which stage of which replica.",
+    "placement": "The stage and the replica that each device holds.",
     "plan": "A placement with its cost and a lower bound that no plan can beat.",
     "population": "In the evolutionary search: the placements that it keeps and combines.",
     "prediction": "The schedule simulated with the speeds of the devices and links.",
@@ -169,7 +169,7 @@ WORDS = {
     "throughput": "Training tokens per second.",
 }
 """{word: one-sentence explanation}, without obvious words. docs/glossary.md says more."""
-# An extension may add words, but not change those of the lab.
+# An extension may add words, but not change the lab's words.
 WORDS |= {word: sentence for word, sentence in offered("words").items() if word not in WORDS}
 ALSO = {
     "stale": "staleness",
@@ -186,7 +186,7 @@ ALSO = {
 
 
 def meaning(word: str) -> str:
-    """Return the sentence that explains a word in any of its forms. Empty if there is none."""
+    """Return the sentence that explains a word in any of its forms. Empty for an unknown word."""
     key = word.strip().lower()
     for form in (key, ALSO.get(key, ""), key.removesuffix("s")):
         if form in WORDS:

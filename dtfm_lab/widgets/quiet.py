@@ -1,8 +1,8 @@
 """The ipywidgets that the lab uses. Each can be kept in Python until the page shows it.
 
-A widget normally sends its state to the page as soon as it is made. A lab has 800 widgets, most of them in panes that
-nobody has opened yet, and no notebook shows the widgets of a still page. So widgets made inside ``untold`` stay in
-Python. Their state is sent once a widget on the page refers to them. Modules of the lab import this one in place of
+A widget normally sends its state to the page as soon as it is made. A lab has 800 widgets. Most are in panes that the
+user has not opened yet, and no notebook shows the widgets of a still page. So widgets made inside ``untold`` stay in
+Python. Their state is sent once a widget on the page refers to them. Modules of the lab import this one instead of
 ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages do not change.
 """
 

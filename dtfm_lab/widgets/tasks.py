@@ -95,7 +95,7 @@ async def run_on_thread(
         stop.cancel()
     if task.done():
         return task.result()
-    # It goes on in its thread, and its result is dropped.
+    # It continues in its thread, and its result is dropped.
     drop(task)
     return None
 
@@ -127,7 +127,7 @@ class OncePerTurn:
             return self._work()
         loop = asyncio.get_running_loop()
         due_s = loop.time() + delay_s
-        if self._due is not None and self._loop is loop:  # cells and messages may have loops of their own
+        if self._due is not None and self._loop is loop:  # cells and messages may have their own loops
             if self._due.when() <= due_s:
                 return
             self._due.cancel()
@@ -139,7 +139,7 @@ class OncePerTurn:
 
 
 class LatestRequest:
-    """Answers the newest of many requests on the kernel's loop, one at a time. Requests made meanwhile wait.
+    """Answers the newest of many requests on the kernel's loop, one at a time. Requests made during an answer wait.
 
     ``answer`` gets the number of its request. ``can_answer`` says if there is anything to answer now. ``at_rest`` is
     called whenever nothing is left to answer.

@@ -28,7 +28,7 @@ class Undoable(Generic[T]):
         self.future.clear()
 
     def turn(self, now: T, *, back: bool) -> T | None:
-        """Return the state before the last change, or after the last undone one. None if there is none."""
+        """Return the state before the last change, or after the last undone one. None without such a state."""
         source, target = (self.past, self.future) if back else (self.future, self.past)
         if not source:
             return None
@@ -47,7 +47,7 @@ class UndoHistory(traitlets.HasTraits):
     """Edits of all parts of the lab, in order.
 
     A part has a function that reads it and one that writes it. ``undo`` writes all parts, in the order in which they
-    were added, because an edit of one may have changed others: a device that leaves changes the job's shape.
+    were added, because an edit of one part can change others: a device that leaves changes the job's shape.
     """
 
     can_undo = traitlets.Bool(False)
@@ -62,7 +62,7 @@ class UndoHistory(traitlets.HasTraits):
         super().__init__()
         self.edits: Undoable[Edit] = Undoable(most)
         self.is_turning = False
-        """True while an edit is undone or redone. Changes made meanwhile are not recorded as edits."""
+        """True while an edit is undone or redone. Changes made during that time are not recorded as edits."""
         self._parts: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {}
 
     def add_part(self, name: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
@@ -81,7 +81,7 @@ class UndoHistory(traitlets.HasTraits):
             self.said = ""
 
     def undo(self) -> str:
-        """Undo the last edit and return its label. Empty if there is none."""
+        """Undo the last edit and return its label. Empty without an edit."""
         return self._turn(back=True)
 
     def redo(self) -> str:
@@ -98,7 +98,7 @@ class UndoHistory(traitlets.HasTraits):
             return ""
         edit = self.edits.turn(Edit(source[-1].label, self.snapshot()), back=back)
         assert edit is not None
-        # Parts that change now must not record an edit of their own.
+        # Parts that change now must not record a separate edit.
         self.is_turning = True
         try:
             for name, (_, write) in self._parts.items():

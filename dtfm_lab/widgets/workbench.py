@@ -81,7 +81,7 @@ class Lab(w.VBox):
         Plan at once, and again after every edit. A switch in the bar turns this on and off.
 
     The results behind the screen are attributes: ``topology``, ``job``, ``plan``, ``predicted``, ``measured`` and
-    ``comparison``. Each is None until it exists.
+    ``comparison``. A result stays None until it exists.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Lab(w.VBox):
         self.plan_panel.job_controls.take_exactly(job)
 
     def _switch_network(self, name: str) -> None:
-        """Open a bundled network in place of the current one. A job that the user chose stays."""
+        """Open a bundled network instead of the current one. A job that the user chose stays."""
         if self.job is None or self.job == self._opened_with:
             return self.open_network(name)
         self._draw(lab.load_topology(name) if name else None)
@@ -418,7 +418,7 @@ def _opened(
 
 
 def of(trait: str, describe: Callable[[Any], str]) -> Callable[[LabState], str]:
-    """Return a step's ``result``: a description of one trait of the state. Empty while it is None."""
+    """Return a step's ``result``: a description of one trait of the state. Empty while the trait has no value."""
 
     def result(lab_state: LabState) -> str:
         noun = getattr(lab_state, trait)

@@ -1,4 +1,4 @@
-"""A network of more devices than are drawn one by one: hosts on the canvas, their devices in Python."""
+"""A network of hosts that are drawn as boxes on the canvas: their devices on the page, and in Python."""
 
 from playwright.sync_api import expect
 
@@ -26,3 +26,23 @@ def test_a_host_is_one_device_of_the_canvas_that_counts_its_gpus(page, open_note
     page.locator(".dtfm-editor").first.focus()
     page.keyboard.press("Control+a")
     eventually(page, "len(state.selected)", 160)
+
+
+def test_a_host_opens_by_keyboard_and_its_devices_are_selected_alone(page, open_notebook, eventually):
+    open_notebook(page, [CELL])
+    editor = page.locator(".dtfm-editor").first
+    expect(editor.locator(".dtfm-key").first).to_have_text("hosts of 8 × H100")
+    editor.focus()
+    page.keyboard.press("n")
+    eventually(page, "state.selected", tuple(f"gpu-{i}" for i in range(8)))
+    page.keyboard.press("Enter")
+    expect(editor.locator(".dtfm-gpu")).to_have_count(8)
+    expect(editor.get_by_label("gpu-0, idle")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    eventually(page, "state.selected", ("gpu-1",))
+    page.keyboard.press("Escape")
+    expect(editor.locator(".dtfm-host")).to_be_hidden()
+    eventually(page, "(state.selected, panel.drawing.selected)", (("gpu-1",), ["host-0"]))
+    page.keyboard.press("Delete")
+    eventually(page, "(len(state.topology), len(panel.drawing.document['devices']))", (159, 26))

@@ -139,5 +139,5 @@ def test_a_trace_without_its_schedule_has_no_suspects_and_says_why():
     with pytest.raises(TraceError, match="does not hold its schedule"):
         _ = found.blame
     assert found.suspects.empty
-    assert "Nobody can be suspected: " in found.headline
+    assert "No link or device can be suspected: " in found.headline
     assert "does not hold its schedule" in found.summary()["verdict"]

@@ -86,8 +86,8 @@ matrix = np.ones((2, 2))
 labelled = pd.DataFrame(matrix, index=["a", "b"], columns=["a", "b"])
 
 REFUSALS = {
-    "complex matrices": (lambda: Topology.from_matrices(matrix * 1j, matrix), "latency_ms is no matrix of numbers"),
-    "a huge integer": (lambda: Topology.from_matrices([[10**400]], matrix), "latency_ms is no matrix of numbers"),
+    "complex matrices": (lambda: Topology.from_matrices(matrix * 1j, matrix), "latency_ms is not a matrix of numbers"),
+    "a huge integer": (lambda: Topology.from_matrices([[10**400]], matrix), "latency_ms is not a matrix of numbers"),
     "beyond floats": (lambda: Topology.from_matrices(matrix, matrix * 1e308), "bandwidth is inf"),
     "too slow for floats": (lambda: Topology.from_matrices(matrix, matrix * 1e-320), "more than 0 bytes/s"),
     "labels of two kinds": (

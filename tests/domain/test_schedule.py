@@ -62,13 +62,13 @@ def test_every_action_comes_back_from_its_text(stage, kind, m, peer):
 
 @pytest.mark.parametrize("text", ["", "F0", "0Q0", "0F-", "0 F0", "0SEND_X1", "1234567F0", "0FB0", "0f0"])
 def test_a_text_that_is_no_action_is_refused_in_one_line(text):
-    with pytest.raises(ScheduleError, match=r"is no action; wanted such as 0F3, 2B0, 1I3 or 1W3"):
+    with pytest.raises(ScheduleError, match=r"is not an action; wanted one such as 0F3, 2B0, 1I3 or 1W3"):
         Action.parse(text)
 
 
 def test_a_computation_has_no_other_end():
     for action in (Action(0, F, 1), Action(0, Kind.REDUCE), Action(0, Kind.SEND_G)):
-        with pytest.raises(ValueError, match=f"{action} is no transfer"):
+        with pytest.raises(ValueError, match=f"{action} is not a transfer"):
             action.other_end(0, 1)
 
 
@@ -92,11 +92,11 @@ REFUSED = {
     "lost weights": (1, "0F0 0I0", "0W0 is missing"),
     "repeated": (1, "0F0 0B0 0B0", "0B0 is there twice"),
     "whole and split": (1, "0F0 0B0 0I0 0W0", "0I0 is there twice"),
-    "too many": (1, "0F0 0B0 0F1", "0F1 is no pass of micro-batches 0 to 0"),
+    "too many": (1, "0F0 0B0 0F1", "0F1 is not a pass of micro-batches 0 to 0"),
     "backwards first": (1, "0B0 0F0", "0B0 comes before its 0F0"),
     "weights first": (1, "0F0 0W0 0I0", "0W0 comes before its 0I0"),
-    "a message": (1, "0F0 0SEND_F0 0B0", "0SEND_F0 is no pass"),
-    "no micro-batch": (1, "0F 0B", "0F is no pass"),
+    "a message": (1, "0F0 0SEND_F0 0B0", "0SEND_F0 is not a pass"),
+    "no micro-batch": (1, "0F 0B", "0F is not a pass"),
     "another stage's": (1, "1F0 1B0", "1F0 is out of place; it holds stage 0"),
 }
 
@@ -122,7 +122,7 @@ def test_devices_hold_stages_in_turn():
         (None, ["0F0 0B0"], "wanted text without control characters"),
         ("mine", [], "schedule mine has no program; wanted one a device"),
         ("mine", ["", ""], "schedule mine has 0 micro-batches; wanted 1 or more"),
-        ("mine", ["0F0+1 0B0"], "is no pass of micro-batches"),
+        ("mine", ["0F0+1 0B0"], "is not a pass of micro-batches"),
     ],
 )
 def test_a_schedule_that_is_none_is_refused_in_one_line(name, orders, says):

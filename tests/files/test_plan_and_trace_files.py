@@ -137,7 +137,7 @@ def test_a_trace_survives_saving_exactly(tmp_path, trace):
     ("change", "says"),
     [
         (lambda d: d["start_s"].pop(), "columns have lengths .*; wanted one length"),
-        (lambda d: d["end_s"].__setitem__(0, float("nan")), "a time that is no number"),
+        (lambda d: d["end_s"].__setitem__(0, float("nan")), "a time that is not a number"),
         (lambda d: d["end_s"].__setitem__(0, -1.0), r"row 0 \(0F0\) ends before it starts"),
         (lambda d: d["context"].update(clock="sundial"), "context.clock: .*; found 'sundial'"),
         (lambda d: d["actions"][0].__setitem__(1, "SLEEP"), r"actions\[0\].*; found 'SLEEP'"),

@@ -46,14 +46,14 @@ def written(folder, text: str, name="mine.yaml"):
             "a: !!python/object/apply:os.system [ls]\n",
             "line 1, column 4: .*could not determine a constructor",
         ),
-        ("mine.yaml", "a: 1\nb: !!int x\n", "line 2, column 4: broken YAML: 'x' is no int"),
-        ("mine.yaml", "a: 2026-13-45\n", "line 1, column 4: broken YAML: '2026-13-45' is no timestamp"),
-        ("mine.yaml", f"a: {'9' * 5000}\n", r"line 1, column 4: broken YAML: '999.*\.\.\. is no int"),
-        ("mine.yaml", f"a: 1{':59' * 3000}\n", "line 1, column 4: broken YAML: '1:59:59.* is no int"),
+        ("mine.yaml", "a: 1\nb: !!int x\n", "line 2, column 4: broken YAML: 'x' is not a valid int"),
+        ("mine.yaml", "a: 2026-13-45\n", "line 1, column 4: broken YAML: '2026-13-45' is not a valid timestamp"),
+        ("mine.yaml", f"a: {'9' * 5000}\n", r"line 1, column 4: broken YAML: '999.*\.\.\. is not a valid int"),
+        ("mine.yaml", f"a: 1{':59' * 3000}\n", "line 1, column 4: broken YAML: '1:59:59.* is not a valid int"),
         ("mine.yaml", 'a: "\\UFFFFFFFF"\n', "invalid Unicode character|holds a number or a character out of range"),
         ("mine.yaml", "a: !!map x\n", "line 1, column 4: broken YAML: wanted a mapping"),
         ("mine.yaml", "a: 1\na: 2\n", "line 2, column 1: broken YAML: key 'a' stands twice"),
-        ("mine.yaml", "? [a]\n: 1\n", "line 1, column 3: broken YAML: a key is no single value"),
+        ("mine.yaml", "? [a]\n: 1\n", "line 1, column 3: broken YAML: a key is not a single value"),
         ("mine.yaml", "a: \0\n", "broken YAML: unacceptable character #x0000"),
         ("mine.json", "[" * 100_000, "is nested too deeply; wanted a few levels"),
         ("mine.json", f'{{"a": {"9" * 5000}}}', "holds a number or a character out of range"),
@@ -117,7 +117,7 @@ def test_of_many_broken_sections_the_first_is_told(tmp_path):
 
 
 def test_a_large_file_of_something_else_is_not_read_to_the_end(tmp_path):
-    with pytest.raises(FileError, match="no column 'source' among '1, 2'; wanted one row a link"):
+    with pytest.raises(FileError, match="no column 'source' among '1, 2'; wanted one row per link"):
         load_topology(written(tmp_path, "1,2\n" * 10_000, "many.csv"))
 
 

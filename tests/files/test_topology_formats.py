@@ -160,7 +160,7 @@ BROKEN_CSV = {
     "a text cell": (GOOD.replace("3,4", "slow,4"), "link b -> a: latency_ms is 'slow'; wanted a number"),
     "a link missing": (GOOD[: GOOD.index("b,a")], r"no row b -> a \(1 such links\); every pair of"),
     "a nameless device": (GOOD.replace("a", ""), "no column 'target'"),
-    "a matrix": ("0,1\n1,0\n", "no column 'source' among '0, 1'; wanted one row a link"),
+    "a matrix": ("0,1\n1,0\n", "no column 'source' among '0, 1'; wanted one row per link"),
     "an open quote": (GOOD + '"a', "line 4: broken CSV: unexpected end of data"),
     "a name of two lines": (GOOD.replace("a,", '"a\nb",'), r"device 'a\\nb' holds a character that cannot be printed"),
     "no text": (b"\xff\xfe\x00", "cannot be read as UTF-8 text: byte 0 is 0xff"),

@@ -103,7 +103,7 @@ def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_
         ({"dtfm_workspace": 2}, "broken.json: dtfm_workspace is version 2; this release reads version 1"),
         ({"schedul": "x"}, "did you mean 'schedule'"),
         ({"plan": {"dtfm_plan": 1}}, "plan"),
-        ({"plan": None}, "topology is that of the plan, which is missing"),
+        ({"plan": None}, "topology refers to the plan, which is missing"),
         ({"topology": network | {"latency_s": [[0.0]]}}, "wanted (8, 8)"),
         ({"topology": network | {"latency_s": [[0.0], [1.0, 2.0]]}}, "topology: "),
         ({"job": {"name": "x"}}, "job"),
@@ -112,7 +112,7 @@ def test_what_is_damaged_is_one_line_that_says_where(state: WorkspaceState, tmp_
         ({"predicted": whole["predicted"] | {"start_s": column | {"length": 10**9}}}, "wanted 0 to"),
         ({"predicted": whole["predicted"] | {"action": column}}, "predicted: action: holds <f8; wanted <i8"),
         ({"settings": {"run": 3}}, "settings"),
-        ({"choices": {"foo": 1}}, "choices: 'foo' is no field of a job"),
+        ({"choices": {"foo": 1}}, "choices: 'foo' is not a field of a job"),
         ({"queueing": "trains"}, "no queueing named 'trains'; known: nics, pairs"),
         ({"schedule": "two\nlines"}, "wanted text without control characters"),
     ):

@@ -92,7 +92,7 @@ def test_a_full_disk_ends_no_training_and_the_checkpoint_is_tried_again(tmp_path
         until(lambda: bool(run.notes) or not run.running)
         assert run.running, run.error
         assert run.notes[0].startswith("no checkpoint after iteration ")
-        assert "training goes on: " in run.notes[0]
+        assert "training continues: " in run.notes[0]
         assert "No space left on device" in run.notes[0]
         assert "\n" not in run.notes[0]
         whole = latest(disk / "kept")

@@ -101,7 +101,7 @@ def test_a_text_that_cannot_be_trained_on_is_refused_in_one_line(tmp_path: Path)
     for path, message in (
         (tmp_path / "away.txt", "no such file"),
         (tmp_path, "is a directory; wanted a file"),
-        (tmp_path / "pipe", "is no ordinary file"),
+        (tmp_path / "pipe", "is not an ordinary file"),
         (own_text(tmp_path, b"x" * 17), "has 17 bytes; wanted at least 18"),
         (own_text(tmp_path, b""), "has 0 bytes; wanted at least 18"),
         (tmp_path / ("x" * 300), "cannot be read: File name too long"),

@@ -144,7 +144,7 @@ def test_workers_have_to_fit_in_the_gpus_that_they_share():
     assert why_too_large_for_gpus(spec, with_free(*(n * 1.1 for n in needed[1:]))) == ""
     found = why_too_large_for_gpus(spec, with_free(needed[0] / 2))
     assert re.fullmatch(
-        rf"4 workers need some {needed[0]:.1f} GiB on GPU 0, H0, of which {needed[0] / 2:.1f} are free; "
+        rf"4 workers need some {needed[0]:.1f} GiB on GPU 0, H0, where {needed[0] / 2:.1f} are free; "
         "wanted a smaller model, stand_in='stand-in', fewer workers, or runs_on='cpu'",
         found,
     )
@@ -160,7 +160,7 @@ def test_memory_that_a_driver_does_not_tell_is_the_whole_gpus_or_not_checked():
 
 def test_a_run_that_does_not_fit_on_its_gpu_is_refused_in_one_line(driver):
     driver("echo 'H0, GPU-0, 81920, 580.1, 700, 9.0'")
-    with pytest.raises(JobError, match=r"4 workers need some .* GiB on GPU 0, H0, of which 0\.7 are free"):
+    with pytest.raises(JobError, match=r"4 workers need some .* GiB on GPU 0, H0, where 0\.7 are free"):
         prepare(even_plan(), None, RunOptions(runs_on="cuda"))
     driver("echo 'H0, GPU-0, 81920, 580.1, 70000, 9.0'")
     assert prepare(even_plan(), None, RunOptions(runs_on="cuda")).runs_on == "cuda"

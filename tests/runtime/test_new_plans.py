@@ -197,7 +197,7 @@ def test_two_that_leave_different_stages_at_once_and_come_back(assert_as_undistu
 def assert_refuses_what_it_cannot_follow(run: Run) -> None:
     with pytest.raises(LabError, match="no device of this run named 'adda'; did you mean 'ada'"):
         run.leave("adda")
-    with pytest.raises(LabError, match=r"^dtype of the plan to follow is fp32; wanted fp64, that of the run$"):
+    with pytest.raises(LabError, match=r"^dtype of the plan to follow is fp32; wanted fp64, as in the run$"):
         run.follow(planned(2, 1, dtype="fp32"))
     with pytest.raises(LabError, match=r"^the plan to follow is 'plan\.json'; wanted a Plan$"):
         run.follow("plan.json")

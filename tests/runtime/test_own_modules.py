@@ -152,7 +152,7 @@ def test_a_plan_of_a_module_is_saved_and_read(tmp_path):
     [
         ("drops_out", "draws at random, differently on every worker; wanted a dropout of 0, or module.eval()"),
         ("lonely", "it has no parts that compute one after the other; wanted submodules to cut between"),
-        ("no_loss", "what it returns is no loss; wanted one number, or a loss function"),
+        ("no_loss", "what it returns is not a loss; wanted one number, or a loss function"),
         ("alone", "it makes Perceptron; wanted (module, data) or (module, data, loss)"),
         ("breaks", "it cannot be built: the disk is full"),
         ("branches", "torch.export refuses it: "),

@@ -113,7 +113,7 @@ def test_the_context_says_what_else_is_known() -> None:
     assert run_report.generated_text(record) == ("It is", " a �truth\n")
     assert (
         run_report.describe_reductions(record.spec)
-        == "model mini is trained in place of small, messages are as long as the job's"
+        == "model mini is trained instead of small, messages are as long as the job's"
     )
     assert run_report.describe_losses(record) == "held-out loss 4.5000, unigram entropy 3.2000"
 

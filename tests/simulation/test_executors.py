@@ -284,11 +284,11 @@ def test_a_damaged_row_is_named_with_its_line(row: dict[str, Any], says: str, tm
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("[" * 100_000, "line 2 is no JSON"),
-        (f'{{"key": {"9" * 5000}}}', "line 2 is no JSON"),
-        ("[1]", "line 2 is no row of a sweep; wanted a mapping with a key"),
-        ('{"key": 3}', "line 2 is no row of a sweep"),
-        ("", "line 2 is no JSON"),
+        ("[" * 100_000, "line 2 is not JSON"),
+        (f'{{"key": {"9" * 5000}}}', "line 2 is not JSON"),
+        ("[1]", "line 2 is not a row of a sweep; wanted a mapping with a key"),
+        ('{"key": 3}', "line 2 is not a row of a sweep"),
+        ("", "line 2 is not JSON"),
     ],
 )
 def test_a_line_that_is_no_row_is_named(line: str, says: str, tmp_path: Path) -> None:
@@ -317,8 +317,8 @@ def test_a_fingerprint_knows_what_a_row_depends_on() -> None:
     [
         ("{}\n", "is not a file of a sweep's rows; wanted one, or a new path"),
         ("name: campus", "is not a file of a sweep's rows"),
-        ('{"dtfm_sweep_rows": 1}\n{"key": 1}\n', "line 2 is no row of a sweep; wanted a mapping with a key"),
-        ('{"dtfm_sweep_rows": 1}\n{"key"\n{}\n', "line 2 is no JSON"),
+        ('{"dtfm_sweep_rows": 1}\n{"key": 1}\n', "line 2 is not a row of a sweep; wanted a mapping with a key"),
+        ('{"dtfm_sweep_rows": 1}\n{"key"\n{}\n', "line 2 is not JSON"),
     ],
 )
 def test_another_file_is_refused_and_stays(content: str, says: str, tmp_path: Path) -> None:

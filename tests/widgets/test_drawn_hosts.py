@@ -88,6 +88,45 @@ def test_a_selected_host_is_all_its_devices_and_back():
     assert panel.drawing.selected == ["host-2"]
 
 
+def test_a_device_inside_a_host_is_selected_alone():
+    state = LabState()
+    panel = NetworkPanel(state, LARGE)
+    panel.drawing.selected, panel.drawing.selected_members = ["host-2"], ["gpu-17"]
+    assert state.selected == ("gpu-17",)
+    state.selected = ("gpu-3", *(f"gpu-{i}" for i in range(8, 16)))
+    assert (panel.drawing.selected, panel.drawing.selected_members) == (["host-0", "host-1"], ["gpu-3"])
+    # Another view selects another host as a whole, then the first one again.
+    for host in ("host-1", "host-0"):
+        panel.drawing.selected = [host]
+        assert len(state.selected) == 8
+
+
+def test_a_host_has_the_task_of_each_of_its_devices():
+    hosts = DrawnHosts.of({"devices": [{"name": "a", "members": ["a0", "a1", "a2"]}, {"name": "b"}]})
+    tasks = {"a1": [1, 0], "a0": [0, 0], "b": [1, 1]}
+    marks = hosts.marks({"stages": {name: stage for name, (stage, _) in tasks.items()}, "tasks": tasks})
+    assert marks["cells"] == {"a": [[0, 0], [1, 0], None]}
+    assert marks["tasks"]["b"] == [1, 1]
+    assert hosts.marks({"stages": {"a0": 1, "a2": 1}})["cells"] == {"a": [[1, 0], None, [1, 1]]}
+    assert hosts.marks({"tasks": tasks, "absent": ["a0"]})["absent"] == ["a0"]
+    assert hosts.marks({"tasks": tasks, "absent": ["a0", "a1", "a2"]})["absent"] == ["a0", "a1", "a2", "a"]
+
+
+def test_what_limits_a_plan_inside_a_host_marks_the_host_and_its_devices():
+    state = LabState()
+    panel = NetworkPanel(state, LARGE)
+    job = lab.load_job("small", n_stages=2, n_replicas=1, global_batch=8)
+    state.plan = lab.evaluate(LARGE, job, stages=[["gpu-0"], ["gpu-1"]])
+    state.binding = ("gpu-0", "gpu-1")
+    marks = panel.editor.highlight
+    assert (marks["binds"], marks["parts"]) == (["host-0"], ["gpu-0", "gpu-1"])
+    assert marks["cells"]["host-0"][:3] == [[0, 0], [1, 0], None]
+    state.binding = ("gpu-0", "gpu-9")
+    assert panel.editor.highlight["binds"] == ["host-0", "host-1"]
+    state.suspects = (("gpu-3",), ("gpu-4", "gpu-12"))
+    assert panel.editor.highlight["suspects"] == [["host-0"], ["host-0", "host-1"], ["gpu-3"]]
+
+
 def test_a_plan_with_tensor_parallelism_marks_the_hosts_that_serve():
     state = LabState()
     panel = NetworkPanel(state, LARGE)
@@ -97,6 +136,8 @@ def test_a_plan_with_tensor_parallelism_marks_the_hosts_that_serve():
     assert panel.editor.highlight["stages"] == {"host-0": 0, "host-1": 0, "host-2": 1, "host-3": 1}
     assert planned_as(plan, LARGE)["gpu-9"] == 1
     assert planned_as(plan, cluster(3)) is None
+    state.binding = tuple(groups.names[1:2])
+    assert panel.editor.highlight["binds"] == ["host-1"]
     state.selected = tuple(f"gpu-{i}" for i in range(8, 16))
     facts = inspect(state)
     assert facts["title"] == "host-1"
@@ -113,3 +154,6 @@ def test_devices_that_no_host_stands_for_are_themselves():
     assert hosts.devices(["a", "b"]) == ("a0", "a1", "b")
     assert hosts.entries(["a1", "a0", "b", "gone"]) == ["a", "b"]
     assert hosts.link(["a0", "a1"]) == []
+    assert hosts.devices(["a", "b"], only=["a1"]) == ("a1", "b")
+    assert hosts.parts(["a1", "b"]) == ["a1"]
+    assert hosts.parts(["a0", "a1"]) == []

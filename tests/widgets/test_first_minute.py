@@ -56,6 +56,15 @@ def test_an_edit_leads_on_and_another_network_does_not() -> None:
     assert the_lab.first_minute.step == "step-train", "never back"
 
 
+def test_an_edited_network_is_planned_before_it_is_trained() -> None:
+    the_lab = opened()
+    the_lab.lab_state.topology = the_lab.topology.with_link(2, 4, bandwidth_gbps=1)
+    assert the_lab.first_minute.step == "step-train"
+    assert buttons(the_lab) == [], "a run would be of the old plan"
+    the_lab.lab_state.plan = lab.evaluate(the_lab.topology, plan_of().job, stages=TASKLETS)
+    assert buttons(the_lab) == ["step-train"]
+
+
 @pytest.mark.parametrize("seconds", [0.01, 0.7, 2.4, 90.0])
 def test_the_run_is_as_long_as_its_button_says(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     the_lab = opened()

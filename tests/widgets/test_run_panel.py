@@ -53,7 +53,7 @@ async def test_a_device_that_is_taken_off_the_network_leaves_the_run_which_follo
     await until(lambda: len(panel.run.losses) > 2)
     left = PLAN.topology.subset([i for i, name in enumerate(PLAN.topology.names) if name != "ada"])
     lab_state.topology = left
-    assert "<b>ada</b> left the network: training waits for a plan without it" in panel.happened.value
+    assert "<b>ada</b> left permanently: the run waits for a plan without it" in panel.happened.value
     smaller = lab.evaluate(left, PLAN.job.with_fields(n_replicas=1), stages=[["barbara"], ["john"]])
     lab_state.job, lab_state.plan = smaller.job, smaller
     await until(lambda: "a new plan from iteration" in panel.happened.value)

@@ -142,7 +142,7 @@ class Job(JobOptions):
 
     @property
     def settled(self) -> Job:
-        """The job with the paper's sharding and averaging in place of values that it leaves to a planner."""
+        """The job with the paper's sharding and averaging filled in where it leaves them to a planner."""
         chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
         return self.with_fields(**chosen, warmups=self.warmups) if chosen else self
 
@@ -342,7 +342,7 @@ class Job(JobOptions):
         return pd.DataFrame(columns).rename_axis("stage")
 
     def modelled(self) -> ModelSpec:
-        """The model. Raises JobError if there is none, or if stages or batch do not fit it.
+        """The model. Raises JobError if the job has no model, or if stages or batch do not fit it.
 
         A job whose message sizes are given can be priced in shapes that its model or batch do not allow.
         """

@@ -27,7 +27,8 @@ NICKNAMES = {
 FINE_TUNED = {"instruct", "base", "hf", "chat", "it", "thinking", "coder"}
 """Words that say what a model was tuned for, and nothing about its architecture."""
 RELEASES = re.compile(r"v0\.1|v0\.2|v1\.0|\d{4}|\d{6}")
-"""Words that say when a model was released. Mistral's v0.3 has another vocabulary and is a model of its own."""
+"""Words that say when a model was released. They are dropped from a name that is not found. v0.3 is not listed, because
+Mistral's v0.3 has another vocabulary and is a separate model."""
 LEAST_ALIKE, LEAST_OF_FAMILY = 0.75, 0.45
 """Minimum similarity for a suggestion: for any name, and for one that begins with the same word."""
 ABOUT_AS_ALIKE = 0.15

@@ -17,8 +17,8 @@ from dtfm_lab.domain.schedule import BY_SHARDS, synchronisations
 from dtfm_lab.domain.units import counted
 
 if TYPE_CHECKING:
-    Count = int | Any  # None where a planner chooses; code that has checked ``shaped`` uses it as a number
-    Choice = str | Any  # likewise; a plan's job has all of them
+    Count = int | Any  # None if a planner chooses; code that has checked ``shaped`` uses it as a number
+    Choice = str | Any  # the same; a plan's job has all of them
     Flag = bool | Any
 else:
     Count = int | None
@@ -39,7 +39,7 @@ MEMORY_ONLY = (
 GRADIENT_BUFFERS = ("none", "buckets", "whole")
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
-"""Bytes per frozen weight of a block; None stands for those of the job's dtype."""
+"""Bytes per frozen weight of a block. None stands for the bytes of the job's dtype."""
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
 BLOCKWISE = ("selective", "block")
 """Kinds of checkpointing in which blocks recompute one at a time what they did not keep."""
@@ -49,7 +49,7 @@ LEFT_TO_PLANNERS = (
     *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
-"""Fields that a planner chooses if they are None."""
+"""A planner chooses these fields if they are left out."""
 OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 """Fields that only fit one number of devices. If that number changes, a planner chooses them again."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
@@ -83,9 +83,9 @@ class SystemOptions:
         ),
     ] = "overlapped"
     """``blocking`` works like torch's send: the device continues when its message has arrived, and the two directions
-    between two devices take turns. ``batched`` works like Megatron-LM: the device waits as well, but messages that two
-    devices send each other at the same time travel at the same time (torch's ``batch_isend_irecv`` puts them into one
-    NCCL group)."""
+    between two devices take turns. ``batched`` works like Megatron-LM. The device waits as well, but messages that two
+    devices send each other at the same time travel at the same time. (torch's ``batch_isend_irecv`` puts them into one
+    NCCL group.)"""
     tensor_parallel: Annotated[
         int | None,
         Option(
@@ -125,9 +125,9 @@ class SystemOptions:
         bool,
         Option(help="Exchange sharded parameters and gradients of neighbouring layers while a layer computes."),
     ] = True
-    """If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are FSDP
-    units of their own: at most two units are gathered at a time, and a layer's adapters occupy both places until it
-    is done."""
+    """If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are
+    separate FSDP units. At most two units are gathered at a time, and a layer's adapters occupy both places until it is
+    done."""
     overlap: Annotated[
         Flag,
         Option(
@@ -141,7 +141,7 @@ class SystemOptions:
             help="Size of a gradient bucket when synchronisation overlaps the backward pass.", unit="bytes", above=0
         ),
     ] = 25 * MiB
-    """The default is that of torch's DistributedDataParallel."""
+    """The default is the same as in torch's DistributedDataParallel."""
     fragments: Annotated[
         int,
         Option(
@@ -169,7 +169,7 @@ class SystemOptions:
         ),
     ] = None
     """``selective`` keeps every other matrix product and the attention's output (torchtitan's operator mode), ``block``
-    keeps the input of each block, and ``stage`` that of each stage, as ``recompute`` does. If left open, a planner
+    keeps the input of each block, and ``stage`` the input of each stage, as ``recompute`` does. If left open, a planner
     chooses one of these; otherwise it is ``none``."""
     early_stop: Annotated[
         bool, Option(help="Stop recomputing a block as soon as its backward pass has all that it needs.")
@@ -527,7 +527,7 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
         if job.synchronisation not in (None, *BY_SHARDS):
             yield (
                 f"synchronisation is {job.synchronisation} with sharding {job.sharding}, in which every replica "
-                f"averages a shard of its own; wanted {' or '.join(BY_SHARDS)}"
+                f"averages its own shard; wanted {' or '.join(BY_SHARDS)}"
             )
         if job.synchronise_every > 1:
             yield (
@@ -589,7 +589,7 @@ def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
     if (job.microbatch or 0) % experts:
         yield (
             f"expert_parallel is {experts} with micro-batches of {job.microbatch}; wanted a multiple of {experts}, as "
-            f"each GPU takes sequences of its own"
+            f"each GPU takes its own sequences"
         )
 
 

@@ -103,7 +103,7 @@ _MODELS = (
     _llama("qwen3-8b", 36, 4096, 32, 8, 12288, 4096, 151936, 128, qk_norm=True),
     _llama("qwen3-14b", 40, 5120, 40, 8, 17408, 4096, 151936, 128, qk_norm=True),
     _llama("qwen3-32b", 64, 5120, 64, 8, 25600, 4096, 151936, 128, qk_norm=True),
-    # with experts; trained on 4096 tokens, but for Mixtral, of which that is not published
+    # with experts; trained on 4096 tokens, except Mixtral, whose length is not published
     moe(  # Jiang et al. 2024, table 1
         name="mixtral-8x7b",
         **dict[str, Any](

@@ -56,7 +56,8 @@ def copied_elements(job: Job, layer: Layer) -> int:
 
 
 def whole_elements(job: Job, layer: Layer) -> int:
-    """Return how many of a layer's held numbers of one sequence every GPU of a group holds whole."""
+    """Return how many of a layer's numbers for one sequence are not divided, so that every GPU of a group holds
+    them."""
     model = job.modelled()
     width = model.boundary_elements
     if layer.kind is LayerKind.EMBEDDING:

@@ -1,8 +1,8 @@
 """How much slower collectives are when more hosts take part, as a property of a network.
 
 Measured all-reduces get slower with size. On one public cluster of 64 hosts with eight H100s each, the bandwidth of an
-all-reduce fell from 436 GB/s in one host to 33 GB/s in all, and from 16 hosts on the 5th and the 95th percentile were a
-factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025).
+all-reduce fell from 436 GB/s in one host to 33 GB/s in all. From 16 hosts on, the 5th and the 95th percentile differed
+by a factor of six (Hugging Face, "Ultra-Scale Playbook", 2025).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class CollectiveSpeed:
 def checked_collectives(given: Any, most_spread: float) -> tuple[CollectiveSpeed, ...]:
     """Return the rows of a table. A row may be a sequence of its numbers.
 
-    Raises TopologyError if the number of hosts does not rise from row to row, if a fraction rises or is not above 0 and
-    at most 1, or if a spread is out of range.
+    Raises TopologyError if the number of hosts does not rise from row to row, or if a spread is out of range. A
+    fraction must not rise, and must be above 0 and at most 1.
     """
     try:
         rows = tuple(one if isinstance(one, CollectiveSpeed) else CollectiveSpeed(*one) for one in given)

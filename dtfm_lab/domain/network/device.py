@@ -70,9 +70,9 @@ HARDWARE = _hardware()
 
 Data sheets and whitepapers are NVIDIA's unless another maker is named. "halved" marks tensor figures that the maker
 states only with sparsity. A GeForce with fp32 accumulation does twice its fp32 rate in half precision on its tensor
-cores, the same in tf32 and eight times as much in int8. Power is that of the whole computer for Apple (Mac Studio at
-the wall, Apple's support page 102027) and of the whole module for a GH200. A GPU may be configured to use less. Prices
-are list prices per GPU. They change monthly and differ between sellers, often by a factor of two.
+cores, the same in tf32 and eight times as much in int8. The watts of Apple chips are for the whole computer (Mac Studio
+at the wall, Apple's support page 102027). For a GH200 they are for the whole module. A GPU may be configured to use
+less. Prices are list prices per GPU. They change monthly and differ between sellers, often by a factor of two.
 """
 
 
@@ -229,7 +229,7 @@ class MeasuredBlock:
 class MeasuredGpu:
     """What `dtfm-lab calibrate` measured of one kind of GPU, on which host, when and with which versions.
 
-    Raises TopologyError without a block, or for a number that is none or out of range.
+    Raises TopologyError without a block, or for a value that is not a number or out of range.
     """
 
     dtype: str
@@ -259,7 +259,7 @@ class MeasuredGpu:
                     raise TopologyError(f"{what} of a measured block is {found}; wanted a number above 0")
             if block.d_model % block.n_heads:
                 raise TopologyError(
-                    f"d_model {block.d_model} of a measured block is no multiple of its {block.n_heads} heads; "
+                    f"d_model {block.d_model} of a measured block is not a multiple of its {block.n_heads} heads; "
                     "wanted one that is"
                 )
         # Between two widths seconds are interpolated, which needs an order.
@@ -299,7 +299,7 @@ class Device:
     position: tuple[float, float] | None = None
     """Position on the canvas. It affects no cost."""
     host: str = ""
-    """The machine that holds the device. Devices of one host share its NIC. Empty if the device has a NIC of its own.
+    """The machine that holds the device. Devices of one host share its NIC. Empty if the device has its own NIC.
     """
     gpus: int = 1
     """GPUs of one host that act as one device through tensor, context or expert parallelism. ``peak_flop_per_s``,
@@ -316,7 +316,7 @@ class Device:
         for what in ("name", "region", "gpu", "host"):
             object.__setattr__(self, what, self._text(what, getattr(self, what)))
         if not self.name:
-            raise TopologyError("a device has an empty name; every device needs one of its own")
+            raise TopologyError("a device has an empty name; every device needs its own name")
         self._fill_in()
         for what, (is_allowed, wanted) in NUMBERS.items():
             number = as_number(getattr(self, what))
@@ -437,7 +437,7 @@ def matrix_of(what: str, given: Any) -> FloatArray:
             return np.asarray(given, dtype=float)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise TopologyError(f"{what} is no matrix of numbers; wanted one row a device, all of one length")
+    raise TopologyError(f"{what} is not a matrix of numbers; wanted one row per device, all of one length")
 
 
 def shortened(value: object) -> str:

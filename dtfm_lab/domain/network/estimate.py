@@ -1,4 +1,4 @@
-"""A bandwidth that nobody measured, with the range that it may lie in."""
+"""A bandwidth that was not measured, with the range that it may lie in."""
 
 import math
 from dataclasses import dataclass

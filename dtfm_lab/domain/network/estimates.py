@@ -26,7 +26,7 @@ def estimates_of(topology: Topology) -> str:
     """Describe the estimated links of a network with their ranges; empty if every link is measured or stated."""
     found = [str(one) for one in estimated(topology)]
     more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-    return f"Nobody measured these links: {', '.join(found[:MOST_SHOWN])}{more}" if found else ""
+    return f"These links were not measured: {', '.join(found[:MOST_SHOWN])}{more}" if found else ""
 
 
 def at_their_ends(topology: Topology, *, most: bool) -> Topology:

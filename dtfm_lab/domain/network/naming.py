@@ -75,7 +75,7 @@ def parts_of(group_of: Sequence[str], members: Sequence[int], gpus: Sequence[int
 
 
 def name_words(names: Sequence[str], most: int = FEW_NAMES) -> str:
-    """Describe many things of which only the names are known: ``host-1 to host-16 and spare``."""
+    """Describe many things by their names: ``host-1 to host-16 and spare``."""
     return listed(names if len(names) <= most else in_ranges(names), most)
 
 

@@ -1,7 +1,7 @@
 """Coordinates of regions by name, for maps and estimated links. No cost depends on them.
 
 Latitudes and longitudes are in degrees, rounded to 0.1, from the GeoNames gazetteer (geonames.org, CC BY 4.0). If
-several cities share a name, the largest counts. Region codes and names are those of Amazon's documentation. If a region
+several cities share a name, the largest counts. Region codes and names come from Amazon's documentation. If a region
 is named after a state or a country, the point is a city in it, which need not be where the machines are.
 
 Latency and bandwidth of a link are estimated from the distance alone, by a rule with four constants. They were fitted

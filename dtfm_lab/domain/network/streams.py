@@ -15,8 +15,8 @@ from dtfm_lab.domain.units import FloatArray
 
 MiB = 2**20
 LINUX_WINDOW_BYTES = 3.0 * MiB
-"""Largest window of a stream between Linux hosts: half of the 6 MiB to which a receiver's buffer grows by default
-(``tcp_rmem`` and ``tcp_adv_win_scale`` in the kernel's ip-sysctl; kernels of 2025 let it grow to 32 MB)."""
+"""Largest window of a stream between Linux hosts. It is half of the 6 MiB to which a receiver's buffer grows by
+default: see ``tcp_rmem`` and ``tcp_adv_win_scale`` in the kernel's ip-sysctl. Kernels of 2025 let it grow to 32 MB."""
 INITIAL_WINDOW_BYTES = 10 * 1460.0
 """Bytes in a stream's first window: ten segments (RFC 6928)."""
 
@@ -45,6 +45,6 @@ def slow_start_s(round_trip_s: float, window_bytes: float = LINUX_WINDOW_BYTES) 
     """Return the seconds by which a new stream lags behind one whose window is fully open.
 
     A new stream doubles what it sends every round trip. It needs log2(window / first window) round trips to open its
-    window, and sends about one window meanwhile (RFC 5681, section 3.1).
+    window. During these it sends about one window (RFC 5681, section 3.1).
     """
     return round_trip_s * max(math.log2(window_bytes / INITIAL_WINDOW_BYTES) - 1, 0.0)

@@ -97,7 +97,7 @@ class Topology:
     name: str = field(default="unnamed", kw_only=True)
     description: str = field(default="", kw_only=True)
     estimates: tuple[BandwidthEstimate, ...] = field(default=(), kw_only=True)
-    """Bandwidths that nobody measured, each with the range that it may lie in."""
+    """Bandwidths that were not measured, each with the range that it may lie in."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
     """Standard deviation of the logarithm of every message's seconds. Only the interval around an iteration uses it."""
     collectives: tuple[CollectiveSpeed, ...] = field(default=(), kw_only=True)
@@ -107,7 +107,7 @@ class Topology:
     not. In Python a row may be a tuple: hosts, fraction of the bandwidth and, optionally, spread.
     """
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
-    """(K,) increasing message sizes that were timed; None if none were."""
+    """(K,) increasing message sizes that were timed; None without timed messages."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
     """(N, N, K) seconds from the first byte offered to the last byte delivered, at least the latency; NaN if not timed.
     """
@@ -392,7 +392,7 @@ class Topology:
         changed = changes_in_si(given, f"link {self.names[i]} -> {self.names[j]}")
         latency, bandwidth = self.latency_s.copy(), self.bandwidth_bytes_per_s.copy()
         message_s = None if self.message_s is None else self.message_s.copy()
-        # Both directions, as people speak of one link.
+        # Both directions, because people call them one link.
         for a, b in [(i, j)] if one_way else [(i, j), (j, i)]:
             for what, matrix in (("latency_s", latency), ("bandwidth_bytes_per_s", bandwidth)):
                 if changed[what] is not None:
@@ -471,8 +471,9 @@ class Topology:
 def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[IntArray, FloatArray]:
     """Locate message sizes, of any shape, among the measured sizes.
 
-    Returns the index of the upper end of each size's segment, and the position within that segment: 0 at the lower end
-    and for sizes below all measured ones, 1 at the upper end, above 1 for sizes beyond all measured ones.
+    Returns the index of the upper end of each size's segment, and the position within that segment. The position is 0
+    at the lower end and for sizes below all measured ones, 1 at the upper end, and above 1 for sizes beyond all
+    measured ones.
     """
     upper = np.clip(np.searchsorted(message_bytes, n_bytes), 1, len(message_bytes) - 1)
     low, high = message_bytes[upper - 1], message_bytes[upper]
@@ -537,14 +538,18 @@ def checked_times(
 # ---------------------------------------------------------------------------------------------------------------------
 # When messages leave and arrive: one model of links for the simulator and the emulated links of real runs.
 #
-# ``pairs``: every directed pair of devices is a link of its own, on which messages queue (the paper's
-# network); where a job's transport is ``blocking``, the messages of its pipelines also take turns, those of both
-# directions of a pair (``domain.schedule.schedule``). ``nics``: a device has one NIC; its messages leave one
-# at a time, to whatever device, and come in one at a time, in the order in which their first bytes arrive. Devices of
-# one host share its NIC: in both models, messages to and from other hosts take that NIC one at a time, and messages
-# within the host take the pair's own link and no NIC. Otherwise the two directions are independent, a transfer does
-# not keep its device from computing, and a message takes its bytes over the
-# bandwidth of its pair, or as long as messages of that size took where they were measured.
+# ``pairs``: every directed pair of devices is a separate link, on which messages queue (the paper's network). With the
+# ``blocking`` transport, the pipelines' messages in both directions of a pair also take turns
+# (``domain.schedule.schedule``).
+#
+# ``nics``: a device has one NIC. Its messages leave one at a time, to any device. They come in one at a time, in the
+# order in which their first bytes arrive.
+#
+# Devices of one host share its NIC, in both models. Messages to and from other hosts take that NIC one at a time.
+# Messages within the host take the pair's own link and no NIC.
+#
+# Otherwise the two directions are independent, and a transfer does not keep its device from computing. A message takes
+# its bytes over the bandwidth of its pair. If messages were measured, it takes as long as messages of its size took.
 
 
 QUEUEING = ("pairs", "nics")
@@ -558,7 +563,7 @@ class Links:
     bandwidth_bytes_per_s: FloatArray
     queueing: str = "pairs"
     message_bytes: FloatArray | None = None
-    """(K,) message sizes that were measured; None if none were."""
+    """(K,) message sizes that were measured; None without measured messages."""
     charged_bytes: FloatArray | None = None
     """(N, N, K) bytes that would take the measured time (beyond latency) at the pair's bandwidth; NaN if not measured.
     Storing bytes lets a change of bandwidth scale the measured times."""

@@ -1,6 +1,6 @@
 """Plans: which device serves which stage and replica, and what that costs.
 
-A planner makes a Plan; ``subplan_for`` and ``cut_subplan`` make a part of it a plan of its own.
+A planner makes a Plan. ``subplan_for`` and ``cut_subplan`` turn a part of it into a separate plan.
 """
 
 from dtfm_lab.domain.plan.plan import CostBreakdown, Placement, Plan

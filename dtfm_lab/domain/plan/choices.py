@@ -29,7 +29,7 @@ def values_of(
         in_effect |= {"blocks_per_stage": blocks, "microbatches_per_replica": job.microbatch_counts}
     fields = (*FIRST, *(what for what in LEFT_TO_PLANNERS if what not in FIRST))
     wanted = [what for what in fields if what in LEFT_TO_PLANNERS and (what in left_open) == chosen]
-    if not chosen:  # warm-ups that a schedule does not have are no choice
+    if not chosen:  # warm-ups that a schedule does not have are not a choice
         wanted = [what for what in wanted if what in in_effect or getattr(job, what) is not None]
     return {what: in_effect.get(what, getattr(job, what)) for what in wanted}
 
@@ -37,7 +37,7 @@ def values_of(
 def words_of(job: Job, values: dict[str, Any] | None) -> str:
     """Return text such as ``TP 8, 4 stages x 4 replicas, micro-batch 2, ZeRO-1, checkpointing none, 1f1b``.
 
-    The text is empty if ``values`` is None.
+    The text is empty without ``values``.
     """
     return ", ".join(_phrases(job, values)) if values else ""
 

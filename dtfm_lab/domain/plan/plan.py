@@ -101,8 +101,8 @@ class Plan:
     """No plan within ``scope`` is faster than this, whatever its shape, cut or devices. None if no bound was requested.
     """
     queueing: str = "pairs"
-    """Which messages wait for each other in simulation: those of one pair of devices (``pairs``) or of one NIC
-    (``nics``)."""
+    """Which messages wait for each other in simulation: messages between the same two devices (``pairs``) or messages
+    of one NIC (``nics``)."""
     efficiency: Any = None
     """The share of peak FLOP/s, or the calibration, behind its seconds. None stands for the lab's value for each GPU.
     Plan files hold only a share."""
@@ -162,7 +162,7 @@ class Plan:
             if name not in placed:
                 raise unknown("placed device", name, placed)
         for stage, group in enumerate(self.stages if self.absent else ()):
-            # With no copy left, nobody could go on with this stage.
+            # With no copy left, no device could continue with this stage.
             if set(group) <= set(self.absent):
                 lost = set_words(self.topology.devices, self.placement.devices[stage].tolist())
                 raise PlanError(f"stage {stage} has lost {lost}, all that hold it; wanted one of them")
@@ -214,7 +214,7 @@ class Plan:
             f"expert parallelism of {job.expert_parallel}": job.expert_parallel > 1,
             f"sharding {job.sharding}": job.sharding != "none" and "sharding" not in left,
             f"{job.synchronisation} averaging": job.synchronisation != "sharded" and "synchronisation" not in left,
-            "averaging beside the backward": bool(job.overlap) and "overlap" not in left,
+            "averaging during the backward": bool(job.overlap) and "overlap" not in left,
             f"{job.compression} messages": job.compression != "none",
             f"{job.transport} sends": job.transport != "overlapped",
         }
@@ -261,7 +261,7 @@ class Plan:
 
     @property
     def speed_up_words(self) -> str:
-        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or a note that the bound is loose.
+        """``at most 1.2 times faster with any plan``, ``no plan is faster``, or a note about a loose bound.
 
         Empty if there is no bound.
         """
@@ -346,11 +346,17 @@ class Plan:
     def to_frame(self) -> pd.DataFrame:
         """Return a table with one row per device, ordered by stage and replica, idle devices last.
 
-        Columns: ``device``; ``stage`` and ``replica`` (missing if idle); ``region``, ``host`` (if any device names one)
-        and ``gpu``; ``blocks`` and ``parameters`` of its stage (missing if idle or without a model); ``microbatches``
-        per iteration; ``flop``, forward and backward of an iteration without recomputation; ``work_share``, its
-        fraction of all devices' FLOP; ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour`` (US dollars, 0 if
-        unknown). For seconds, see ``lab.simulate``.
+        Columns:
+
+        - ``device``; ``stage`` and ``replica`` (missing if idle)
+        - ``region``, ``host`` (if any device names one) and ``gpu``
+        - ``blocks`` and ``parameters`` of its stage (missing if idle or without a model)
+        - ``microbatches`` per iteration
+        - ``flop``: forward and backward of an iteration without recomputation
+        - ``work_share``: its fraction of all devices' FLOP
+        - ``peak_flop_per_s``, ``memory_bytes`` and ``price_per_hour`` (US dollars, 0 if unknown)
+
+        For seconds, see ``lab.simulate``.
         """
         return device_table(self.topology, self.job, self.placement.devices, self.blocks_per_stage)
 

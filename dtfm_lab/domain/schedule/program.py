@@ -120,22 +120,22 @@ def lower(
     tied
         The first and the last stage share one embedding and exchange its gradient.
     compressed
-        Gradients are compressed, in a step of its own before they are sent.
+        Gradients are compressed in a separate step before they are sent.
     synchronise
         False for an iteration in which each replica only updates itself.
     locally
         Replicas first update themselves and then average their parameters, instead of averaging gradients before
         the step.
-        A last REDUCE, in a round of its own, writes the averages into the parameters.
+        A last REDUCE, in a separate round, writes the averages into the parameters.
     sharding
         With ``zero-1`` and ``zero-2``, each replica steps the shard that it averages and sends the updated parameters
-        instead of the averages (Rajbhandari et al. 2020). A last REDUCE, in a round of its own, writes the parameters
+        instead of the averages (Rajbhandari et al. 2020). A last REDUCE, in a separate round, writes the parameters
         from the other replicas. The gradient of a tied embedding is exchanged before it is averaged. Requires a
         synchronisation of ``BY_SHARDS``, and not ``locally``. With ``zero-3`` the passes scatter the gradients, and
         nothing is synchronised after them. With a single replica nothing changes.
     microbatch_counts
-        (replicas,) micro-batches of each pipeline; None for those of the schedule. A pipeline with fewer runs the order
-        of the schedule without the last ones.
+        (replicas,) micro-batches of each pipeline; None for the schedule's number. A pipeline with fewer runs the
+        schedule's order without the last micro-batches.
     buckets
         By position, the parts of the gradient that are synchronised while the last backwards still run. Empty if
         synchronisation follows the last pass.

@@ -1,13 +1,13 @@
 """A pipeline schedule as data: what each device of a pipeline computes, in which order.
 
-The simulator and the runtime both follow this data. Actions are written much as
-in torch.distributed.pipelining: ``2F0`` is the forward of micro-batch 0 on stage 2, ``1I3`` and ``1W3``
-the two halves of a split backward (gradient of the inputs, then of the weights), ``1SEND_F3`` ships
-stage 1's activation of micro-batch 3, ``0SEND_G+1`` stage 0's gradient shard to the next replica.
+The simulator and the runtime both follow this data. Actions are written much as in torch.distributed.pipelining. For
+example, ``2F0`` is the forward of micro-batch 0 on stage 2. ``1I3`` and ``1W3`` are the two halves of a split backward
+(gradient of the inputs, then of the weights). ``1SEND_F3`` sends stage 1's activation of micro-batch 3, and
+``0SEND_G+1`` sends stage 0's gradient shard to the next replica.
 
-A device holds one stage, or several where the schedule interleaves: of a pipeline of P devices, the one
-at position p holds stages p, p + P, p + 2 P... Messages, synchronisation and the optimiser's step are added
-by ``lower`` of ``domain.schedule.program``.
+A device holds one stage, or several if the schedule interleaves. In a pipeline of P devices, the device at position p
+holds stages p, p + P, p + 2 P... ``lower`` of ``domain.schedule.program`` adds messages, synchronisation and the
+optimizer's step.
 
 When an action starts and ends, in simulated and measured traces alike:
 
@@ -23,33 +23,36 @@ REDUCE       device free, the gradient shards it sums are there   after averagin
 STEP         device free, all averaged gradients there            after the optimiser's step
 ============ ==================================================== ==============================
 
-Waiting is never part of an action: it is the gap before it. A computation that sends or receives
-compressed messages includes their coding. With ``sharded`` synchronisation the messages of a device go
-out one after the other, each when the one before has arrived: the paper serves one peer after the other
-(equation 2). Which messages wait for each other otherwise: ``domain.network.topology``.
+Waiting is never part of an action: it is the gap before it. A computation that sends or receives compressed messages
+includes their coding. With ``sharded`` synchronisation, a device sends its messages one after the other, each when the
+one before has arrived. The paper does the same: it serves one peer after the other (equation 2).
+``domain.network.topology`` says which other messages wait for each other.
 
-Where the transport is ``blocking``, a device that has sent SEND_F or SEND_B begins its next computation and its next
-send when that message has arrived (its RECV has ended at the other end), and the two directions between two devices
-take turns: a message starts when the one before it, of either direction, has arrived. torch's process group does so
-for NCCL: all point-to-point operations of a pair of ranks use one communicator and one stream, one after the other
-(``ProcessGroupNCCL::pointToPoint``; pytorch/pytorch#132852). Where it is ``batched``, the device waits as well and the
-directions do not take turns: Megatron-LM's ``p2p_communication`` gives a send and the receive that goes with it to
-``batch_isend_irecv``, which makes them one NCCL group, and waits for both before it goes on. Receives are
-posted beforehand and wait for no computation of the receiver. SEND_E belongs to synchronisation, which each kind of
-synchronisation orders by itself. Among NICs (``nics``, or those that the devices of a host share), a message
-first waits for its turn and then for the NIC.
+With the ``blocking`` transport, a device that has sent SEND_F or SEND_B waits until that message has arrived (its RECV
+has ended at the other end). Only then does it begin its next computation and its next send. The two directions between
+two devices take turns: a message starts when the one before it, of either direction, has arrived. PyTorch's process
+group does so for NCCL (``ProcessGroupNCCL::pointToPoint``; pytorch/pytorch#132852). All point-to-point operations of a
+pair of ranks use one communicator and one stream, one after the other.
 
-Where replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no
-averages and comes before PACK; a last REDUCE of a round of its own, when all averages are there, writes them into the
-parameters.
-Where replicas split the optimiser's states (``Job.sharding``), STEP comes right after the REDUCE that averages the
-device's own shard, takes only that shard, and SEND_P and RECV_P carry its parameters, never compressed; a last REDUCE
-of a round of its own writes those of the other replicas. SEND_E and RECV_E then come before SEND_G.
-Where synchronisation overlaps (``Job.overlap``), the last backward of a stage is computed in parts, at whose ends
-buckets of its gradient are whole. What a device computes for a bucket (PACK, REDUCE) then runs beside its passes, one
-at a time, as collectives do that have a stream of their own.
-On the real clock a send lasts while the transport takes its bytes, and a receive from the send's start
-until they are there, which may be before the sender's call returns.
+With the ``batched`` transport, the device waits as well, but the directions do not take turns. Megatron-LM's
+``p2p_communication`` gives a send and its matching receive to ``batch_isend_irecv``, which makes them one NCCL group.
+Then it waits for both. Receives are posted beforehand and wait for no computation of the receiver. SEND_E belongs to
+synchronisation, and each kind of synchronisation puts it in its own order. At a NIC (with ``nics``, or if the devices
+of a host share one), a message first waits for its turn and then for the NIC.
+
+If replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no averages and
+comes before PACK. A last REDUCE, in a separate round, writes the averages into the parameters when all are there.
+
+If replicas split the optimizer's states (``Job.sharding``), STEP comes right after the REDUCE that averages the
+device's own shard, and updates only that shard. SEND_P and RECV_P carry its parameters, never compressed. A last
+REDUCE, in a separate round, writes the other replicas' parameters. SEND_E and RECV_E then come before SEND_G.
+
+If synchronisation overlaps (``Job.overlap``), the last backward of a stage is computed in parts. Some buckets of its
+gradient are complete at the end of each part. What a device computes for a bucket (PACK, REDUCE) then runs at the same
+time as its passes, one at a time, like collectives that have their own stream.
+
+On the real clock, a send lasts as long as the transport takes its bytes. A receive lasts from the send's start until
+the bytes are there, which can be before the sender's call returns.
 """
 
 from __future__ import annotations
@@ -153,7 +156,7 @@ class Action(NamedTuple):
         """Return the action of a text that ``str`` wrote. Raises ScheduleError for any other text."""
         found = WRITTEN.fullmatch(text.strip())
         if found is None or found["kind"] not in WRITTEN_KINDS:
-            raise ScheduleError(f"{shortened(text)} is no action; wanted such as 0F3, 2B0, 1I3 or 1W3")
+            raise ScheduleError(f"{shortened(text)} is not an action; wanted one such as 0F3, 2B0, 1I3 or 1W3")
         m, peer = found["microbatch"], found["peer"]
         kind = Kind(found["kind"])
         sign = -1 if kind in RECEIVES else 1
@@ -167,7 +170,7 @@ class Action(NamedTuple):
         """Return (stage, replica) of the device at the other end of this transfer."""
         across = ACROSS_STAGES.get(self.kind)
         if self.lane is Lane.COMPUTE or (across is None and self.peer is None):
-            raise ValueError(f"{self} is no transfer")
+            raise ValueError(f"{self} is not a transfer")
         peer = (self.peer or 0) if self.kind in SENDS else -(self.peer or 0)
         if self.kind in (Kind.SEND_E, Kind.RECV_E):
             return self.stage + peer, replica
@@ -247,7 +250,7 @@ class Schedule:
         for action in program:
             stage, kind, m, peer = action
             if kind not in PASSES or m is None or peer is not None or not 0 <= m < self.n_microbatches:
-                raise ScheduleError(f"{where}: {action} is no pass of micro-batches 0 to {self.n_microbatches - 1}")
+                raise ScheduleError(f"{where}: {action} is not a pass of micro-batches 0 to {self.n_microbatches - 1}")
             if stage % self.n_devices != position or not 0 <= stage < self.n_stages:
                 held = ", ".join(map(str, self.stages_of(position)))
                 raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")

@@ -49,7 +49,8 @@ class Sharing:
         return tuple(found)
 
     def passes(self, position: int, replica: int, whole: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the passes and messages of one device, given those of the longest pipeline at its position."""
+        """Return the passes and messages of one device. ``whole`` has those that the longest pipeline has at its
+        position."""
         first = list(accumulate(self.counts, initial=0))
         place: dict[tuple[int, int], int] = {}
         kept: list[Step] = []

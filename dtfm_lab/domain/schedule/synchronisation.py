@@ -130,9 +130,9 @@ def parts_by(synchronisation: str, whole_rings: bool) -> Synchronise:
 def tree(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """A binary tree. Whole gradients are summed from the leaves to replica 0, and the average returns the same way.
 
-    The tree is that of NCCL's tree algorithm (Jeaugey 2019, "Massively Scale Your Deep Learning Training with NCCL
-    2.4"; ``ncclGetBtree``), of depth log2(replicas). NCCL also pipelines the gradient in chunks and uses a second tree
-    for half of them. Here a replica passes on whole gradients.
+    The tree is the same as in NCCL's tree algorithm (Jeaugey 2019, "Massively Scale Your Deep Learning Training with
+    NCCL 2.4"; ``ncclGetBtree``), of depth log2(replicas). NCCL also pipelines the gradient in chunks and uses a second
+    tree for half of them. Here a replica passes on whole gradients.
     """
     n = len(regions)
     children = _children(n)[replica]
@@ -177,7 +177,7 @@ def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[Synchronisa
     """Average inside each region first, then across regions.
 
     Each region's first replica gathers. These replicas exchange shards, and each sends the average to the others of its
-    region. A device without a region is a region of its own.
+    region. A device without a region counts as a separate region.
     """
     n = len(regions)
     members_of = by_key((region or f" {member}", member) for member, region in enumerate(regions))
@@ -371,7 +371,7 @@ def tail_of(
 
 
 def _ready(pipeline: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> list[tuple[int, ...]]:
-    """Return, for each bucket, the computations that complete its gradients; for one bucket, those of the whole
+    """Return, for each bucket, the computations that complete its gradients. A single bucket holds the whole
     gradient."""
     computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
     if len(buckets) < 2:

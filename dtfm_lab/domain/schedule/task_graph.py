@@ -1,8 +1,8 @@
 """Programs as arrays: a node for every action of every device, an edge for every dependency that the programs fix.
 
-An edge leads to an action from each action that it needs, from the previous message if messages go in turn, and from
-the arrival of a message that its device waits for. An edge also leads to each computation from the previous one on its
-device. The event loop decides the order of messages on a link.
+An edge leads to an action from each action that it needs. Another comes from the previous message if messages take
+turns, and one from the arrival of a message that its device waits for. An edge also leads to each computation from the
+previous one on its device. The event loop decides the order of messages on a link.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class _Builder:
         return _Stretch(position, np.array(replicas), steps, first + np.arange(start, start + len(steps)), first)
 
     def _lay_out(self, stretch: _Stretch) -> None:
-        """Fill the columns of these steps, and the edges to them from steps of their own device."""
+        """Fill the columns of these steps, and the edges to them from steps of the same device."""
         steps, nodes, roles = stretch.steps, stretch.nodes, stretch.roles
         self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
         self.role[nodes] = roles
@@ -257,7 +257,7 @@ class _Builder:
         self.rounds[nodes] = [step.rounds for step in steps]
         self.for_bucket[nodes] = beside = np.array([step.bucket is not None for step in steps])
         self._connect(*stretch.edges([step.needs for step in steps]))
-        # computations for buckets run beside the passes, so they are not in the chain
+        # computations for buckets run at the same time as the passes, so they are not in the chain
         in_turn = nodes[:, np.flatnonzero((roles == COMPUTATION) & ~beside)]
         chain = np.hstack([self.last[stretch.position, stretch.replicas][:, None], in_turn])
         follows = chain[:, :-1] >= 0

@@ -138,8 +138,11 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
 
     Returns
     -------
-    One row per action: row (in the trace), replica, stage, device, link ("a -> b", empty for computations), action,
-    kind, microbatch (-1: none), what ("compute" or a Cause), start_s and end_s of its segment.
+    One row per action. Columns:
+
+    - row (in the trace), replica, stage, device, link ("a -> b", empty for computations)
+    - action, kind, microbatch (-1: none), what ("compute" or a Cause)
+    - start_s and end_s of its segment
 
     Raises
     ------

@@ -64,7 +64,7 @@ class TraceColumns:
             if (stray := column[(column < 0) | (column >= n)]).size:
                 raise TraceError(f"trace names {what} {stray[0]}; wanted 0 to {n - 1}")
         if not (np.isfinite(self.start_s).all() and np.isfinite(self.end_s).all()):
-            raise TraceError("trace holds a time that is no number; wanted seconds in every row")
+            raise TraceError("trace holds a time that is not a number; wanted seconds in every row")
         if (early := np.flatnonzero(self.end_s < self.start_s)).size:
             raise TraceError(f"row {early[0]} ({self.actions[self.action[early[0]]]}) ends before it starts")
         if self.after is not None and not (

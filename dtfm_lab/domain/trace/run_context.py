@@ -23,9 +23,9 @@ class Basis(NamedTuple):
     """One word for how much a number is worth, and why."""
 
     word: str
-    """``measured``, ``calibrated``, ``modelled`` or ``guessed``; empty where nobody said."""
+    """``measured``, ``calibrated``, ``modelled`` or ``guessed``; empty if unknown."""
     because: str = ""
-    """What it is calibrated with, or what nobody has tested; empty where it is measured or modelled."""
+    """What it is calibrated with, or what has not been tested; empty if it is measured or modelled."""
 
     @property
     def sentence(self) -> str:
@@ -128,8 +128,8 @@ class _Swings:
 class TracedPlan:
     """What a trace keeps of its plan, job and schedule, so that it can be read without them.
 
-    ``simulation.simulate.traced_plan`` makes it from a plan. A trace file holds its fields next to those of the
-    context.
+    ``simulation.simulate.traced_plan`` makes it from a plan. A trace file holds its fields next to the context's
+    fields.
     """
 
     devices: tuple[tuple[str, ...], ...]
@@ -216,8 +216,8 @@ class RunContext:
     time_scale: float = 1.0
     """Wall seconds per recorded second (paced clock)."""
     profile: tuple[ComputeTime, ...] = ()
-    """Compute times known before the first iteration. They come from calibration (virtual: CPU time, real: wall
-    time), or are those of the specified devices (paced)."""
+    """Compute times known before the first iteration. They come from calibration (virtual: CPU time, real: wall time),
+    or from the specified devices (paced)."""
     message_s: float = 0.0
     """Calibrated seconds that a message over real links is in flight. They include what a worker does between
     computations, and its waiting for a core if there are fewer cores than workers."""
@@ -303,7 +303,7 @@ class RunContext:
 
     @property
     def recorded_schedule(self) -> Schedule:
-        """Return the schedule of ``plan.orders``. Raises ScheduleError if there is none, or if it is incomplete."""
+        """Return the schedule of ``plan.orders``. Raises ScheduleError if the orders are missing or incomplete."""
         return Schedule.from_orders(self.schedule, self.plan.orders)
 
     @property
@@ -333,8 +333,8 @@ class RunContext:
         - ``price_per_iteration`` and ``price_per_million_tokens``: of all the plan's devices. Idle devices of the
           network do not count. Unknown if any device has no price.
 
-        Utilisation and prices are unknown if the seconds are those of the machine that ran it rather than of the
-        specified devices (clocks ``virtual`` and ``real``). Everything is unknown if a stand-in model was trained.
+        Utilisation and prices are unknown if the seconds come from the machine that ran it, not from the specified
+        devices (clocks ``virtual`` and ``real``). Everything is unknown if a stand-in model was trained.
         """
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)

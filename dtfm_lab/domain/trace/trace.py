@@ -35,7 +35,7 @@ CONFIDENCE = 0.9
 UNKNOWN = 0.0, math.inf
 """The interval of a number with unknown uncertainty."""
 OF_A_MEDIAN = math.sqrt(math.pi / 2)
-"""Standard error of a median relative to that of a mean, for normal noise."""
+"""Standard error of a median divided by the standard error of a mean, for normal noise."""
 
 
 def interval_of(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[float, float]:

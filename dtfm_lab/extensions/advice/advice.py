@@ -186,7 +186,7 @@ class Advice:
         # The plans stay the same, so this tells only whether the choice depends on the estimates.
         for most, how in ENDS.items():
             ways = tuple(way.at_end(most=most) for way in self.options)
-            # A copy sorts its options anew, by the same rule.
+            # A copy sorts its options again, by the same rule.
             best = replace(self, options=ways).best
             if best is not None and best.name != self.best.name:
                 said.append(f"{best.name} ({_in_short(best)}) if they are {how}")

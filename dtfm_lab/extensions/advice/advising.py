@@ -87,7 +87,7 @@ def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterato
     limits = [{"seed": asked.seed, "steps": asked.steps, "seconds": part_s and part_s * n} for n in (*parts, OF_HOME)]
     found = Advice(topology=network, job=job, tokens=tokens, asked=asked, options=(), wanted=len(ways) + 1)
     for trained, words, _ in _jobs(job):
-        # No option has room for this version, so searching all of them would be in vain.
+        # No option has room for this version, so searching all of them would find nothing.
         if words and not any(room_of(way.topology, trained).fits for way in ways):
             continue
         done: tuple[FleetOption, ...] = ()

@@ -16,7 +16,7 @@ Dollars: hours x prices of the rented devices in use, plus kWh x {per_kwh}. kWh:
 use, at full load. This is an upper estimate for the GPUs, without the computers around them. "+ ?": some watts are \
 unknown.
 Speed-up left: how many times faster {scope} could be, a proven bound. Empty if the bound is loose.
-Links: those of the network, each as if it were alone. Assumptions: NVLink inside a rented host with several V100, \
+Links: as in the network, each as if it were alone. Assumptions: NVLink inside a rented host with several V100, \
 A100, H100 or newer GPUs, PCIe 4 x16 inside others (3.06 GB/s through its memory between GeForce GPUs), and \
 {line_ms:g} ms and {line} from home to a rented machine that the network does not have.
 What fits: by the simulator's count of memory. "needs about" is the whole model on one device, held as tightly as \

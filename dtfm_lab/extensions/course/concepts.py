@@ -67,7 +67,7 @@ def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
     for concept in CONCEPTS:
         pairs = [pair for progress in handed_in if (pair := _right(progress, concept.name)) is not None]
         before, after = (float(np.mean(each)) for each in zip(*pairs, strict=True)) if pairs else (np.nan, np.nan)
-        # Nobody can gain where all knew it before.
+        # No student can gain if all knew it before.
         gain = (after - before) / (1 - before) if pairs and before < 1 else np.nan
         rows.append((concept.name, concept.lesson, concept.question, len(pairs), before, after, gain))
     table = pd.DataFrame(rows, columns=["concept", "lesson", "question", "readers", BEFORE, AFTER, "gain"])

@@ -35,7 +35,7 @@ PRINTED: Numbers = _EXAM["numbers"]
 
 
 def sampled(rng: np.random.Generator) -> Numbers:
-    """Return other numbers for which every answer is as easy to compute."""
+    """Return random numbers for the exam's questions that are as easy to compute with as the original ones."""
     network = load_topology("worldwide")
     cities = sorted({str(device.region) for device in network.devices})
     here, there = (str(name) for name in rng.choice(cities, 2, replace=False))
@@ -106,8 +106,7 @@ def questions(numbers: Numbers) -> Iterator[ExamQuestion]:
 
 
 def printed(numbers: Mapping[str, Numbers], *, answers: bool) -> str:
-    """Return an HTML page to print, with a sheet for each student by name, or with the answers to each if
-    ``answers``."""
+    """Return an HTML page to print, with one sheet per student. With ``answers``, it shows the answers too."""
     title = "Exam: decentralised training" + (", with answers" if answers else "")
     sheets = []
     for student, own in numbers.items():

@@ -47,7 +47,7 @@ def require_shown(mission: Mission, reader: str, what: str) -> None:
 def variant_of(key: bytes, purpose: str, reader: str) -> str:
     """Return the text that seeds a reader's numbers, made with a key. Names and this code alone cannot compute it.
 
-    ``purpose`` is a lesson or the exam. The variant of one does not reveal that of another.
+    ``purpose`` is a lesson or the exam. The variant of one does not reveal the variant of another.
     """
     return hmac.new(key, f"{purpose}\n{reader}".encode(), hashlib.sha256).hexdigest()[:32]
 
@@ -56,7 +56,7 @@ def read_key(path: Path, *, make: bool = False) -> bytes:
     """Return the class's key from its file. With ``make``, the file is created if missing. Raises FileError."""
     try:
         if make and not path.exists():
-            # Readable by nobody else from the start, and never in place of a key that is there.
+            # No other user can read it from the start, and it never replaces an existing key.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(secrets.token_hex(KEY_BYTES) + "\n")

@@ -192,5 +192,5 @@ def _asking(number: object, ask: Ask | None) -> FunctionType:
     def function(*arguments: Any) -> object:
         return ask(number, arguments)
 
-    function.__qualname__ = "answer"  # what is said of it where something else is wanted
+    function.__qualname__ = "answer"  # how messages name it if another answer is wanted
     return function  # type: ignore[return-value]  # mypy calls a function's type Callable

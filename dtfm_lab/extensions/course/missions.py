@@ -349,7 +349,7 @@ def reveal(*names: str) -> None:
     a projector.
     """
     if os.environ.get("DTFM_LAB_REVEAL"):
-        # Whoever makes slides or tests runs the lessons without guessing.
+        # Authors of slides or tests run the lessons without guessing.
         return
     kept = load_progress(current_reader())
     if missing := [name for name in names if kept.guess_of(name) is None]:

@@ -1,6 +1,6 @@
 """Small networks for missions: rows of equal devices, and random networks for one reader.
 
-A real run on a reader's random network takes seconds. The row, with one stage per device, is that of lesson 08.
+A real run on a reader's random network takes seconds. The row, with one stage per device, comes from lesson 08.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from dtfm_lab.extensions.elasticity.availability import LONGEST_S, Availability,
 from dtfm_lab.files.reading import cells_of, ending_of, read_mapping, read_text, shipped, title_of, write_text
 from dtfm_lab.files.topologies import topology_names
 
-OLDEST_FIRST = "counts name nobody: names are ours, and the oldest leaves first"
+OLDEST_FIRST = "counts name no device: names are ours, and the oldest leaves first"
 
 
 def availability_names() -> list[str]:
@@ -165,7 +165,7 @@ def _availability_of(
     place = {device: index for index, device in enumerate(devices)}
     for _, _, who, line in events:
         if place.setdefault(who, len(place)) >= len(devices) > 0:
-            raise FileError(f"{path.name}: line {line}: {who} is none of the {len(devices)} devices named above")
+            raise FileError(f"{path.name}: line {line}: {who} is not one of the {len(devices)} devices named above")
     time_s = np.array([event.time_s for event in events], dtype=np.float64)
     comes = np.array([event.comes for event in events], dtype=bool)
     device = np.array([place[event.device] for event in events], dtype=np.int64)

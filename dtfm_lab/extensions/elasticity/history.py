@@ -100,7 +100,7 @@ class History:
     """
 
     availability: Availability
-    """Which devices were online. Its devices are those of the network."""
+    """Which devices were online. It has the same devices as the network."""
     policy: str
     operations: tuple[Operation, ...]
     start_s: FloatArray

@@ -32,7 +32,7 @@ class Booked:
     name: str
     """Name of the policy."""
     followed: list[Operation] = field(default_factory=list)
-    """Operations in the order in which the run was told to follow them. It may have skipped some."""
+    """Operations in the order in which the run received them. It may have skipped some."""
     started_s: float = 0.0
     """When the workers were started."""
     first_step_s: float = 0.0
@@ -95,7 +95,7 @@ class _Rows:
     def history(self) -> History:
         """Return the History, completed to the end of the hours."""
         booked = self.booked
-        # The hours may end in the middle of a change, which then has no event of its own.
+        # The hours may end in the middle of a change, which then has no separate event.
         last = TimeUse.RECONFIGURING if self.changing or self.last_loss is not None else TimeUse.TRAINING
         self._book(booked.availability.end_s, last)
         start_s, end_s, state, operation, steps = (np.array(column) for column in zip(*self.rows, strict=True))

@@ -99,7 +99,7 @@ class PlannedFleet:
             return None
 
     def searched(self, ordered: Sequence[int]) -> Plan:
-        """Search a plan for these devices. Raises LabError, which says why, if there is none."""
+        """Search for a plan of these devices. Raises LabError, which says why, if no plan fits."""
         return search_plan(
             self.network.subset(ordered),
             self.job,
@@ -214,10 +214,10 @@ class PlannedFleet:
         """Return the seconds of a step in which peers share the work of missing devices. Infinite if they cannot.
 
         The result is the larger of two estimates. One simulates every message. The other lets peers fit the work into
-        the idle time of the full plan first, as ReCycle's schedules aim to. Only the latter is used if the simulator
-        cannot share the work (``check_shared``), as with embeddings tied across stages. The larger one ensures that a
-        step is never shorter than without losses: fewer devices average, and the bound on histories does not allow for
-        that.
+        the idle time of the full plan first, as ReCycle's schedules aim to. If the simulator cannot share the work
+        (``check_shared``), as with embeddings tied across stages, only the second estimate is used. The larger one
+        ensures that a step is never shorter than without losses: fewer devices average, and the bound on histories does
+        not allow for that.
         """
         load = self._load(plan)
         least_s = load.iteration_s + float(longer_s(load, gone).max())

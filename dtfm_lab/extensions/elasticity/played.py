@@ -87,8 +87,8 @@ def run_hours(
 ) -> History:
     """Start workers for the devices online, let them leave and arrive, and return the measured History.
 
-    ``options`` are those of ``start``. Raises LabError for an option that the hours set themselves, and RunError if the
-    run fails. Errors of ``start`` pass through.
+    ``options`` are passed to ``start``. Raises LabError for an option that the hours set themselves, and RunError if
+    the run fails. Errors of ``start`` pass through.
     """
     for option in OWN:
         if options.get(option) not in (None, "paced" if option == "clock" else None):
@@ -205,7 +205,7 @@ class Hours(Booked):
             return
         while True:
             until_s = moment_s if self.later is None else min(moment_s, self.later[0])
-            # A policy may ask to be called at a moment of its own.
+            # A policy may ask to be called at a moment that it chooses.
             until_s = min(until_s, self.again) if isinstance(self.again, float) else until_s
             with self.changed:
                 while (left_s := (until_s - self.now_s()) * self.scale) > 0 and not (self.failure or self.asked):

@@ -1,8 +1,9 @@
 """The interface of a policy, and the registry of policies.
 
-The replay asks a policy when the fleet changes, and again when its last answer requests it: at the end of a step, at
-the next checkpoint, or at a time. The policy answers which operation to use next, after what pause, and what happens to
-the current work. The replay does the rest: it counts steps, writes checkpoints and accounts for every second.
+The replay asks a policy when the fleet changes. It asks again when the policy's last answer requests it: at the end of
+a step, at the next checkpoint, or at a time. The policy answers which operation to use next, after what pause, and what
+happens to the current work. The replay does the rest: it counts steps, writes checkpoints and accounts for every
+second.
 
 A complete example, which uses all devices online and loses the current step at every loss::
 
@@ -278,7 +279,7 @@ policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policie
 
 
 def _unlike(value: object, hint: Any) -> str:
-    """Return what is wanted in place of an option's value, or "" if the value fits its annotation."""
+    """Return what is wanted instead of an option's value, or "" if the value fits its annotation."""
     number = as_number(value)
     if get_origin(hint) is Literal:
         return "" if value in get_args(hint) else " or ".join(get_args(hint))

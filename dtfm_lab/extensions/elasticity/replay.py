@@ -55,7 +55,7 @@ def replay(
     price_per_hour: FloatArray | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> History:
-    """Return the history of a run under the policy. The availability's devices are those of the fleet.
+    """Return the history of a run under the policy. The availability must have the fleet's devices.
 
     ``progress`` is called with the seconds played so far, at every change. Raises PlanError if the policy answers with
     devices that are not online.
@@ -243,7 +243,7 @@ class _Run:
         self.first_of_step, self.done = len(self.ends_s), 0.0
 
     def _void(self, first: int, until: int) -> None:
-        """Undo the work of these segments: their seconds are to be redone, and their steps do not count."""
+        """Undo the work of these segments: their seconds have to be redone, and their steps do not count."""
         redone_s = samples = 0.0
         for i in range(first, until):
             if self.states[i] == TRAINING:

@@ -238,7 +238,7 @@ def run_hours(
 
     ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours. A change takes at
     least as long as they say. LabError refuses rounds of local steps, and policies such as bamboo and skippipe, in
-    which a device does the work of another stage or skips one. Other options are those of ``start``.
+    which a device does the work of another stage or skips one. Other options are passed to ``start``.
     """
     if availability is None:
         raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")
@@ -345,7 +345,7 @@ def raced(
 ) -> Race:
     """Return the race of one or several policies over a quantity. Raises TraceError.
 
-    ``numbers`` are the other arguments of the replays, and ``options`` those of the policy.
+    ``numbers`` are the other arguments of the replays, and ``options`` the arguments of the policy.
     """
     asked = [policy] if isinstance(policy, str | Policy) else list(policy)
     if not asked:

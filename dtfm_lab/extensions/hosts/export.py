@@ -91,7 +91,7 @@ def export(
     for what, seconds in (("await_s", await_s), ("silent_s", silent_s)):
         if not 1 <= seconds <= 86400:
             raise LabError(f"{what} is {seconds}; wanted 1 to 86400 seconds")
-    # Refused before anything is written, so that nobody loses other files.
+    # Refused before anything is written, so that no other files are lost.
     folder = _prepare_folder(Path(folder), overwrite=overwrite)
     text = spec.text
     if text is not None:

@@ -40,7 +40,7 @@ from dtfm_lab.runtime.protocol.processes import (
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 COORDINATOR = -1
-"""Used in place of a rank."""
+"""Stands for the coordinator where workers have a rank."""
 MOST_IN_VAIN = 5
 """Maximum number of restarts of a process that ends before it joins the run."""
 LEAVE_S = 20.0
@@ -91,7 +91,7 @@ class HostAgent:
             while self._ranks and time.monotonic() < deadline_s:
                 time.sleep(POLL_S)
                 for pid, _ in ended_children():
-                    # They have been told to leave, so they are not started again.
+                    # They got the order to leave, so they are not started again.
                     del self._ranks[pid]
         finally:
             for pid in self._ranks:
@@ -233,7 +233,7 @@ def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
     def end(status: int, why: str) -> None:
         note(end=[status, why])
         try:
-            # The workers are told in any case, or they would wait for a coordinator that has failed to save.
+            # The workers get the message in any case, or they would wait for a coordinator that has failed to save.
             if status == 0:
                 save_trace(record.trace(), folder.path / "measured.json")
         finally:

@@ -164,7 +164,7 @@ def workers_by_device(spec: RunSpec) -> dict[str, int]:
 
 
 def _first_worker_first(hosts: Sequence[RunHost]) -> tuple[RunHost, ...]:
-    """Return the hosts that have workers, that of worker 0 first, because the coordinator runs there."""
+    """Return the hosts that have workers. The host of worker 0 comes first, because the coordinator runs there."""
     serving = [host for host in hosts if host.workers]
     return tuple(sorted(serving, key=lambda host: 0 not in host.workers))
 

@@ -260,7 +260,7 @@ def launched(
 ) -> Launched:
     """Translate the plan for these targets: at most one framework, and schedulers that start it. Raises LabError.
 
-    Without a hosts file and a number of devices per host, hosts are those of the network's devices.
+    Without a hosts file and a number of devices per host, the network's devices name their hosts.
     """
     if plan.job.model is None:
         raise LabError(f"job {plan.job.name} holds message sizes only; wanted one with a model")

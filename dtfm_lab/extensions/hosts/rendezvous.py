@@ -4,8 +4,8 @@
 clocks of hosts have different origins, so a worker regularly asks for the coordinator's time and keeps the answer with
 the shortest round trip. The remaining error is at most half of that round trip.
 
-``Rendezvous`` is the coordinator's side. A process that asks for a rank becomes its worker if there is none, or once
-the previous one is lost. While the previous one is alive, the process is turned away.
+``Rendezvous`` is the coordinator's side. A process that asks for a rank becomes its worker if the rank has no worker,
+or once the previous one is lost. While the previous one is alive, the process is turned away.
 """
 
 import contextlib
@@ -90,11 +90,11 @@ class Joined:
 def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
     """Join the coordinator's run as the worker of this rank.
 
-    Raises ConnectionLost if the coordinator cannot be reached for ``folder.await_s`` or does not hold the secret,
-    Refused if it belongs to another run, RunOver if the run has ended, LabError if this host lacks the run's folders,
-    and EOFError or OSError if the coordinator is lost while joining.
+    Raises ConnectionLost if the coordinator cannot be reached for ``folder.await_s`` or does not hold the secret.
+    Raises Refused if it belongs to another run, RunOver if the run has ended, and LabError if this host lacks the run's
+    folders. Raises EOFError or OSError if the coordinator is lost while joining.
     """
-    # A connection of its own, because messages on the other would delay the answers.
+    # The clock has a separate connection, because messages on the other would delay the answers.
     clock_channel = _connected(folder)
     with _may_come_back():
         clock_channel.send(purpose="clock")
@@ -150,7 +150,7 @@ POLL_S = 0.2
 ANNOUNCE_S = 20.0
 """Seconds of waiting for hosts after which a message is printed. For lost workers it is printed at once."""
 LINGER_S = 15.0
-"""Maximum seconds for which late workers, such as one just restarting, are told that the run has ended."""
+"""For this many seconds at most, late workers, such as one just restarting, can still learn that the run has ended."""
 NAMED = 4
 """Maximum number of workers named in a message."""
 TOKEN = ".dtfm-lab-shared-"
@@ -226,7 +226,7 @@ class Rendezvous:
         for worker in known.values():
             worker.dismiss(status, why)
         deadline_s = time.monotonic() + LINGER_S
-        # A worker that starts again just now is told as well, instead of waiting for nobody.
+        # A worker that starts again just now gets the message too, instead of waiting for a run that has ended.
         while time.monotonic() < deadline_s:
             for rank, worker in known.items():
                 worker.pump()
@@ -278,7 +278,7 @@ class Rendezvous:
         with self._changed:
             late = self._verdict
             if late is None:
-                # The newest process is taken: an older one may have lost its connection unnoticed.
+                # The newest process is taken, because an older process can have lost its connection unnoticed.
                 earlier = self._knocks.get(rank)
                 self._knocks[rank] = worker, time.monotonic()
                 self._changed.notify_all()

@@ -51,8 +51,8 @@ SHAPES = {
     "cuda": [(1024, 8, 2048, 4), (4096, 32, 2048, 4), (8192, 64, 2048, 2)],
     "cpu": [(256, 4, 256, 4), (512, 8, 256, 4), (1024, 16, 256, 4)],
 }
-"""Width, heads, tokens per sequence and sequences of the blocks, narrowest first. On GPUs they are those of models with
-0.3, 7 and 70 billion parameters. On a CPU they are sizes that a CPU can train."""
+"""Width, heads, tokens per sequence and sequences of the blocks, narrowest first. On GPUs they match models with 0.3, 7
+and 70 billion parameters. On a CPU they are sizes that a CPU can train."""
 SIZES = "d_model", "n_heads", "seq_len", "microbatch"
 NO_TORCH = "calibrate needs torch, which is not installed: pip install 'dtfm_lab[train]'"
 Report = Callable[[str], None]
@@ -118,7 +118,7 @@ def calibrate(
     shapes = [dict(zip(SIZES, shape, strict=True)) for shape in SHAPES[runs_on]]
     question: dict[str, Any] = {"runs_on": runs_on, "dtype": dtype, "seconds": BLOCKS_S, "ends_s": ENDS_S}
     question |= {"shapes": shapes}
-    # Loading torch takes seconds, so the user is told what the wait is for.
+    # Loading torch takes seconds, so the message says what the wait is for.
     report(f"measuring {'the GPU' if runs_on == 'cuda' else 'the CPU'} of {own}: loading torch first")
     with answers_of(question) as answer:
         processor, step = answer("processor"), answer("step")

@@ -57,8 +57,8 @@ def read_nccl(text: str, path: Path) -> SourceReport:
 
     The bus bandwidth is the rate at which every rank of a ring sends. In a test inside one host, it is the bandwidth
     between two of its GPUs. In a test over several hosts, it is the bandwidth from each host to the next, and links
-    inside a host are at least as fast. Switches that add (NVLink SHARP) can yield a rate above that of any link. Then
-    the link's own rate counts.
+    inside a host are at least as fast. Switches that add (NVLink SHARP) can yield a rate above the rate of any link.
+    Then the link's own rate counts.
     """
     lines = unprefixed(text).splitlines()
     ranks = [rank for line in lines if (rank := _rank_of(line))]
@@ -122,7 +122,7 @@ def _rank_of(line: str) -> _Rank | None:
 
 
 def _hosts(ranks: Sequence[_Rank], path: Path) -> Mapping[str, tuple[ReportedGpu, ...]]:
-    """Return the GPUs of each host, in the driver's order. Raises FileError if the ranks are not those of one test."""
+    """Return the GPUs of each host, in the driver's order. Raises FileError if the ranks do not belong to one test."""
     if len(ranks) > 1 and {rank.rank for rank in ranks} == {0}:
         raise FileError(
             f"{path.name}: all {len(ranks)} processes are rank 0, so the test was built without MPI, and each measured "
@@ -231,7 +231,7 @@ def _most_between(gpu: ReportedGpu) -> float:
 
 
 def _capped(rate: float, most: float, where: str, what: str) -> tuple[float, tuple[str, ...]]:
-    """Return a rate, limited to that of the links, and a note if it was limited."""
+    """Return a rate, limited to the links' rate, and a note if it was limited."""
     if rate <= most:
         return rate, ()
     measured, line = (format_gbps(to_gbps(each)) for each in (rate, most))

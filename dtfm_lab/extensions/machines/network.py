@@ -271,7 +271,7 @@ class _Assembly:
 
 
 def _distinct(hosts: Sequence[ReportedHost]) -> Iterator[ReportedHost]:
-    """Yield the hosts of one source, without addresses that several share, such as that of a gateway."""
+    """Yield the hosts of one source, without addresses that several share, such as a gateway's."""
     often = Counter(chain.from_iterable(host.addresses for host in hosts))
     for host in hosts:
         yield replace(host, addresses=frozenset(each for each in host.addresses if often[each] == 1))

@@ -54,7 +54,7 @@ def task_of(documents: Sequence[Any], path: Path) -> Any:
     if len(with_gpus) > 1:
         raise FileError(
             f"{path.name}: holds {len(with_gpus)} tasks with accelerators, which run one after the other; wanted one "
-            # A task without GPUs, such as one that copies data, is no reason to refuse.
+            # A task without GPUs, such as one that copies data, is not refused.
             "of them alone"
         )
     return next(iter(with_gpus), documents[-1] if documents else None)

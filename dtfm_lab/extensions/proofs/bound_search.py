@@ -22,9 +22,9 @@ from dtfm_lab.planning.problem import Problem, start_compiling
 DEVICES_UP_TO = 256
 """Maximum number of devices. With more, one step would take too long."""
 EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
-"""Levels of effort. Each has the solver's deterministic time per question, the number of clusters in which devices are
-counted (or 0), and the width of a range of budgets, as a share of the upper bound, below which it is not split and the
-next level is tried."""
+"""Levels of effort. Each has three numbers. The first is the solver's deterministic time per question, and the second
+the number of clusters in which devices are counted (or 0). The third is a width, as a share of the upper bound. A range
+of budgets that is narrower is not split, and the next level is tried."""
 
 Hops: TypeAlias = tuple[float, ...] | None
 """Lower bounds of the most expensive hop, the second most expensive, and so on. None if no placement exists."""
@@ -88,7 +88,7 @@ def increasing_bounds(
     dearest = (float(values[-1]),) * (n_stages - 1)
     ranges = [_Range(0.0, upper_s - least_s, (float(values[0]),) * (n_stages - 1), dearest)]
     while ranges:
-        # The bound of all is that of the worst range, so only raising that one helps.
+        # The worst range decides the bound of all, so only raising that range helps.
         worst = min(ranges, key=lambda one: (one.bound_s, one.low_s))
         # A range too narrow to be cut is tried again at its upper end, with more effort.
         cut = worst.high_s - worst.low_s > efforts[worst.effort][2] * upper_s

@@ -55,7 +55,7 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
     if first.best_s <= problem.bound_s:
         return
     hops_s = least_hop_sum_s(problem.pair.hop_s, problem.n_stages, problem.n_replicas)
-    # The hops cost at least this, so a group dearer than the rest is in no better plan.
+    # The hops cost at least this, so a group that costs more than the rest is in no better plan.
     limit_s = first.best_s - hops_s
     listing = problem.background_tasks.run(lambda: candidate_groups(problem.pair, problem.n_replicas, limit_s))
     groups = yield from _wait(listing, first)
@@ -63,7 +63,7 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
         yield from _enumerate_chains(problem, *groups, first)
         return
     require_solver()
-    # Devices that are alike are counted, not told apart, which a constraint solver can do if the classes are few.
+    # Identical devices are only counted, which a constraint solver can do if the classes are few.
     if len(np.unique(problem.classes)) <= CLASSES_UP_TO:
         yield from _branch_and_bound(problem, first, rng)
     else:
@@ -89,7 +89,7 @@ def _enumerate_chains(
 ) -> Iterator[Generation]:
     chains = exhaustive(problem.pair, problem.n_stages, groups, group_s, first.best_s)
     latest = replace(first, operator="every chain")
-    # On a thread, so that Stop works meanwhile.
+    # On a thread, so that Stop keeps working.
     while (found := (yield from _wait(problem.background_tasks.run(lambda: next(chains, None)), latest))) is not None:
         if found.grid is not None:
             latest = replace(latest, best=found.grid, best_s=min(latest.best_s, problem.cost(found.grid)))
@@ -139,7 +139,7 @@ def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Genera
             heappush(ranges, (max(bound_s, middle_s), middle_s, high_s, effort * 1.5, hops_s))
         ranges = [one for one in ranges if one[0] < best_s * (1 - PROVEN)]
         heapify(ranges)
-        # The bound of all is that of the worst range, which the heap has first.
+        # The worst range decides the bound of all, and the heap has it first.
         bound_s = ranges[0][0] if ranges else best_s
         yield Generation(best, best_s, evaluations, operator="solver", bound_s=bound_s)
 

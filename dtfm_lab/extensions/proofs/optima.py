@@ -77,7 +77,7 @@ def exhaustive(
     # A hop beyond this leaves nothing for the cheapest group.
     enough_s = below_s - (cost_s.min() if len(cost_s) else 0.0)
     weigh_disjoint(pair.hop_s, groups, masks, enough_s, weights_s)
-    # Cheapest next group first, so that a chain too dear ends the row.
+    # Cheapest next group first, so that a chain that is too expensive ends the row.
     dearer = np.argsort(weights_s, axis=1, kind="stable")
     at, chain, best = (np.zeros(n_stages, dtype=np.int64) for _ in range(3))
     best_s, found_s = np.array([below_s]), below_s
@@ -274,7 +274,8 @@ def _units(share: FloatArray, limit: int) -> list[list[int]]:
 def _hop(
     model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
 ) -> tuple[Any, dict[int, Any]]:
-    """Return the cost of a hop from the devices of the left counts to those of the right, and its switches.
+    """Return the cost of a hop from the devices of the left counts to the devices of the right counts, and its
+    switches.
 
     Each level of cost except the lowest has a switch. The flow of a pair of classes is 0 while its level is off.
     """
@@ -327,7 +328,8 @@ def cp_solver(effort: float, seed: int = 0) -> Any:
     """Return a CP-SAT solver with a limit of deterministic time, about seconds.
 
     In OR-Tools 9.15 presolve merges at-most-one constraints into linear ones incorrectly (its issue 5293). Half of our
-    small models with large coefficients were declared infeasible though they are feasible. Without that step none was.
+    small models with large coefficients were declared infeasible, although they are feasible. Without that step, no
+    feasible model was declared infeasible, so it is switched off here.
     """
     cp_model = solver_library()
 

@@ -2,9 +2,9 @@
 
 Given a budget and a level, the hops that cost the level or more divide the stages into segments. If m segments are
 infeasible, then at least m hops cost the level or more. Within a segment all hops are below the level. So each of its D
-pipelines stays in one component of the graph of links below the level, and every group of the segment has as many
-members of that component as pipelines are in it. Hence the segments of every placement satisfy the following
-conditions, and a violation proves that no placement exists:
+pipelines stays in one component of the graph of links below the level. If p pipelines are in a component, every group
+of the segment has p members in it. Hence the segments of every placement satisfy the following conditions, and a
+violation proves that no placement exists:
 
 - All devices of a segment of l stages or more are eligible for l stages (``GroupBudget``).
 - The stages in segments of l or more have D eligible devices each.

@@ -240,7 +240,7 @@ def _measured(file: Path, units: dict[Key, str]) -> dict[Key, float]:
         return found
     keys: list[Key] = []
     for number, record_ in own_files.records(file):
-        # The same columns as in rows of one's own, so that one file can serve both.
+        # The same columns as in your own rows, so that one file works for both.
         try:
             key = record_["setting"], record_["quantity"]
             value = float(record_["published"].replace(",", ""))

@@ -142,8 +142,8 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
     Parameters
     ----------
     measured
-        One of: traces of real runs, alone or paired with their plans, which contribute their computing time; pairs of a
-        plan and its measured seconds per iteration; a file of your own rows, as for ``reproduce``. A run on the virtual
+        Traces of real runs, alone or paired with their plans, which contribute their computing time. Or pairs of a plan
+        and its measured seconds per iteration. Or a file of your own rows, as for ``reproduce``. A run on the virtual
         clock can give more than 1, if this machine is faster than the specified devices.
 
     Raises

@@ -284,9 +284,9 @@ def _group(group: Group, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
-    """Return the rows of a group, with the assumptions that all share and those of single rows."""
+    """Return the rows of a group, with the assumptions that all share and the assumptions of single rows."""
     words = [_words(row) for row in rows]
-    # What all rows assume is said once, above the table.
+    # What all rows assume is stated once, above the table.
     shared = [each for each in words[0] if all(each in others for others in words)]
     lines = [
         (

@@ -104,8 +104,8 @@ def predicted(row: OwnRow, plan: Plan, efficiency: GivenEfficiency) -> float:
 def predicted_with_interval(
     row: OwnRow, plan: Plan, efficiency: GivenEfficiency
 ) -> tuple[float, tuple[float, float] | None]:
-    """Return the row's quantity in its unit, and its range in 9 of 10 cases. The range is None if nothing states a
-    spread."""
+    """Return the row's quantity in its unit, and its range in 9 of 10 cases. The range is missing (None) if nothing
+    states a spread."""
     try:
         trace = simulate(plan, row.schedule, queueing=row.queueing, efficiency=efficiency)
         value = UNITS[row.quantity][row.unit](Prediction(plan, trace))

@@ -99,8 +99,8 @@ class Regret:
         return f"<Regret: {self.sentence}>"
 
     def mean(self, by: str = "prediction", most_hosts: int = 10**9) -> float:
-        """Return the mean share of the best measured speed, over cells with up to ``most_hosts`` hosts; NaN if there
-        are none."""
+        """Return the mean share of the best measured speed, over cells with up to ``most_hosts`` hosts; NaN without
+        such cells."""
         shares = [
             choice.share
             for cell in self.cells
@@ -121,8 +121,8 @@ class Regret:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per configuration that ran: its fields, predicted and measured seconds, the ends of the 90 %
-        interval, predicted and measured memory in bytes, and whether it was in slow mode."""
+        """Return one row per configuration that ran. Columns: its fields, predicted and measured seconds, the ends of
+        the 90 % interval, predicted and measured memory in bytes, and whether it was in slow mode."""
         import pandas as pd  # takes a while to load
 
         rows = []
@@ -190,7 +190,7 @@ def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[Sw
     ran = [row for row in rows if row.iteration_s is not None]
     if not ran:
         raise FileError("no row of the sweep was measured; wanted tokens_per_s_per_gpu in one or more")
-    # Rows of other batch sizes are no alternatives to choose among.
+    # You cannot choose among rows of other batch sizes.
     same = [row for row in rows if row.is_comparable]
     kinds = sorted({(row.one.model, row.one.nodes) for row in ran if row.is_comparable})
     cells = [_cell(kind, [row for row in same if (row.one.model, row.one.nodes) == kind], predicted) for kind in kinds]

@@ -81,7 +81,7 @@ def band_of(text: str) -> Band:
         low, high = re.split(r"\s+to\s+|\s+", text)
         return Band(float(low), float(high))
     except (ValueError, ZeroDivisionError):
-        # 0x, whose inverse does not exist, is no band either.
+        # 0x, whose inverse does not exist, is not a band either.
         raise wanted from None
 
 

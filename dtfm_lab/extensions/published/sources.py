@@ -56,7 +56,7 @@ class Source:
         """Yield the rows, each with the source's name, citation and known miss."""
         seen = set()
         for row in self.rows():
-            # Rows are told apart by their key, also in notes on known misses.
+            # A row is identified by its key, also in notes on known misses.
             if row.key in seen:
                 raise LabError(f"source {self.name} has two rows of {row.setting}, {row.quantity}; wanted one")
             seen.add(row.key)

@@ -46,7 +46,7 @@ def outcome_of(
     branches, reason = _branches(strategy, topology, work, budget)
     # open items: lower bound, place in the order yielded, and a plan or a branch whose plans are not built yet
     queue: list[tuple[float, tuple[int, int], Plan | Branch]] = [
-        # Branches have bounds of their own, so most of their plans are never built.
+        # Each branch has its own bound, so most of its plans are never built.
         (one.least_s if prune and isinstance(one, Branch) else 0.0, (number, -1), one)
         for number, one in enumerate(branches)
     ]

@@ -28,7 +28,7 @@ from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
 
 ALIKE = 1e-6
-"""Relative difference up to which seconds count as equal, such as those of systems with the same best plan."""
+"""Relative difference up to which seconds count as equal. Systems with the same best plan have such seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,7 +161,7 @@ class Crossings:
     def plan(self, system: str, value: float) -> Plan:
         """Return the plan that a system chose at a given value, such as ``plan("megatron", 1.0)``.
 
-        Raises LabError if it has none there.
+        Raises LabError if the system has no plan there.
         """
         given = [point for point in self.points if not point.refined]
         for point in given:

@@ -70,7 +70,7 @@ def shapes(
 def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntArray:
     """Return the device of each rank. Devices of a host stay together. Hosts are as listed, or in random order.
 
-    A device without a host is a host of its own.
+    A device without a host counts as a separate host.
     """
     if hosts == "listed":
         return np.arange(len(topology))
@@ -191,7 +191,7 @@ class GridBound:
         """
         pass_s = self._pass_s(job, grid, ways)
         n_passes = np.array(job.microbatch_counts, dtype=float)
-        # The formula is no bound for links that were measured.
+        # The formula is not a bound for links that were measured.
         if self.topology.message_s is not None:  # measured times may be shorter than the bandwidth says
             return float((n_passes * pass_s).max())
         hops = NeighbourMessages.of(grid, job.least_activation_bytes, self._links)

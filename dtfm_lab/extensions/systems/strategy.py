@@ -177,8 +177,8 @@ class Strategy(ABC):
         return simulate(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
-        """Return the seconds of an iteration: those of ``trace``, unless the system has its own closed form."""
-        # Whoever traces in another way also has other seconds.
+        """Return the seconds of an iteration. They come from ``trace``, unless the system has its own closed form."""
+        # A system that traces in another way also has other seconds.
         if type(self).trace is not Strategy.trace:
             return self.trace(plan, budget).iteration_s
         # The same seconds, without building the trace.
@@ -271,7 +271,7 @@ class Systems(Registry[type[Strategy]]):
     """Systems by name. A former name raises UnknownName, which says what to ask for instead."""
 
     def __getitem__(self, name: str) -> type[Strategy]:
-        # An extension may give a former name to a system of its own.
+        # An extension may give a former name to its own system.
         if name in FORMER and name not in self:
             raise UnknownName(_replaced(name))
         return super().__getitem__(name)

@@ -119,7 +119,7 @@ def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts"
 
 def apart(topology: Topology, between: str) -> BoolArray:
     """Return (N, N): True for links between devices of different hosts, or of different regions. A device without a
-    host is a host of its own."""
+    host counts as a separate host."""
     of = [one.region for one in topology.devices] if between == "regions" else []
     of = of or [one.host or f"\0{i}" for i, one in enumerate(topology.devices)]
     names = np.array(of, dtype=object)

@@ -184,8 +184,9 @@ class Waterfall:
         return len(self.steps)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per switch: sentence, value, its change and ratio to the row before, seconds and their change,
-        system, shape, whether the plan was held and fits, why there is no plan, and the source."""
+        """Return one row per switch. Columns: sentence, value, its change and ratio to the row before, seconds and
+        their change, system and shape. The last columns are whether the plan was held and fits, why a plan is missing,
+        and the source."""
         rows = []
         for step in self.steps:
             job = None if step.outcome.found is None else step.outcome.job

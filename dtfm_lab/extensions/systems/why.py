@@ -148,7 +148,7 @@ class Why:
         for one in (outcome, self.against):
             if one is not None and one.strategy.mathematics:
                 changed = one.strategy.mathematics.rstrip(".")
-                text += f". {one.title} changes the training ({changed}), so its seconds are not those of the same loss"
+                text += f". {one.title} changes the training ({changed}), so the same seconds do not give the same loss"
         return f"{text}."
 
     def _causes(self) -> list[str]:
@@ -308,7 +308,8 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
 
 
 def _placed(outcome: Outcome, plan: Plan) -> Outcome | None:
-    """Return the fastest placement of the plan's shape that short searches find; None if none is faster."""
+    """Return the fastest placement of the plan's shape that short searches find; None if the plan is already the
+    fastest."""
     strategy, budget = outcome.strategy, outcome.budget
     found = [predicted(strategy, budget, plan)]
     with suppress(LabError):  # the search does not support this job

@@ -130,7 +130,7 @@ def _name_axes(figure: go.Figure, names: list[str], blocks: Mapping[str, Sequenc
     ends = list(itertools.accumulate(map(len, blocks.values())))
     ticks: list[float] = list(range(n))
     words = names
-    # Names of so many devices would overlap, so regions stand in for them.
+    # The names of this many devices would overlap, so region names replace them.
     if n > NAMED_UP_TO and len(blocks) > 1:
         every = max(1, -(-len(blocks) // REGIONS_NAMED_UP_TO))
         middles = [end - len(devices) / 2 - 0.5 for end, devices in zip(ends, blocks.values(), strict=True)]

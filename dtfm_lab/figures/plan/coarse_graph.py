@@ -299,7 +299,7 @@ def cost_breakdown(*plans: Plan) -> go.Figure:
         costs_s = [float(plans[row].cost.hop_s[hop]) for row in here]
         words = [f"stage {hop} to {hop + 1}, slowest pair there and back: {format_s(s)}" for s in costs_s]
         labels = [f"{hop}→{hop + 1}<br>{format_s(s)}" for s in costs_s]
-        # Two colours in turn, so that neighbouring hops can be told apart.
+        # Two alternating colours, so that neighbouring hops differ.
         bar = _bar(costs_s, here, labels, words, name="hops along the pipeline", color=BLUE if hop % 2 else SKY)
         figure.add_trace(bar.update(legendgroup="hops", showlegend=hop == 0))
     # marks at the bound are above and below each bar, because its texts are inside

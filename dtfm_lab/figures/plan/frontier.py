@@ -46,7 +46,7 @@ def frontier(frontier: Frontier) -> go.Figure:
         figure.add_trace(_points(frontier, rows, several, name, look if several else {"color": BLUE}, symbol))
     prices = np.concatenate([np.array(trace.x, dtype=float) for trace in figure.data])
     x = _axis(prices, "$")
-    # Each batch has a bound of its own.
+    # Each batch has its own bound.
     if not several:
         figure.add_trace(_bound(frontier, x))
     heights = np.concatenate([np.array(trace.y, dtype=float) for trace in figure.data])

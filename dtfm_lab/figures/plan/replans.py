@@ -26,9 +26,9 @@ def replans(found: Replan | Sequence[Replan], *, every_s: float = 900.0) -> go.F
 
     For one change, it draws iterations over time: with the new plan, and with the old one and its holes filled.
 
-    For many changes, such as the loss of each device of several plans, it draws a bar for each changed plan: average
-    iterations in the horizon after a change, and those lost to moving and redoing. The plan that makes most is on top.
-    A mark shows what it makes undisturbed.
+    For many changes, such as the loss of each device of several plans, it draws a bar for each changed plan. The bar
+    shows average iterations in the horizon after a change, and iterations lost to moving and redoing. The plan that
+    makes most is on top. A mark shows what it makes undisturbed.
 
     ``every_s`` is the time in seconds between two checkpoints. Half of it is redone if a stage comes from a checkpoint.
     Raises PlanError if there are no replans, and for plans that were not made for seconds.

@@ -32,7 +32,7 @@ from dtfm_lab.figures.theme import (
 LINK = f", {BY_MODEL}"
 """Ending of the name of an action that was not timed."""
 MOST_ROWS = 16
-"""Maximum number of stages and links that are shown: those with the largest errors."""
+"""Maximum number of stages and links that are shown, the largest errors first."""
 KINDS = (*COMPUTE, *SENDS)
 """The kinds that are shown. A receive takes as long as its send."""
 
@@ -103,7 +103,7 @@ def _arrivals(figure: go.Figure, error_s: pd.Series) -> None:
     unit, scale = time_unit(float(error_s.abs().max()) if len(error_s) else 0.0)
     links = [str(link) for link in error_s.index]
     names = [literal(link.replace("->", "→")) for link in links]
-    # Words instead of a sign: nobody has to remember which way round it is.
+    # Words instead of a sign, so that the reader need not remember what the sign means.
     hover = [
         f"{literal(link)}: {format_s(abs(e))} {'later' if e > 0 else 'earlier'} than predicted"
         for link, e in zip(links, error_s, strict=True)

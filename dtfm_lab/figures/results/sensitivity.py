@@ -125,7 +125,7 @@ def _nothing(n: int) -> go.Figure:
 
 
 MOST_PLANS = 12
-"""Maximum number of plans that are drawn: those with the smallest expected seconds."""
+"""Maximum number of plans that are drawn, the smallest expected seconds first."""
 PLAN_PX = 34
 ROOM = 0.6
 """Share of the drawn seconds that is left free at the right for words."""

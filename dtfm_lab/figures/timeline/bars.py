@@ -73,7 +73,7 @@ class Rows:
                 for lane in lanes:
                     self._top[position, replica, lane] = at
                     at += self._lane_px[lane]
-                # Gaps would take more room than the rows of so many devices.
+                # With this many devices, gaps would take more room than the rows.
                 at += 0 if many or len(lanes) == 1 else BETWEEN_DEVICES_PX
             at += BETWEEN_STAGES_PX
         self.height_px = at - BETWEEN_STAGES_PX

@@ -122,7 +122,7 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
     if iteration is None:
         return [trace.typical_iteration for trace in traces]
     has_it = [iteration in trace.iteration for trace in traces]
-    # A trace of one iteration stands beside any of the other.
+    # A trace of one iteration can be compared with any iteration of the other trace.
     serves = [found or trace.n_iterations == 1 for found, trace in zip(has_it, traces, strict=True)]
     if not (any(has_it) and all(serves)):
         known = np.concatenate([trace.iteration for trace in traces])

@@ -4,9 +4,9 @@ Plans for seconds or dollars are compared by these. Their stages differ in kind:
 the head. A device has therefore moved if the number of its stage changed.
 
 In plans for the communication cost, groups have no names and the order of stages has no direction: the same groups in
-reverse cost the same. The stages of the two plans are therefore matched first: by the assignment that shares most
-devices, and of equal ones by the one that keeps the positions best, forwards or backwards. A device has moved only if
-its stage is matched to another one. Pipelines are compared by their devices, in either direction.
+reverse cost the same. The stages of the two plans are therefore matched first, by the assignment that shares most
+devices. If several share equally many, the one that keeps the positions best wins, forwards or backwards. A device has
+moved only if its stage is matched to another one. Pipelines are compared by their devices, in either direction.
 """
 
 from __future__ import annotations
@@ -97,9 +97,12 @@ class Difference:
     def devices(self) -> pd.DataFrame:
         """One row per device of either network.
 
-        Columns: device; stage_before and stage_after, by each plan's own numbers (missing if idle or absent);
-        matched_stage, the earlier plan's stage that stage_after is matched to; change: stays, moved, gone idle, come
-        in, idle, removed or added.
+        Columns:
+
+        - device
+        - stage_before and stage_after, by each plan's own numbers (missing if idle or absent)
+        - matched_stage: the earlier plan's stage that stage_after is matched to
+        - change: stays, moved, gone idle, come in, idle, removed or added
         """
         import pandas as pd  # takes a while to load
 

@@ -47,7 +47,7 @@ class Explanation(CostAnalysis):
         seconds: float | None = None,
         progress: Callable[[Worth], object] | None = None,
     ) -> pd.DataFrame:
-        """Return a table of what each device is worth: seconds without it less those with it in use, both planned
+        """Return a table of what each device is worth: seconds without it minus seconds with it in use, both planned
         again.
 
         These are seconds of an iteration, in any shape. For a job with message sizes only, they are seconds of

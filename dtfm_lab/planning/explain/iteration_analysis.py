@@ -94,7 +94,7 @@ class IterationAnalysis:
 
     @cached_property
     def unshared_s(self) -> float | None:
-        """Seconds of the iteration if no two devices shared a NIC; None if none of the plan's devices do."""
+        """Seconds of the iteration if no two devices shared a NIC; None if the plan's devices share no NIC."""
         if not self.trace.context.nics:
             return None
         topology = self.plan.topology
@@ -136,9 +136,14 @@ class IterationAnalysis:
     def devices(self) -> pd.DataFrame:
         """One row per device of the network, in its order: where its seconds go, and its memory.
 
-        Columns: device; stage and replica (missing if idle); busy_s; dependency_s, latency_s, bandwidth_s, queue_s,
-        synchronisation_s and straggler_s, its idle seconds by cause; critical_s, its computing on the critical path;
-        peak_bytes and limit_bytes. An idle device has only its name.
+        Columns:
+
+        - device; stage and replica (missing if idle); busy_s
+        - dependency_s, latency_s, bandwidth_s, queue_s, synchronisation_s and straggler_s: its idle seconds by cause
+        - critical_s: its computing on the critical path
+        - peak_bytes and limit_bytes
+
+        An idle device has only its name.
         """
         own = self.trace.bubble.drop(columns="iteration_s").set_index("device")
         on_path = {part.name: part.seconds for part in self.parts("device")}

@@ -102,7 +102,7 @@ def _swaps(analysis: CostAnalysis) -> str:
 
 def _bound(analysis: CostAnalysis) -> str:
     plan = analysis.plan
-    # Rounding is no gap.
+    # Rounding does not count as a gap.
     if plan.gap <= ROUNDING:
         return "Its communication cost is proven best: no placement of this job in this shape has a lower one."
     # A local optimum that is not proven best may still be the best.

@@ -61,7 +61,7 @@ class Worth:
 
     @property
     def worth_s(self) -> float:
-        """Seconds without the device less those with it; NaN if either is impossible."""
+        """Seconds without the device minus the seconds with it; NaN if either is impossible."""
         return seconds(self.without) - seconds(self.serving)
 
     @property
@@ -73,7 +73,7 @@ class Worth:
         if self.serving is None:
             return "cannot serve"
         gain = value_of(self.without) - value_of(self.serving)
-        # Less than this is no difference between devices, only between searches.
+        # A smaller difference is one between searches, not between devices.
         if abs(gain) <= NEGLIGIBLE * value_of(self.without):
             return "makes no difference"
         return "helps" if gain > 0 else "harms"
@@ -93,10 +93,15 @@ class Worth:
 def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
     """Return one row per device, the most needed first.
 
-    Columns: device; stage and replica in the best plan with all devices (missing if idle); worth_s; verdict; without_s
-    and serving_s, missing for a plan that does not exist; n_stages and n_replicas without the device;
-    without_price_per_billion_tokens and serving_price_per_billion_tokens (US dollars); sentence. ``attrs["seconds"]``
-    says whether the seconds are of an iteration or of the communication cost.
+    Columns:
+
+    - device; stage and replica in the best plan with all devices (missing if idle)
+    - worth_s; verdict; without_s and serving_s, missing for a plan that does not exist
+    - n_stages and n_replicas without the device
+    - without_price_per_billion_tokens and serving_price_per_billion_tokens, in US dollars
+    - sentence
+
+    ``attrs["seconds"]`` says whether the seconds are of an iteration or of the communication cost.
     """
     import pandas as pd  # takes a while to load
 
@@ -154,7 +159,7 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         at = np.argwhere(grid == device).tolist()
         role = (int(at[0][0]), int(at[0][1])) if at else None
         like = np.flatnonzero(alike == alike[device]).tolist()
-        # a twin with the other role can take its place, so no search is needed
+        # a twin with the other role can replace it, so no search is needed
         twin = next((topology.names[d] for d in like if (d in best.idle_devices) == (role is not None)), None)
         known = first.get(int(alike[device]))
         serving: Plan | None = best
@@ -241,7 +246,7 @@ def replanned(
 def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | None:
     """Return the best plan found with every field open that the plan's job had pinned, no worse than the plan.
 
-    None if nothing was pinned, or if the plan is not for seconds or dollars. The options are those of ``replanned``.
+    None if nothing was pinned, or if the plan is not for seconds or dollars. The options are passed to ``replanned``.
     """
     if not plan.pinned or plan.iteration_s is None or plan.objective == "communication":
         return None

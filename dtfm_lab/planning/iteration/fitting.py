@@ -73,7 +73,8 @@ class Room(NamedTuple):
 def room_for(topology: Topology, job: Job) -> Room:
     """Return whether any plan of a job fits a network, and the bytes that the whole model needs on one device.
 
-    The bytes are those of the tightest way to hold it that the job allows. Raises PlanError for a job without a model.
+    The bytes are for the tightest way to hold the model that the job allows. Raises PlanError for a job without a
+    model.
     """
     problem = IterationProblem.of(*network_of(topology, job))
     needs = float(_least_bytes(problem)[problem.n_blocks, 3])
@@ -99,7 +100,7 @@ def _first_fitting(problem: IterationProblem) -> FittingPlan | None:
 
 
 def _would_fit(problem: IterationProblem) -> str:
-    """Return which of the fields that the job names would have to be freed to make it fit, or ask for memory or a
+    """Return advice on how to make the job fit: which of the fields that it names to free, or else more memory or a
     smaller job."""
     job = problem.job
     freed = [what for what, of in FREED.items() if any(getattr(job, name) not in free for name, free in of.items())]

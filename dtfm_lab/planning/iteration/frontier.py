@@ -87,7 +87,7 @@ class Frontier:
         return tuple(sorted({plan.job.global_batch for plan in self.plans}))
 
     def of_batch(self, global_batch: int) -> Self:
-        """Return the frontier of one global batch. Raises PlanError if there is none."""
+        """Return the frontier of one global batch. Raises PlanError if that batch has no plan."""
         if global_batch not in self.batches:
             found = ", ".join(map(str, self.batches))
             raise PlanError(f"frontier of a global batch of {shortened(global_batch)}; wanted one of {found}")
@@ -102,7 +102,7 @@ class Frontier:
 
     @property
     def cheapest(self) -> Plan:
-        """The plan with the fewest dollars per billion tokens, and the fastest of equally cheap ones."""
+        """The plan with the fewest dollars per billion tokens. If several are equally cheap, the fastest of them."""
         return min(self.plans, key=lambda plan: (price_of_tokens(plan), iteration_s(plan) / plan.job.tokens))
 
     def at(self, price_per_hour: float, global_batch: int | None = None) -> Plan:

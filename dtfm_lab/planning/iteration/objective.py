@@ -122,7 +122,7 @@ class SimulatedObjective:
         return steps_within(request, found, step_of)
 
     def step_of(self, request: SearchRequest, found: Candidate, bound: IncrementalBound) -> PlanStep:
-        """Return the step that shows a candidate, in the unit of the objective."""
+        """Return a step of the search that reports this candidate, with values in the unit of the objective."""
         tokens = request.job.tokens
         value, least, held = found.iteration_s, bound.iteration_s, found.held
         if self.dollars:
@@ -161,8 +161,8 @@ def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
 MOST_CHOICES = 4
 """Maximum number of choices that are annealed. With more, each gets too little time to gain anything."""
 CLOSE = 1.3
-"""A choice is annealed only if its best structured plan takes at most this multiple of the best one's time. Annealing
-gains up to 30 % on irregular networks, and less on clusters."""
+"""A choice is annealed only if its best structured plan takes at most this multiple of the best choice's time.
+Annealing gains up to 30 % on irregular networks, and less on clusters."""
 MOST_NEARBY = 6
 """Annealing searches near at most this many of a choice's best structured plans."""
 MOST_SEARCHED = 16
@@ -203,7 +203,7 @@ class _Choice:
 
     @property
     def value(self) -> float:
-        """Objective of its best plan; infinite if it has none."""
+        """Objective of its best plan; infinite before it has a plan."""
         return math.inf if self.best is None else self.best.best_s
 
     def advance(self) -> Candidate | None:

@@ -27,7 +27,7 @@ MOST_STEPS = 64
 """Maximum number of generations of a planner for one placement. After this many rounds of doubling, other seeds find
 more."""
 SCHEDULE = "1f1b"
-"""Schedule if the job names none: of those for any network, the one that holds least memory."""
+"""Schedule if the job names none. Of the schedules for any network, it holds least memory."""
 
 
 def placements_by(

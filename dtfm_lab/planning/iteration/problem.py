@@ -1,7 +1,7 @@
 """The input of a search for seconds or dollars: a network and a job as arrays, and what to minimise.
 
-First come the micro-batch sizes and the kinds of checkpointing that a job leaves open, then ``IterationProblem``, then
-the seconds of passes on each kind of device, and last the target.
+First come the micro-batch sizes and the kinds of checkpointing that a job leaves open. ``IterationProblem`` follows,
+then the seconds of passes on each kind of device, and last the target.
 """
 
 from __future__ import annotations
@@ -129,9 +129,8 @@ class Passes(NamedTuple):
     """FLOP of a backward divided by FLOP of a forward: 2, or 3 if it repeats the forward, and less if weights are
     frozen."""
     layer: FloatArray
-    """(4, L + 1) prefix sums over blocks: FLOP of a forward of one micro-batch, trained parameters, bytes of
-    activations that one micro-batch keeps from its forward to the end of its backward, and bytes of frozen
-    weights.
+    """(4, L + 1) prefix sums over blocks. The rows: FLOP of a forward of one micro-batch; trained parameters; bytes of
+    activations that one micro-batch keeps from its forward to the end of its backward; bytes of frozen weights.
 
     With recomputation, the activations are held only during the backward. From forward to backward a micro-batch
     then keeps only ``input_bytes``.

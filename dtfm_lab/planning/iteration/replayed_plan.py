@@ -14,7 +14,7 @@ from dtfm_lab.planning.iteration.structured.candidates import PlanPricer
 
 
 class ReplayedPlan:
-    """A plan with its replayed seconds, which equal those of ``simulate`` up to rounding."""
+    """A plan with its replayed seconds, which equal the seconds of ``simulate`` up to rounding."""
 
     def __init__(self, plan: Plan, problem: IterationProblem) -> None:
         job, grid = plan.job, plan.placement.devices

@@ -9,7 +9,7 @@ given up. A shape whose plans would be good but lack memory is also tried with r
 Annealing prices its moves by an estimate. Its result is annealed again, at a lower temperature, by the exact replay. If
 the replay does not cover the job, or the NICs of its hosts, the simulator prices the plan.
 
-Sources: annealing is that of Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but it
+Sources: annealing comes from Kirkpatrick, Gelatt and Vecchi (1983). The choice among shapes resembles a bandit, but it
 goes by the minimum found, not by the mean. To anneal all shapes equally often would spend nearly all of the time on
 shapes that cannot win.
 
@@ -130,7 +130,7 @@ def search_iteration(
 ) -> Iterator[Candidate]:
     """Yield ever better plans of a problem, without end: one or more candidates per step, each the best so far.
 
-    If there are plans ``nearby``, the search begins with them and tries only shapes next to those of good plans.
+    If there are plans ``nearby``, the search begins with them and tries only shapes next to the shapes of good plans.
 
     Equal problems and generators yield equal candidates. Raises PlanError if no plan is possible: at the call if the
     job's shape or the devices' memory rule all plans out, later if the limits of ``target`` do.
@@ -262,10 +262,9 @@ class ChoiceAnnealing:
     def _near(self) -> Iterator[Candidate]:
         """Yield plans near the given ones.
 
-        The given plans are mended first. After a device is lost or a link slows down, a plan takes several times as
-        long as it does after a few exchanges, and so would any plan derived from it. Then the best plan is reshaped to
-        the shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a
-        time.
+        The given plans are mended first. After a device is lost or a link slows down, a plan can take several times as
+        long as it does after a few exchanges. So would any plan derived from it. Then the best plan is reshaped to the
+        shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a time.
         """
         for shape_search in [shape_search for shape_search in self.shape_searches if shape_search.best is not None]:
             self._anneal(shape_search, MENDING_LENGTH, mends=True)
@@ -365,7 +364,7 @@ class ChoiceAnnealing:
         if best is None or best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
             return False
         if not best.judged:
-            # if the estimate is as far off as that of the last plan, this plan cannot win: no simulation is spent on it
+            # if the estimate is as far off as the last plan's, this plan cannot win: no simulation is spent on it
             if self.best is not None and best.value * shape_search.underestimated >= self.best[1].value:
                 return False
             self.evaluations += 1
@@ -499,7 +498,7 @@ class ShownShapes:
         return found
 
     def population(self, best: tuple[ShapeSearch, KernelPlan]) -> Population:
-        """Return the best plan of all, then those of the other shapes and the newest, the cheapest first by the
+        """Return the best plan of all, then the plans of the other shapes and the newest, the cheapest first by the
         kernels' prices."""
         bests = [
             (shape_search, shape_search.best)
@@ -611,8 +610,8 @@ def _compile() -> None:
 
 
 def _compile_of_few() -> None:
-    """Compile the same kernels, and those of the bound for few devices, which needs a schedule of one stage per
-    device."""
+    """Compile the same kernels, and the kernels of the bound for few devices. That bound needs a schedule of one stage
+    per device."""
     _compile_for(None)
     _compile_for(("1f1b",))
 

@@ -601,7 +601,8 @@ class ShapeSearches:
         return [self.begin(one, microbatch, how) for one in possible if allows(self._problems[how], one, microbatch)]
 
     def neighbour_of(self, shape_search: ShapeSearch, rng: np.random.Generator) -> ShapeSearch | None:
-        """Return the search of nearly the same shape: the best or, as often, a random one; None if there is none."""
+        """Return a search of nearly the same shape: with equal chances the best or a random one. None without such a
+        search."""
         s, r = shape_search.shape
         found = [other for other in self if other is not shape_search and other.best is not None]
         near = [one for one in found if abs(one.shape[0] - s) <= 1 and abs(one.shape[1] - r) <= max(1, r // 4)]

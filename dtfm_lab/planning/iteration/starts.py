@@ -3,7 +3,7 @@
 The distance of two devices is the seconds of one micro-batch's message there and back. Some grids have each stage
 within one cluster of near devices, along cheap chains of clusters. A beam search finds the chains, because the best
 chain is a travelling salesman problem. On a network of regions with slow links between them, the best plan of many
-shapes has each stage's replicas in one region, so that synchronisation is cheap, and neighbouring stages in regions
+shapes has each stage's replicas in one region, so that synchronisation is cheap. Neighbouring stages are in regions
 near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move together.
 """
 

@@ -141,7 +141,7 @@ def slowest_except(state: AnnealingState, s: int, t: int) -> float:
 
 @compiled
 def set_sums(state: AnnealingState, s: int, at: int, slowest_s: float) -> None:
-    """Set the sums of group s to those in scratch row ``at``."""
+    """Set the sums of group s to the sums in scratch row ``at``."""
     state.sums_s[s] = state.reals[at]
     state.slowest_s[s] = slowest_s
 
@@ -156,7 +156,7 @@ def anneal_groups(
     seconds. The state's row is the first one and becomes the last one.
     """
     n_stages = state.n_stages
-    # the weight is that of the mean group, the loop below keeps the sum
+    # the weight is for the mean group, the loop below keeps the sum
     group_weight = GROUP_WEIGHT / n_stages
     hops, new_links_s = np.empty(4, np.int64), np.empty(4)
     recompute_places(state)

@@ -108,8 +108,8 @@ def coarsen(hop_s: FloatArray, groups: IntArray, weights_s: FloatArray, reals: F
 def shortest_path(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -> float:
     """Fill (S,) ``order`` with the cheapest open path and return its seconds (Held and Karp 1962).
 
-    ``reach_s`` is (2^S, S) scratch: the cost of the cheapest path over a set of visited nodes that ends in one of them,
-    for sets of up to half of the nodes. A path consists of two such halves and the edge between them.
+    ``reach_s`` is (2^S, S) scratch. It holds the cost of the cheapest path over a set of visited nodes that ends in one
+    of them, for sets of up to half of the nodes. A path consists of two such halves and the edge between them.
     """
     n = len(weights_s)
     all_nodes, half = (1 << n) - 1, (n + 1) // 2
@@ -175,7 +175,8 @@ def _walk(weights_s: FloatArray, reach_s: FloatArray, visited: int, at: int, ord
 
 @compiled
 def short_path(weights_s: FloatArray, tour: IntArray, order: IntArray) -> float:
-    """Fill (S,) ``order`` with a good path and return its seconds. For graphs with too many nodes for the exact path.
+    """Fill (S,) ``order`` with a good path and return its seconds. Use it if there are too many nodes for the exact
+    path.
 
     It builds tours of nearest neighbours from several nodes and improves each by 2-opt and Or-opt. ``tour`` is (S,)
     scratch.

@@ -155,7 +155,7 @@ def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[AttachedGpu] | None = N
         if free is not None and needed > free:
             workers = f"{len(sharing)} workers need" if len(sharing) > 1 else "a worker needs"
             return (
-                f"{workers} some {needed / GiB:.1f} GiB on GPU {number}, {gpu.name}, of which {free / GiB:.1f} are "
+                f"{workers} some {needed / GiB:.1f} GiB on GPU {number}, {gpu.name}, where {free / GiB:.1f} are "
                 "free; wanted a smaller model, stand_in='stand-in', fewer workers, or runs_on='cpu'"
             )
     return ""

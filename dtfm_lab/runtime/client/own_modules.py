@@ -25,7 +25,7 @@ SUFFIX = ".pickle"
 
 
 def modules_folder() -> Path:
-    """Return a folder that only its owner can read and write."""
+    """Return the folder for torch modules given as objects. Only its owner can read and write it."""
     return Path(user_state_path("dtfm_lab")) / "modules"
 
 
@@ -105,7 +105,7 @@ def _described(source: str, *, timed: bool) -> Any:
         except subprocess.TimeoutExpired:
             raise JobError(f"it was not exported within {PATIENCE_S:.0f} s; wanted a smaller one") from None
         finally:
-            # The module may have started processes of its own.
+            # The module may have started processes.
             _end_group(process)
         if not answer.is_file():
             raise JobError(f"{_end_of(status, said)}; wanted code that returns (module, data) or (module, data, loss)")

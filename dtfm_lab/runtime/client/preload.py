@@ -7,7 +7,7 @@ Why not ``multiprocessing``'s forkserver with preloaded modules:
 
 - It imports the user's ``__main__`` in every child, so a script without a guard would start its runs again.
 - Starting a process blocks until torch is loaded, and cannot be withdrawn.
-- The server keeps the environment of its own start and does not end when idle.
+- The server keeps the environment in which it started and does not end when idle.
 - It stays in the process group that Jupyter interrupts, and belongs to all uses of ``multiprocessing`` in the kernel.
 """
 

@@ -24,7 +24,7 @@ from dtfm_lab.simulation.simulate import shared_nics, traced_plan
 MOST_NOTES = 20
 """Number of notes kept, the newest."""
 MOST_CHECKPOINTS = 100
-"""Number of checkpoints remembered, the newest. A run keeps two of its own checkpoints on disk."""
+"""Number of checkpoints remembered, the newest. On disk, a run keeps two of its checkpoints."""
 LAST_EVENTS = ("done", "failed", "stopped")
 SHOWN = 2
 """Number of whole iterations whose spans stay in memory, for views that show the newest one while the next is
@@ -81,7 +81,7 @@ class RunRecord:
         self.conditions: dict[str, str] = {}
         """Device name -> lost, back, paused or 2 x slower. Devices without incident are left out."""
         self.slowdowns: dict[str, float] = {}
-        """Device name -> the factor by which it was slowed. Its replacement is equally slow."""
+        """Device name -> its slowdown factor. Its replacement is equally slow."""
         self.earlier: tuple[Trace, ...] = ()
         """Traces measured under each earlier plan, whole iterations only."""
         self.replans: tuple[Event, ...] = ()
@@ -141,7 +141,7 @@ class RunRecord:
             context, whole = self.context(), self.last_whole + 1
             if not self.running:
                 self._write_rows(whole)
-            # a run that goes on may be taken back, which changes the rows
+            # a run that continues may repeat iterations, which changes the rows
             stored = self._rows.read(0, len(self._rows)) if self.running else self._rows.view()
             rows = np.frombuffer(stored, ROW)
             if newest := [self._rows_of(iteration) for iteration in range(self._next, whole)]:
@@ -234,7 +234,7 @@ class RunRecord:
         again = event["iteration"]
         self._take_back(again)
         if self.last_whole >= self._since and (rows := self._part()) is not None:
-            # What an earlier plan measured stays, but as a trace of its own.
+            # What an earlier plan measured stays, but as a separate trace.
             self.earlier += (rows,)
         self._spans.clear()
         self._rows, self._actions = SpillBuffer(), {}

@@ -52,7 +52,7 @@ class Run(RunRecord):
         self._process.send(spec.to_line())
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
-        # Events arrive as long as the process lives, so they need a thread of their own.
+        # Events arrive as long as the process lives, so they need their own thread.
         threading.Thread(target=self._read_events, daemon=True).start()
 
     @property
@@ -166,8 +166,8 @@ class Run(RunRecord):
         newest checkpoint is read, and the iterations since then are repeated. Without a checkpoint, training starts
         again from the beginning. Workers whose devices are in both plans keep running. On the paced clock the switch
         takes at least ``pause_s`` seconds of the run, as moving the state over the links would. What was measured so
-        far is in ``earlier``. With the same batch, losses equal those of an undisturbed run.
-        ``plan.changed(absent=["ada"])`` is the same plan without ada; the devices that hold its stage in other
+        far is in ``earlier``. With the same batch, losses are the same as in an undisturbed run.
+        ``plan.changed(absent=["ada"])`` is the same plan without ada. The devices that hold ada's stage in other
         pipelines take over its micro-batches.
 
         Raises LabError, JobError or ScheduleError for a plan that this run cannot follow, RunError if the run is over.
@@ -197,7 +197,7 @@ class Run(RunRecord):
         self._send(command="checkpoint_every", iterations=int(number), after_next=after_next)
 
     def rank_of(self, device: str) -> int:
-        """Return the rank of the device's worker. Raises UnknownName if it has none."""
+        """Return the rank of the device's worker. Raises UnknownName for a device without a worker."""
         if device not in (ranks := self.ranks):
             raise unknown("device of this run", device, ranks)
         return ranks[device]

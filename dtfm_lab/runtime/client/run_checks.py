@@ -1,7 +1,7 @@
 """Check a run before anything starts: paths, folders, networks and the job. Each refusal is one line.
 
-If workers cannot train the job's own model, they train a stand-in. Message sizes, and on the paced clock the durations
-of computations, remain those of the job's model.
+If workers cannot train the job's own model, they train a stand-in. Messages keep the sizes of the job's model. On the
+paced clock, computations also keep its durations.
 """
 
 import os
@@ -250,13 +250,13 @@ def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> Run
     if spec.uses_groups:
         raise LabError("carrier is groups, whose processes cannot change places; wanted sockets")
     if spec.emulated is not None:
-        raise LabError(f"emulated is {spec.emulated.name}, whose devices are those of one plan; wanted none")
+        raise LabError(f"emulated is {spec.emulated.name}, which fits the devices of one plan only; wanted none")
     for field in SAME:
         was, now = getattr(spec.plan.job, field), getattr(plan.job, field)
         if was != now:
             raise LabError(
                 f"{field} of the plan to follow is {getattr(now, 'name', now)}; wanted {getattr(was, 'name', was)}, "
-                f"that of the run"
+                f"as in the run"
             )
     if plan.job.n_tasklets > MOST_WORKERS:
         raise LabError(
@@ -288,7 +288,7 @@ def _what_cannot_run(spec: RunSpec) -> dict[str, bool]:
     job, planned, built = spec.trained, spec.plan.job, spec.built
     blocks = job.checkpoints == "block"
     own_module = bool(job.modelled().source)
-    own = "it trains a module of one's own, and"
+    own = "it trains your own module, and"
     in_turn = planned.fragments > 1 or planned.fragment_delay > 0
     fragments = f"fragments is {planned.fragments}, fragment_delay {planned.fragment_delay} and"
     uncut = (

@@ -73,7 +73,7 @@ def describe_pace(run: RunRecord) -> str:
 
 
 def describe_checkpoint(run: RunRecord) -> str:
-    """Name the newest checkpoint and its folder; empty if there is none."""
+    """Name the newest checkpoint and its folder; empty without a checkpoint."""
     if not run.checkpoints:
         return ""
     done, folder = run.checkpoints[-1]
@@ -116,7 +116,7 @@ def describe_reductions(spec: RunSpec) -> str:
         parts.append(f"rehearsal of a part: {spec.subplan.sentence}")
     if spec.stand_in is not None:
         model = spec.plan.job.modelled().name
-        parts.append(f"model {spec.stand_in.name} is trained in place of {model}, messages are as long as the job's")
+        parts.append(f"model {spec.stand_in.name} is trained instead of {model}, messages are as long as the job's")
     if spec.emulated is not None:
         parts.append(f"the links emulated are those of {spec.emulated.name}")
     return "; ".join(parts)

@@ -64,7 +64,7 @@ class SpillBuffer:
         """Write the tail to the file. A later attempt overwrites what a failed one has written."""
         if self._descriptor is None:
             file = tempfile.TemporaryFile(prefix="dtfm_lab-")  # noqa: SIM115
-            # Closed with the buffer, not by whoever forgets it.
+            # Closed with the buffer, so that no caller can forget it.
             weakref.finalize(self, file.close)
             self._descriptor = file.fileno()
         written = 0

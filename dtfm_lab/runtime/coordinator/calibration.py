@@ -9,9 +9,9 @@ times follow from the CPU seconds of the computations. So the workers measure th
 coordinator then simulates the iteration event by event (``replay``).
 
 If the two directions between two devices alternate (transport ``blocking``), a send may have to wait for a message from
-the other end, which depends on what that end still has to compute. So the order is fixed before the first iteration:
-the simulator derives it from the run's profile (``turns_of``), and a prediction from that profile has the same order.
-Both ends of a pair see all its messages, so they need not ask the coordinator.
+the other end. That message depends on what the other end still has to compute. So the order is fixed before the first
+iteration: the simulator derives it from the run's profile (``turns_of``), and a prediction from that profile has the
+same order. Both ends of a pair see all its messages, so they need not ask the coordinator.
 """
 
 import math

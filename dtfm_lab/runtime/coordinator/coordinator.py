@@ -2,12 +2,12 @@
 
 An iteration counts once every worker has finished it. If a worker is lost before that, the others return to the
 beginning of the iteration. A replacement gets its state from a replica, or all workers read a checkpoint. Then the
-iteration is repeated, so the losses are those of an undisturbed run.
+iteration is repeated, so the losses are the same as in an undisturbed run.
 
-A device that has left for good is not replaced: the run waits for a new plan. A new plan may come at any time, and is
-followed between two iterations, or instead of an interrupted one. One replica of each stage writes its state. Workers
-whose devices are in both plans take their new places; others end or are started. All are calibrated again, and read the
-state. If a plan only lacks devices that left, the remaining workers keep their stages and the calibration.
+A device that has left permanently is not replaced: the run waits for a new plan. A new plan may come at any time, and
+is followed between two iterations, or instead of an interrupted one. One replica of each stage writes its state.
+Workers whose devices are in both plans take their new places; others end or are started. All are calibrated again, and
+read the state. If a plan only lacks devices that left, the remaining workers keep their stages and the calibration.
 """
 
 import time
@@ -220,7 +220,7 @@ class Coordinator:
                 if unwritten := [answer["unwritten"] for answer in answers if answer["unwritten"]]:
                     raise FileError(unwritten[0])
         except FileError as error:  # a folder that cannot be written must not end the training
-            warn(f"no checkpoint after iteration {done - 1}, training goes on: {error}")
+            warn(f"no checkpoint after iteration {done - 1}, training continues: {error}")
             return
         if self._spec.checkpoint_folder is not None:
             emit("checkpoint", iteration=done, folder=str(folder))

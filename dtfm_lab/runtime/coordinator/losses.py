@@ -12,7 +12,7 @@ DIVERGED = "the training diverged or began from damaged numbers; wanted a smalle
 def mean_loss(answers: Sequence[Mapping[str, Any]], n_replicas: int) -> float:
     """Return the mean loss over all replicas.
 
-    If devices are absent, a worker's loss may include those of other replicas.
+    If devices are absent, a worker's loss may include losses of other replicas.
     """
     return float(sum(answer["loss"] for answer in answers if answer["loss"] is not None) / n_replicas)
 

@@ -106,7 +106,7 @@ STOPPED_S = 1.0
 
 
 class WorkerHandle:
-    """One worker. ``process`` is None if it runs on another host: see ``RemoteWorker``."""
+    """One worker. ``process`` stays None if it runs on another host: see ``RemoteWorker``."""
 
     round_trip_s = 0.0
     """Seconds that an order and its answer travel."""

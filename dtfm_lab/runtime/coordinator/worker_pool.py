@@ -69,7 +69,7 @@ class WorkerPool:
         self.workers: dict[int, WorkerHandle] = {rank: start_worker(spec, rank) for rank in range(len(spec.workers))}
         """By rank. Workers that have left are missing until a new plan says how to continue."""
         self.gone: set[int] = set()
-        """Ranks whose devices have left for good. They get no replacement."""
+        """Ranks whose devices have left permanently. They get no replacement."""
         self.new_plan: dict[str, Any] | None = None
         """The newest command to follow another plan, until it has been carried out."""
         self._slowdowns: dict[int, float] = {}
@@ -114,8 +114,8 @@ class WorkerPool:
             self._receive()
 
     def hand_over(self, folder: Callable[[], Path], done: int, stateless: Collection[int]) -> str | None:
-        """Make the live workers write the state after ``done`` iterations for a new plan. Workers lost meanwhile are
-        dropped.
+        """Make the live workers write the state after ``done`` iterations for a new plan. Workers lost during that time
+        are dropped.
 
         The state goes through files in the layout of a checkpoint, which any cut can read. Returns their folder, or
         None if no live worker has some part of the state. ``folder`` makes a folder. ``stateless`` are the ranks whose
@@ -230,7 +230,7 @@ class WorkerPool:
                     case "error":
                         raise RunFailed(f"{self.describe(worker.rank)} failed {self.phase}: {message['message']}")
                     case "alive" if not message["works"]:
-                        # a heartbeat of a worker that waits is no progress
+                        # a heartbeat of a worker that waits is not progress
                         continue
                     case "alive":
                         pass
@@ -309,7 +309,7 @@ class WorkerPool:
                     self.workers[rank].signal(SIGNALS[what])
 
     def _leave(self, name: str) -> None:
-        """Note that a device has left for good. A new plan that uses it is discarded."""
+        """Record that a device has left permanently. A new plan that uses it is discarded."""
         if self.new_plan is not None and name in self.new_plan["devices"]:
             # that plan was made before the device left
             self.new_plan = None

@@ -1,13 +1,13 @@
 """A GPU as a worker's processor: streams for receiving, computing and sending, and events between them.
 
-The three streams are those of DT-FM, section 5. This code has run on an H200. Tests prove the order of copies, waits
+DT-FM uses the same three streams (section 5). This code has run on an H200. Tests prove the order of copies, waits
 and the release of memory with vector clocks (``tests/runtime/cuda_order.py``).
 
-Sums have a fixed order, because an iteration repeated after a loss must give the same bits. For
-scaled_dot_product_attention, the backward passes of flash attention and memory-efficient attention are deterministic
-only if ``warn_only`` is False. cuDNN's has no deterministic form and is not chosen then (torch 2.13:
+Sums have a fixed order, because an iteration repeated after a loss must give the same bits. In
+scaled_dot_product_attention, flash attention and memory-efficient attention have deterministic backward passes only if
+``warn_only`` is False. The backward pass of cuDNN has no deterministic form and is not chosen then (torch 2.13:
 ``aten/src/ATen/native/transformers/cuda/attention_backward.cu`` and ``sdp_utils.cpp``, ``check_cudnn_deterministic``).
-cuBLAS reads the sizes of its workspaces once, when CUDA starts (cuBLAS, "Results reproducibility").
+The library cuBLAS reads the sizes of its workspaces once, when CUDA starts (cuBLAS, "Results reproducibility").
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dtfm_lab.files.reading import explained, reason_of
 CERTIFICATE_FILE, KEY_FILE = "certificate.pem", "key.pem"
 VALID = datetime.timedelta(days=365)
 SKEW = datetime.timedelta(days=1)
-"""How far the clocks of hosts may be behind that of the exporting host."""
+"""How far the clocks of hosts may be behind the exporting host's clock."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -36,7 +36,7 @@ class Certificates:
     def server(self) -> ssl.SSLContext:
         """TLS context of the end that listens."""
         context = self._context(ssl.PROTOCOL_TLS_SERVER)
-        context.num_tickets = 0  # nobody resumes a session
+        context.num_tickets = 0  # no client resumes a session
         return context
 
     @cached_property
@@ -100,7 +100,7 @@ def write_certificates(folder: Path) -> Certificates:
         # Hosts' clocks may differ.
         .not_valid_before(now - SKEW)
         .not_valid_after(now + VALID)
-        # It signs nothing else, so it is no authority.
+        # It signs nothing else, so it is not an authority.
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -128,7 +128,7 @@ def require_private(file: Path) -> None:
     try:
         mode = file.stat().st_mode
     except OSError:
-        return  # whoever reads it says so
+        return  # the code that reads it reports that
     if mode & OTHERS:
         found = stat.S_IMODE(mode)
         raise FileError(f"{file}: others can read this secret (mode {found:o}); wanted chmod 600 {file.name}")

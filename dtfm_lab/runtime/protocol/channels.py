@@ -134,7 +134,7 @@ def values_of(line: bytes) -> dict[str, Any]:
     """Return the values in one line. Raises ConnectionLost if it is not a JSON object, Refused if it is a refusal."""
     try:
         values = json.loads(line, parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError):  # the latter by a line of a million brackets
+    except (ValueError, RecursionError):  # a RecursionError by a line of a million brackets
         values = None
     if not isinstance(values, dict):
         raise ConnectionLost("speaks another protocol")
@@ -279,7 +279,7 @@ class MessageStream:
     def finish_sending(self) -> None:
         """Tell the other end that nothing more will follow."""
         with contextlib.suppress(OSError), self._using:
-            socket.socket.shutdown(self._socket, socket.SHUT_WR)  # that of an encrypted socket forgets its keys
+            socket.socket.shutdown(self._socket, socket.SHUT_WR)  # an encrypted socket's own shutdown forgets its keys
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

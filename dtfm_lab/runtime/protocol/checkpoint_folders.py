@@ -89,7 +89,7 @@ def prepare(folder: Path) -> None:
     FileError."""
     with explained(f"checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-        # the description first: without it, whatever is left is no checkpoint
+        # the description first: without it, the other files are not a checkpoint
         (folder / META).unlink(missing_ok=True)
         for old in folder.glob(TENSORS):
             old.unlink()
@@ -112,7 +112,7 @@ def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Pa
         files = {path.name: path.stat().st_size for path in paths}
         sha256 = {path.name: known.get(path.name) or digest_of(path) for path in paths}
     if not files:
-        # A folder that was deleted while the run went on.
+        # A folder that was deleted during the run.
         raise FileError(f"checkpoint {checkpoint.folder}: cannot be written: its files are gone")
     sealed = replace(checkpoint, files=files, sha256=sha256)
     data = dump(CheckpointFile(dtfm_checkpoint=1, **{name: getattr(sealed, name) for name in _FIELDS}))
@@ -149,7 +149,7 @@ def newest_whole(folder: str | os.PathLike[str]) -> tuple[Checkpoint, list[str]]
 
 
 def latest(parent: str | os.PathLike[str], on_damaged: Callable[[str], object] = lambda why: None) -> Checkpoint | None:
-    """Return the complete checkpoint with the most iterations below a folder; None if there is none.
+    """Return the complete checkpoint with the most iterations below a folder; None without one.
 
     ``on_damaged`` is called with the reason why each newer one is skipped. Folders without a description were never
     finished and are skipped silently.
@@ -183,7 +183,7 @@ def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
 def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
     """Raise FileError if a run that begins after ``first_iteration`` iterations must not write its checkpoints here.
 
-    That is a folder with later checkpoints, which would be mistaken for those of the run.
+    The folder must not hold later checkpoints, which would be mistaken for the run's own.
     """
     parent = Path(parent)
     later = [folder for folder in _sorted(parent) if int(folder.name.partition("-")[2]) > first_iteration]
@@ -237,7 +237,7 @@ def _sorted(parent: Path) -> list[Path]:
 
 
 def read(folder: Path, *, contents: bool = True) -> Checkpoint:
-    """Return the checkpoint in a folder. Raises FileError if there is none or it is damaged.
+    """Return the checkpoint in a folder. Raises FileError if it is missing or damaged.
 
     The contents of its files are compared with their digests. ``contents=False`` skips that, which saves reading them.
     """

@@ -189,7 +189,7 @@ def _listening_socket(address: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             raise LabError(f"port {port} on {address} is taken; wanted a free one") from None
         if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-            raise LabError(f"{address} is no address of this machine; wanted one, such as 0.0.0.0 for all") from None
+            raise LabError(f"{address} is not an address of this machine; wanted one, or 0.0.0.0 for all") from None
         raise LabError(f"cannot listen at {address} port {port}: {reason(error)}") from None
 
 
@@ -278,5 +278,5 @@ def is_loopback(address: str) -> bool:
 
 
 def any_address() -> str:
-    """Return the address to listen on in order to be reached at every address of this machine, IPv4 and IPv6."""
+    """Return the address to listen on so that every address of this machine works, IPv4 and IPv6."""
     return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"

@@ -39,7 +39,7 @@ class Corpus:
             if path.is_dir():
                 raise FileError(f"text {path}: is a directory; wanted a file")
             if path.exists() and not path.is_file():
-                raise FileError(f"text {path}: is no ordinary file; wanted one, of any bytes")
+                raise FileError(f"text {path}: is not an ordinary file; wanted one, of any bytes")
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
         if size < (least := 2 * (self.seq_len + 1)):

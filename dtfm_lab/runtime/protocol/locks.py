@@ -38,7 +38,7 @@ PATIENCE_S = 1.0
 
 
 class FolderLock:
-    """A lock on one folder, held by this process and by those that it forks."""
+    """A lock on one folder. It belongs to this process and to the processes that it forks."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._path = Path(folder) / NAME
@@ -103,7 +103,7 @@ def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int 
         file = os.open(path, flags, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(errno.EINVAL, f"{os.fspath(path)} is no ordinary file")
+        raise OSError(errno.EINVAL, f"{os.fspath(path)} is not an ordinary file")
     return file
 
 

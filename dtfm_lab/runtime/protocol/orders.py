@@ -159,14 +159,14 @@ def to_line(order: Order, epoch: int | None = None) -> bytes:
 
 
 def from_line(line: bytes) -> tuple[Order, int]:
-    """Return the order and its epoch (0 by default). Raises ValueError for a line that holds no order."""
+    """Return the order and its epoch (0 by default). Raises ValueError for a line without an order."""
     values = json.loads(line)
     kind, epoch = KINDS.get(values.pop("do", "")), values.pop("epoch", 0)
     if kind is None or values.keys() - {field.name for field in fields(kind)}:
-        raise ValueError(f"{line[:80]!r} is no order of this version")
+        raise ValueError(f"{line[:80]!r} is not an order of this version")
     if kind is Join and values["train"] is not None:
         values["train"] = Train(**values["train"])
     try:
         return kind(**values), epoch
     except TypeError as error:  # a value is missing
-        raise ValueError(f"{line[:80]!r} is no order of this version: {error}") from None
+        raise ValueError(f"{line[:80]!r} is not an order of this version: {error}") from None

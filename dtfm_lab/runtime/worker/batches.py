@@ -142,7 +142,7 @@ def generate(
         for _ in range(n_bytes):
             logits = model(torch.tensor([tokens[-seq_len:]]))[0, -1, :BYTE_VALUES].double()
             if not logits.isfinite().all():
-                raise LabError("the model answers with what is no number: its training has diverged; wanted another")
+                raise LabError("the model's answer is not a number: its training has diverged; wanted another")
             if temperature == 0:
                 tokens.append(int(logits.argmax()))
                 continue

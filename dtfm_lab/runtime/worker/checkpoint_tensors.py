@@ -39,7 +39,7 @@ def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, 
     """Write this replica's tensors and return the files.
 
     There is one file per stage, and one replica writes it for all. After local updates there is one file per stage and
-    replica. If replicas split the optimizer states, each also writes a file with its part, beside that of the
+    replica. If replicas split the optimizer states, each also writes its part to a second file, next to the file of the
     parameters.
 
     Raises FileError if a file cannot be written.

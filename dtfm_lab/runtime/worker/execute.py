@@ -127,7 +127,7 @@ class ProgramExecutor:
         self.activity.end()
         self._log.add(action.stage, action.kind, busy_s, wall_s)
         specified_s = self._specified_s.get((action.stage, action.kind), busy_s)
-        # read once, because another thread may change it meanwhile
+        # read once, because another thread may change it at any time
         if (slower := self.slowdown) != 1.0:
             busy_s, specified_s = busy_s * slower, specified_s * slower
             if isinstance(self.clock, RealClock):

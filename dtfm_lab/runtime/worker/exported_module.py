@@ -4,7 +4,7 @@
 parameter (masks, positions, the batch itself) is computed again by every stage that needs it. This happens in the
 graph's order, so that in-place changes come at the right moment. Any other value that is made before a cut and used
 after it crosses the cut, through every stage between. The operators are the module's own, in its own order, so losses
-equal those of the unsplit module to the last digit.
+equal the unsplit module's to the last digit.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ExportedModule:
     def _check(self) -> None:
         value = self._loss.meta.get("val") if isinstance(self._loss, fx.Node) else None
         if not torch.is_tensor(value) or value.numel() != 1 or self._loss not in self.depends:
-            raise JobError(f"module {self.where}: what it returns is no loss; wanted one number, or a loss function")
+            raise JobError(f"module {self.where}: what it returns is not a loss; wanted one number, or a loss function")
         frozen = [name for name, one in self.graph.named_parameters() if not one.requires_grad]
         if frozen:
             raise JobError(f"module {self.where}: {frozen[0]} is not trained; wanted requires_grad of all parameters")

@@ -10,8 +10,7 @@ leave open:
   program, or on the computing thread, which only hands over copies and waits in the mailbox. So every program that runs
   in the simulator, where a receive waits only for its own message, also runs here.
 - **Loss.** After a loss, groups are made again pair by pair, in milliseconds, while a stopped worker keeps its old
-  ones.
-  All-rank groups need every rank and one order of creation.
+  ones. All-rank groups would need every rank and one order of creation.
 - **Abort.** gloo's ``abort`` does not wake a waiting thread. A receive on another tag that times out at once does: gloo
   then closes the whole group of two, and every operation on it ends (``UnboundBuffer::waitRecv``).
 - **Trust.** gloo's port does not ask who connects. Both ends prove over the new group that they hold the run's secret
@@ -19,8 +18,8 @@ leave open:
 
 There are two backends: gloo through host memory, and NCCL from GPU to GPU, which has not yet run on a GPU. A group of
 NCCL has its own communicator and stream. Its sender posts only what is computed, and its receiver only what was
-announced. So no kernel of NCCL waits on a GPU for a message that is not computed yet, which would block whatever waits
-for the whole GPU (freeing memory, loading a kernel). NCCL needs the real clock and one GPU per worker.
+announced. So no kernel of NCCL waits on a GPU for a message that is not computed yet. Such a wait would block whatever
+needs the whole GPU (freeing memory, loading a kernel). NCCL needs the real clock and one GPU per worker.
 """
 
 from __future__ import annotations
@@ -180,8 +179,8 @@ class GroupCarrier:
         self._backend, self._name, self._connect_s = backend, name, connect_s
 
     def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> GroupWire:
-        """Return the wire of ``pair``, (sending rank, receiving rank), at the end that sends or at the one that
-        receives.
+        """Return this worker's end of the wire of ``pair``, (sending rank, receiving rank). ``sends`` says which end it
+        is.
 
         Raises ConnectionError if the other end fails, or does not hold the secret.
         """

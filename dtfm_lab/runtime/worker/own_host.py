@@ -9,7 +9,7 @@ from dtfm_lab.runtime.protocol.certificates import Certificates
 
 @dataclass(frozen=True, kw_only=True)
 class OwnHost:
-    """The host of a worker. The defaults are those of a run on one machine."""
+    """The host of a worker. The defaults fit a run on one machine."""
 
     address: str = "127.0.0.1"
     """Address at which other workers reach this one."""

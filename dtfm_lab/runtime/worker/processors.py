@@ -25,8 +25,8 @@ def keep_freed_memory() -> None:
 
     Otherwise glibc may return the end of its heap to the system and take fresh pages for the next tensor. Whether it
     does depends on where other blocks happen to lie. The same computation then took a fifth longer in some iterations
-    than in others, and in training than in calibration (mallopt(3); four workers of a small U-Net: 4,200 page faults
-    per iteration, 80 with these settings).
+    than in others, and in training than in calibration. Four workers of a small U-Net had 4,200 page faults per
+    iteration, and 80 with these settings (see mallopt(3)).
     """
     if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
         for parameter, n_bytes in MALLOC.items():

@@ -1,7 +1,7 @@
 """Everything that training changes on one device, as flat vectors: parameters, gradients and AdamW's moments.
 
-One vector for all parameters lets all-reduce work without packing, sends a replacement its state in one message, and
-makes an iteration reversible: each change saves a copy of the previous state, until the next iteration's change.
+With one vector for all parameters, all-reduce needs no packing, and a replacement gets its state in one message. It
+also makes an iteration reversible: each change saves a copy of the previous state, until the next iteration's change.
 """
 
 from collections.abc import Iterable
@@ -71,7 +71,7 @@ class TrainingState:
 
         The function is used because the first instance of the class loads a compiler, which takes a second. On a CPU it
         is torch's fused form, one pass without temporary vectors. Temporary vectors would be fresh memory at one step
-        and used memory at the next, and a step of the run could take up to a third longer than the same step in
+        and used memory at the next. A step of the run could then take up to a third longer than the same step in
         calibration.
         """
         self._save_previous()

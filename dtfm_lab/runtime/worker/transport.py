@@ -6,7 +6,7 @@ connects. The listening worker acknowledges it, or says why not; the other one t
 
 Each directed pair has a socket, and a sender or receiver thread that blocks on it. The computing thread waits only on a
 condition variable, so an error, a stop or the loss of a worker reaches it at once. Headers cross the socket. Contents
-follow them there, or cross what a carrier opens beside it, such as the process groups of ``group_pairs``.
+follow them there, or take another way that a ``Carrier`` opens, such as the process groups of ``group_pairs``.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ ACKNOWLEDGEMENT = b"\x06"
 """What the receiver sends back, on the same connection, when the whole content has arrived."""
 KINDS = list(Kind)
 NONE = -(2**31)
-"""Encodes a field of an action that is None."""
+"""Encodes None in a field of an action."""
 SHORT = 1 << 14
 """Contents smaller than this many bytes are copied behind their header, so that both leave at once."""
 NO_DELAY = Passage(0.0, 0.0, 0.0)
@@ -177,7 +177,7 @@ class SocketWire:
 
 
 class Transport:
-    """The messages of one worker. Those of one pair arrive in the order in which they were sent."""
+    """The messages of one worker. Messages of one pair arrive in the order in which they were sent."""
 
     def __init__(
         self,

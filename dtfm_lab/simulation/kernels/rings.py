@@ -12,9 +12,8 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 SENT, CAME, SUMMED, RETURNED, BACK, CAME_BACK = 0, 1, 2, 3, 4, 5
-"""Rows of ``times``: the ends of a replica's last message of gradients, of the last that arrived, of its last sum,
-of its step (or of its last sum if there is no step), of its last message of averages, and of the last that came
-back."""
+"""Rows of ``times``: when something ends. In order: a replica's last message of gradients, the last that arrived, its
+last sum, its step (or its last sum without a step), its last message of averages, and the last that came back."""
 FIRST, FIRST_BACK = 6, 7
 """Rows of ``times``: starts of the first message of gradients, and of averages."""
 SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3

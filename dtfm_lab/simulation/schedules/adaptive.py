@@ -249,8 +249,8 @@ def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequen
 def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
     """Return (devices,) depths scaled to the limits.
 
-    If a device's limit is below its depth, the depths of all devices after it are reduced by the same share, so that
-    none of them waits for the whole rest of the pipeline.
+    If a device's limit is below its depth, the depths of all devices after it are reduced by the same share. Otherwise
+    some of them would wait for the whole rest of the pipeline.
     """
     shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
     return depths * shares

@@ -198,11 +198,11 @@ def made_for(job: Job, schedule: object) -> Schedule:
 # ---------------------------------------------------------------------------------------------------------------------
 # The built-in schedules, and the activations that devices hold under any.
 #
-# gpipe, 1f1b and, between them, adaptive-1f1b differ in one number per device: its warm-up, the number of forwards that
-# it runs before it alternates a forward and a backward.
-# With a warm-up of w it holds min(w + 1, M) activations. GPipe's w is M everywhere. 1F1B's is S - 1 - s, just enough to
-# keep all devices busy if messages take no time. If they take long, the gradient of a micro-batch comes back later, and
-# the device waits once it has no forward left to run. More warm-up forwards hide the round trip.
+# gpipe, 1f1b and adaptive-1f1b differ in one number per device, its warm-up. This is the number of forwards that it
+# runs before it alternates a forward and a backward. adaptive-1f1b lies between the other two. With a warm-up of w it
+# holds min(w + 1, M) activations. GPipe's w is M everywhere. 1F1B's is S - 1 - s, just enough to keep all devices busy
+# if messages take no time. If they take long, the gradient of a micro-batch comes back later, and the device waits once
+# it has no forward left to run. More warm-up forwards hide the round trip.
 
 
 @schedules.register("gpipe")
@@ -267,7 +267,7 @@ def adaptive_1f1b(
 ) -> Schedule:
     """1F1B with a separate warm-up for every device, for slow links. ``choose_warmups`` finds them for a plan.
 
-    Without ``warmups`` and without a plan, they are those of 1F1B.
+    Without ``warmups`` and without a plan, 1F1B's warm-ups are used.
     """
     if warmups is None and plan is not None:
         warmups = choose_warmups(plan, profile, links or Links.of(plan.topology), most_activations)
@@ -297,7 +297,7 @@ def interleaved(n_stages: int, n_microbatches: int, *, stages_per_device: int = 
 
     Micro-batches go in rounds of as many as there are devices, or a few more if that leaves none over. A device passes
     a round through its first stage, then through its second. Raises ScheduleError if rounds would differ in size. The
-    orders equal those of torch's ScheduleInterleaved1F1B.
+    orders equal the orders of torch's ScheduleInterleaved1F1B.
     """
     name = "interleaved-1f1b"
     n_devices, n_microbatches = counts(name, n_stages, n_microbatches, stages_per_device)
@@ -339,8 +339,8 @@ def zero_bubble(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
 
     Device s alternates forwards and I, as in 1F1B. Its W come s micro-batches after its I: the later a device in the
     pipeline, the more of them it has left for the end, where it would wait. Every device therefore holds min(S, M)
-    activations, as many as the first device of 1F1B. The orders equal those of torch's ScheduleInterleavedZeroBubble
-    with one stage per rank.
+    activations, as many as the first device of 1F1B. The orders equal the orders of torch's
+    ScheduleInterleavedZeroBubble with one stage per rank.
     """
     n_stages, n_microbatches = counts("zb-h1", n_stages, n_microbatches)
     programs = []

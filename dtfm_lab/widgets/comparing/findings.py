@@ -76,7 +76,7 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
     error_s, whole_s = comparison.error_s, comparison.predicted_iteration_s
     notable_s = NOTABLE * whole_s
     share = signed_share(comparison.iteration_error)
-    # An error inside the prediction's own interval was to be expected.
+    # An error inside the prediction's own interval is no surprise.
     where = "in its interval" if comparison.is_inside else "out of its interval"
     note = f"{share}, {where}" if comparison.inside_sentence else f"{share} of the prediction"
     part = comparison.measured.context.part

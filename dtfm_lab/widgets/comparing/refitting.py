@@ -94,7 +94,7 @@ class Refitting:
         try:
             found = await asyncio.to_thread(comparison.refit, plan, lab.simulate)
         except LabError:
-            # Another comparison has come meanwhile, and this error is not about it.
+            # Another comparison has replaced this one, and the error is not about it.
             if comparison is self._comparison:
                 raise
             return
@@ -153,7 +153,7 @@ def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topo
     # Another network is open, so the fit starts from the plan's own.
     if drawn is None or not set(fitted.names) & set(drawn.names):
         drawn = before
-    # Numbers of the page come back rounded, which is no change.
+    # Numbers of the page come back rounded, which does not count as a change.
     changed = ~np.isclose(fitted.latency_s, before.latency_s, rtol=ROUNDING, atol=0.0)
     changed |= ~np.isclose(fitted.bandwidth_bytes_per_s, before.bandwidth_bytes_per_s, rtol=ROUNDING, atol=0.0)
     latency_s, bandwidth = drawn.latency_s.copy(), drawn.bandwidth_bytes_per_s.copy()

@@ -171,7 +171,7 @@ class GroupsPanel(Panel):
             begin(self._show_why(self._n_requested), self._report_error)
 
     async def _show_why(self, request: int) -> None:
-        # Whoever clicks through many devices waits for none of them.
+        # A user who clicks through many devices waits for none of them.
         await asyncio.sleep(SETTLED_S)
         plan = self._lab_state.plan
         if request != self._n_requested or plan is None:

@@ -236,7 +236,7 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
         where = "idle" if device not in places else f"of stage {places[device]}"
         raise PlanError(f"{device} and {partner} are both {where}; wanted devices of two groups")
     other = {device: partner, partner: device}
-    # For the communication cost, groups have no order of devices, and pairs are matched anew.
+    # For the communication cost, groups have no order of devices, and pairs are matched again.
     if plan.objective == "communication":
         stages = [[other.get(name, name) for name in group] for group in plan.stages]
         made = evaluate(plan.topology, plan.job, stages=stages)

@@ -40,7 +40,9 @@ class Drawing(traitlets.HasTraits):
 
     document = traitlets.Dict()
     selected = traitlets.List(traitlets.Unicode())
-    """Names of the selected devices."""
+    """Names of the selected devices or hosts."""
+    selected_members = traitlets.List(traitlets.Unicode())
+    """Devices inside selected hosts that are selected alone. A host without any of these is selected as a whole."""
     selected_link = traitlets.List(traitlets.Unicode())
     """Source and target of the selected link, which need not have a line. Empty for none."""
     can_undo = traitlets.Bool(False)
@@ -100,7 +102,7 @@ class Drawing(traitlets.HasTraits):
         self._gesture_from = None
         self.is_in_gesture = False
         self.edits.clear()
-        self.selected, self.selected_link = [], []
+        self.selected, self.selected_members, self.selected_link = [], [], []
 
     def _put(self, document: Document) -> None:
         with self._is_undoing:

@@ -1,7 +1,7 @@
 """Large networks are drawn by host: one entry of the document stands for all GPUs of a machine.
 
-4,096 devices are 512 boxes. An entry of a host has ``members``, the names of its devices, and ``inside``, the speed
-between two of them::
+4,096 devices are 512 boxes with eight cells each. An entry of a host has ``members``, the names of its devices, and
+``inside``, the speed between two of them::
 
     {name: "rack-3", gpu: "H100", members: ["rack-3-gpu-0", ...], inside: {latency_ms, bandwidth_gbps}, ...}
 
@@ -19,8 +19,8 @@ from dtfm_lab.domain.network import Device, Topology, check_count
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key, from_gbps, from_ms, to_gbps, to_ms
 from dtfm_lab.widgets.network.drawing import Document
 
-MOST_DRAWN = 128
-"""Maximum devices that are drawn one by one: the size of the largest network that the paper places."""
+MOST_DRAWN = 32
+"""Maximum devices of hosts that are drawn one by one. With more, the picture is easier to read as boxes of GPUs."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,20 @@ class DrawnHosts:
         """{device: entry that stands for it}."""
         return {device: entry for entry, devices in self.members.items() for device in devices}
 
-    def devices(self, entries: Iterable[str]) -> tuple[str, ...]:
-        """Return the devices of these entries."""
-        return tuple(device for entry in entries for device in self.members.get(entry, ()))
+    def devices(self, entries: Iterable[str], only: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the devices of these entries. Of an entry with some of ``only``, return just those."""
+        wanted = set(only)
+        found: list[str] = []
+        for entry in entries:
+            devices = self.members.get(entry, ())
+            found += [device for device in devices if device in wanted] or devices
+        return tuple(found)
+
+    def parts(self, devices: Iterable[str]) -> list[str]:
+        """Return those of these devices whose host is not among them as a whole."""
+        given = set(devices)
+        hosts = [self.members[entry] for entry in self.entries(given)]
+        return [device for members in hosts if not given.issuperset(members) for device in members if device in given]
 
     def entries(self, devices: Iterable[str]) -> list[str]:
         """Return the entries that stand for any of these devices, each once. Devices that are not drawn are left
@@ -52,6 +63,37 @@ class DrawnHosts:
         """Return the entries at both ends of a link between devices. Empty if it is inside one entry, or not drawn."""
         found = self.entries(ends)
         return found if len(found) == 2 else []
+
+    def marks(self, roles: Mapping[str, Any]) -> dict[str, Any]:
+        """Return marks of devices, as ``highlight_of`` makes them, as marks of drawn entries.
+
+        A host gets the mark of its first device that the plan uses. The key "cells" holds the [stage, replica] of every
+        device of a host, None for an idle one. The key "absent" lists devices that are away, and hosts that are away
+        as a whole.
+        """
+        marked = dict(roles)
+        if len(self.entry_of) == len(self.members):
+            return marked
+        for what in ("stages", "tasks"):
+            if what in roles:
+                marked[what] = {self.entry_of[device]: mark for device, mark in reversed(roles[what].items())}
+        tasks = roles.get("tasks") or _with_replicas(roles.get("stages", {}))
+        cells = {name: [tasks.get(device) for device in devices] for name, devices in self.members.items()}
+        marked["cells"] = {name: held for name, held in cells.items() if len(held) > 1 and any(held)}
+        if away := set(roles.get("absent", ())):
+            gone = [name for name, devices in self.members.items() if away.issuperset(devices)]
+            marked["absent"] = [*dict.fromkeys([*roles["absent"], *gone])]
+        return marked
+
+
+def _with_replicas(stages: Mapping[str, int]) -> dict[str, list[int]]:
+    """Return {device: [stage, replica]} with the replicas of each stage in the order of its devices."""
+    counts: dict[int, int] = {}
+    found = {}
+    for device, stage in stages.items():
+        counts[stage] = counts.get(stage, -1) + 1
+        found[device] = [stage, counts[stage]]
+    return found
 
 
 def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:

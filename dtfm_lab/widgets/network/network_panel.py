@@ -16,7 +16,7 @@ from dtfm_lab.files import topology_from_mapping, topology_names, topology_to_ma
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed, menu, segments, show
-from dtfm_lab.widgets.lab_state import Guard, LabState, planned_as, roles_of, run_staleness
+from dtfm_lab.widgets.lab_state import Guard, LabState, network_names, planned_as, roles_of, run_staleness
 from dtfm_lab.widgets.network.document_conversion import document_of, gpus_of, is_document, topology_of
 from dtfm_lab.widgets.network.drawing import AS_DRAWN, BY_DISTANCE, Document, Drawing, PacedEdits, empty_document
 from dtfm_lab.widgets.network.drawn_hosts import DrawnHosts
@@ -77,7 +77,7 @@ class NetworkPanel(Panel):
         self.view = w.VBox([self.picture])
         self.show(topology)
         self.edits = PacedEdits(self.drawing, self._accept, lambda error: lab_state.report_error("network", error))
-        self.drawing.observe(lambda _: self._select_in_lab_state(), ["selected", "selected_link"])
+        self.drawing.observe(lambda _: self._select_in_lab_state(), ["selected", "selected_members", "selected_link"])
         self.shown.observe(lambda _: self._switch(), "value")
         self.fill.observe(lambda change: self._choose_fill(change["new"]), "value")
         lab_state.observe(lambda _: self._select_in_drawing(), ["selected", "selected_link"])
@@ -230,15 +230,19 @@ class NetworkPanel(Panel):
 
     def _highlight(self) -> dict[str, Any]:
         """Return ``DocumentView.highlight``: each device's stage and replica, suspects, and what limits the plan."""
-        state, roles = self.lab_state, self._of_hosts(self._roles())
+        state, hosts, roles = self.lab_state, self.drawn_hosts, self._roles()
         if not roles:
             return roles
-        if (suspects := [list(ends) for ends in state.suspects]) and not run_staleness(state):
-            return roles | {"suspects": suspects}
-        hosts, ends = self.drawn_hosts, state.binding
-        drawn = hosts.link(ends) if len(ends) == 2 else hosts.entries(ends)
+        marks = hosts.marks(roles)
+        if state.suspects and not run_staleness(state):
+            # A link inside a host is drawn as its box. A device there is named too, so that its cell is marked.
+            drawn = [hosts.entries(ends) for ends in state.suspects]
+            parts = [[name] for ends in state.suspects for name in hosts.parts(ends) if len(hosts.entries(ends)) == 1]
+            return marks | {"suspects": [ends for ends in drawn if ends] + parts}
+        ends = network_names(state.plan, state.binding)
+        binds = hosts.entries(ends)
         shows_plan = not (state.shown_stages or state.shown_tasks or state.moment)
-        return roles | {"binds": [*drawn]} if drawn and shows_plan else roles
+        return marks | {"binds": binds, "parts": hosts.parts(ends)} if binds and shows_plan else marks
 
     def _roles(self) -> dict[str, Any]:
         plan = self.lab_state.plan
@@ -265,16 +269,6 @@ class NetworkPanel(Panel):
             return roles_of(plan)
         of = {int(d): [s, r] for (s, r), d in np.ndenumerate(plan.placement.devices)}
         return {name: of[number] for name, number in planned.items() if number in of}
-
-    def _of_hosts(self, roles: dict[str, Any]) -> dict[str, Any]:
-        """Return the marks by drawn name. A host gets those of its first device that the plan uses."""
-        entry_of = self.drawn_hosts.entry_of
-        if len(entry_of) == len(self.drawn_hosts.members):
-            return roles
-        by_name = {what: roles[what] for what in ("stages", "tasks") if what in roles}
-        drawn = {what: {entry_of[d]: mark for d, mark in reversed(marks.items())} for what, marks in by_name.items()}
-        absent = {"absent": self.drawn_hosts.entries(roles["absent"])} if "absent" in roles else {}
-        return roles | drawn | absent
 
     def _drawn_network(self) -> Topology | None:
         """Return the network with one device per drawn entry: a network of hosts if hosts are drawn."""
@@ -315,18 +309,24 @@ class NetworkPanel(Panel):
         if self._is_linking:
             return
         with self._is_linking:
-            hosts, ends = self.drawn_hosts, self.drawing.selected_link
-            self.lab_state.selected = hosts.devices(self.drawing.selected)
+            hosts, drawing, ends = self.drawn_hosts, self.drawing, self.drawing.selected_link
+            # Devices of a host that is no longer selected must not come back with it.
+            whole = set(hosts.devices(drawing.selected))
+            drawing.selected_members = [name for name in drawing.selected_members if name in whole]
+            self.lab_state.selected = hosts.devices(drawing.selected, drawing.selected_members)
             self.lab_state.selected_link = tuple(hosts.devices([end])[0] for end in ends if end in hosts.members)
 
     def _select_in_drawing(self) -> None:
         """Select what is selected elsewhere, if it is drawn."""
         if self._is_linking:
             return
-        hosts = self.drawn_hosts
+        hosts, ends = self.drawn_hosts, self.lab_state.selected_link
+        # A link inside a host is shown by its two devices.
+        inside = () if hosts.link(ends) else ends
+        chosen = self.lab_state.selected or inside
         with self._is_linking:
-            self.drawing.selected = hosts.entries(self.lab_state.selected)
-            self.drawing.selected_link = hosts.link(self.lab_state.selected_link)
+            self.drawing.selected, self.drawing.selected_members = hosts.entries(chosen), hosts.parts(chosen)
+            self.drawing.selected_link = hosts.link(ends)
 
 
 def highlight_of(tasks: Mapping[str, list[int]]) -> dict[str, Any]:

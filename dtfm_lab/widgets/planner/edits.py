@@ -99,7 +99,7 @@ class PlanChange:
 
     @cached_property
     def sentence(self) -> str:
-        """What became of the plan, and what the plan before would take now."""
+        """What happened to the plan, and what the plan before would take now."""
         was, now, held = self.was, self.now, self.held
         if not self.moves:
             stays = was is None or now is None or is_same(was, now)
@@ -193,7 +193,7 @@ class EditHistory:
             return
         now_s = self._now_s()
         if change["name"] == "topology" and change["old"].name != change["new"].name:
-            self.before = self._settled = None  # opening a network is no edit, so an edit right after it is the first
+            self.before = self._settled = None  # opening a network is not an edit, so the next edit is the first
             self._last_edit_s, self._was_in_gesture = now_s - ONE_EDIT_S, False
         if self._settled is None:  # nothing is shown yet that an edit could be compared with
             return

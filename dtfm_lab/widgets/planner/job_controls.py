@@ -114,7 +114,7 @@ class ObjectiveControls(SavedControls):
     def _keep(self) -> None:
         """Record a change by the user, so that it can be undone."""
         before, self._settled = self._settled, self.settings()
-        # The panel's own changes are no edits of the user.
+        # The panel's own changes are not edits of the user.
         if self._is_following or before == self._settled:
             return
         was, now = (measure_of(settings["objective"]).choice for settings in (before, self._settled))
@@ -171,7 +171,7 @@ class JobControls(SavedControls):
         lab_state.observe(lambda _: self._follow_network(), "topology")
 
     def take(self, job: Job) -> None:
-        """Choose another job, in place of the menu's job with that name. Its shape is one that is offered."""
+        """Choose another job instead of the menu's job with that name. Its shape is one that is offered."""
         self._base = job
         with self._is_filling:
             self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
@@ -186,7 +186,7 @@ class JobControls(SavedControls):
         base, settings, job = state
         if state == self._state():
             return
-        # The job's name would otherwise load the job anew.
+        # The job's name would otherwise load the job again.
         self._base = base
         with self._is_filling:
             self.job.value = settings["job"]
@@ -337,7 +337,7 @@ class JobControls(SavedControls):
             given |= {"global_batch": self.batch.value, "microbatch": self.microbatch.value or None}
         try:
             job = override(chosen, **given)
-            before = self._settled[2]  # a job that was refused since is no state to go back to
+            before = self._settled[2]  # undo must not go back to a job that was refused since
             if (by_hand or self._is_chosen) and before not in (None, job):
                 self._lab_state.history.keep(job_words(before, job), job=self._settled)
             self._lab_state.job = job
@@ -382,7 +382,7 @@ MOST_TOLD = 3
 
 
 def job_words(before: Job | None, job: Job | None) -> str:
-    """Return the differences between two jobs, such as "Batch 16 → 32". Empty if there are none."""
+    """Return the differences between two jobs, such as "Batch 16 → 32". Empty for equal jobs."""
     if before is None or job is None or before == job:
         return ""
     if before.name != job.name:

@@ -133,7 +133,7 @@ class PlanPanel(Panel):
             search.stop.click()
 
     def _plan_for_objective(self) -> None:
-        """Plan for the chosen objective. If it needs prices and there are none, offer typical ones."""
+        """Plan for the chosen objective. If it needs prices and the network has no prices, offer typical ones."""
         self._update_buttons()
         if self.lab_state.plan is not None and self._is_idle and not self._lacks_prices:
             self.redo()

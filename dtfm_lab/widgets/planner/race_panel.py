@@ -218,7 +218,7 @@ class _Racer:
 
     def __init__(self, topology: Topology, job: Job, planner: str, seed: int, options: Mapping[str, Any]) -> None:
         self._tasks = BackgroundTasks()
-        # The race counts CPU seconds itself, so the planner gets no limit of its own.
+        # The race counts CPU seconds itself, so the planner gets no separate limit.
         self._steps = search(
             topology, job, planner, seed=seed, seconds=ENDLESS_S, background_tasks=self._tasks, **options
         )

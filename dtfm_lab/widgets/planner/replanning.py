@@ -24,7 +24,7 @@ from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop, run_on_thread
 RESTS_S = (0.25, 0.4)
 """Seconds without an edit before the second and the third search.
 
-Meanwhile the first plan can be predicted and drawn without sharing the processor.
+In this time, the first plan can be predicted and drawn without sharing the processor.
 """
 SHOWN_S = 0.1
 """Maximum seconds that a search waits until the current plan has been sent to the page."""
@@ -178,7 +178,7 @@ class LiveReplanning(Panel):
                 except LabError as error:
                     why_not = str(error)
                 now = self._next_request()
-                # Edited meanwhile, so the plan found is of no use any more.
+                # The user has edited since, so the plan found is of no use any more.
                 if not self.switch.value or now is None or not _same(now, request):
                     continue
                 self._is_freer = False
@@ -227,7 +227,7 @@ class LiveReplanning(Panel):
                 await asyncio.wait_for(self._woken.wait(), rest_s)
             lab_state = self._lab_state
             busy = lab_state.is_needed_elsewhere
-            # Whoever took another plan by hand does not want it replaced.
+            # A user who took another plan by hand does not want it replaced.
             if self._cancelled.is_set() or busy or lab_state.plan is not found.plan or not self.switch.value:
                 return
             better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s, live), self._woken)

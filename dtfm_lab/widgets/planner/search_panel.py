@@ -77,7 +77,7 @@ class SearchPanel(SearchMode):
         self.bar = [self.start, self.stop, spacer(), more]
         self.view = w.VBox([self.population, self.curve])
         self._names: tuple[str, ...] = ()
-        """Names of the devices in the pictures. Empty if there are none."""
+        """Names of the devices in the pictures. Empty without pictures."""
         self._displayed: LiveSearch | None = None
         """The live search on display. None for a search that the user started, or for nothing."""
         self._n_displayed = 0
@@ -132,7 +132,7 @@ class SearchPanel(SearchMode):
         if last is not None:
             found = last
             self.curve.caption = describe_progress(found, over=True)
-            # A simulation takes a while on large networks, and the page must go on responding.
+            # A simulation takes a while on large networks, and the page must keep responding.
             self._lab_state.plan = await asyncio.to_thread(lambda: nearest(simulated(found.plan), None))
 
     def _clear(self) -> None:

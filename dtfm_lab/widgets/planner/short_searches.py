@@ -34,7 +34,8 @@ COMPILING_S = 300.0
 EXPLAINED_LATER_UP_TO = 64
 """Maximum devices for which a change is described on the kernel's loop. This takes 5 ms, and 170 ms for 256 devices."""
 BETTER = 5e-4
-"""Share that a longer search must save on a first plan, which nobody has looked at for long."""
+"""Share that a longer search must save on a first plan. It is small, because the user has not looked at that plan for
+long."""
 
 
 class Replanned(NamedTuple):
@@ -92,7 +93,7 @@ def improved(
 
 
 def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
-    """Return the plan with the higher of its own bounds and those that another search found."""
+    """Return the plan with its own bounds or another search's, whichever are higher."""
     bounds = [b for b in (plan.iteration_lower_bound_s, other.iteration_lower_bound_s) if b is not None]
     iteration_s = plan.iteration_s
     given: dict[str, Any] = {"seconds": plan.seconds + other.seconds}
@@ -155,10 +156,11 @@ def replanned(
     ``before`` is what was shown before the edit, by default ``plan``. ``plan`` may be an answer to an earlier part of
     the same drag. ``earlier`` is a previous plan of this very network, so that undoing an edit brings its plan back.
 
-    If the best saves too little, an old placement is kept, along with the planner that found it: the one before the
-    edit first, then that of ``plan``, then that of ``earlier``. If the edit changes no cost, as when a region is
-    renamed, nothing is searched, so that a placement made by hand stays. In the result, as many devices as possible
-    stay in place. If there are too few devices for the plan's shape, the search starts from fewer of its pipelines.
+    If the best saves too little, an old placement is kept, along with the planner that found it. The placement before
+    the edit comes first, then the placement of ``plan``, then the placement of ``earlier``. If the edit changes no
+    cost, as when a region is renamed, nothing is searched, so that a placement made by hand stays. In the result, as
+    many devices as possible stay in place. If there are too few devices for the plan's shape, the search starts from
+    fewer of its pipelines.
 
     If ``plan`` still works on the edited network as it is, ``at_hand`` is called with it before a search for seconds.
 

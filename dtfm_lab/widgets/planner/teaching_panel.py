@@ -117,7 +117,7 @@ class TeachingPanel(SavedControls):
         return f"{real}{watch}, generation {frame.generation}, {format_s(frame.best.cost_s)}."
 
     def _wanted(self) -> TeachingTask | None:
-        """Return the network, and the job in the plan's shape or else the most square one. None if there is none."""
+        """Return the network, and the job in the plan's shape or else the most square one. None without such a task."""
         topology, job, plan = self._lab_state.topology, self._lab_state.job, self._lab_state.plan
         if topology is None or job is None:
             return None
@@ -138,7 +138,7 @@ class TeachingPanel(SavedControls):
             self._prepare()
 
     def _prepare(self) -> None:
-        """Start the search on its thread, if there is none yet."""
+        """Start the search on its thread, unless it was started before."""
         if self._task is not None or not has_event_loop():
             return
         try:

@@ -81,7 +81,8 @@ class ConditionMonitor:
         return "recovered" if reported == "back" else "slow"
 
     def _describe_condition(self, name: str, condition: str, now_s: float | None) -> str:
-        """Return the condition in words. ``now_s`` is None once the run is over, and then durations are left out."""
+        """Return the condition in words. Once the run is over, pass None as ``now_s``, so that durations are left
+        out."""
         before, since_s = self._since.get(name, ("", 0.0))
         if now_s is not None and before != condition:
             self._since[name] = condition, (since_s := now_s)
@@ -91,7 +92,7 @@ class ConditionMonitor:
             case "killed" | "paused":
                 return f"{condition}{lasted}"
             case "gone":
-                return f"left the network{lasted}"
+                return f"left permanently{lasted}"
             case "lost":
                 return f"being replaced{lasted}" if now_s is not None else "lost"
             case "recovered":
@@ -264,13 +265,13 @@ class Departures:
         for name in sorted(run.ranks.keys() - set(topology.names) - self._left):
             self._left.add(name)
             self._try(partial(run.leave, name))
-            self._tell("left the network: training waits for a plan without it", name)
+            self._tell("left permanently: the run waits for a plan without it", name)
 
     def _follow(self) -> None:
         run, state = self._run, self._lab_state
         if run is None or state.plan is None or state.plan_is_stale or not run.running:
             return
-        # The same devices with another placement are no reason to move a run.
+        # A run does not move for the same devices in another placement.
         if (names := set(state.plan.topology.names)) == self._there:
             return
         self._there, self._left = names, set()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dtfm_lab.domain.schedule import COMPUTE, Kind
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.lab_state import LabState, network_names
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.player import PlayerView
@@ -155,7 +155,7 @@ class Playback:
         self.drawing.playback = rows.tobytes()
 
     def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
-        """Show the condition of a run's devices. ``conditions`` are those of ``DevicesView.states``."""
+        """Show the condition of a run's devices. ``conditions`` have the format of ``DevicesView.states``."""
         known = set(run.ranks)
         self._tell(
             {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now},
@@ -219,7 +219,8 @@ class Playback:
             self.view.source = source
             self.view.iteration = -1 if trace is None else trace.typical_iteration
             self.view.length_s = self.view.known_s = length_s
-        self.drawing.playback_devices = [] if trace is None else device_names(trace.context)
+        names = [] if trace is None else device_names(trace.context)
+        self.drawing.playback_devices = network_names(self._lab_state.plan, names)
         self._held = NO_ROWS if rows is None else rows
         if trace is None or trace.context.source == "simulated":
             self._tell({}, {})

@@ -56,7 +56,7 @@ class RunOptionControls(SavedControls):
 CLOCKS = {
     "virtual": "no waiting: each worker adds its own CPU time and the seconds of the drawn links to a logical clock",
     "paced": "in real time, slowed down so that this machine keeps up: computing takes as long as on the drawn device",
-    "real": "this machine as it is: wall time, with loopback in place of the drawn links",
+    "real": "this machine as it is: wall time, with loopback instead of the drawn links",
 }
 CLOCK_NAMES = ("Clock: CPU time", "Clock: as drawn", "Clock: wall time")
 """Names of the clocks in the menu, in the order of ``RUN_CLOCKS``."""

@@ -164,7 +164,7 @@ class RunPanel(Panel):
             self._lab_state.report_error("run", str(error))
             return
         self.happenings.begin()
-        # Workers may all warn of the same; it is told once.
+        # All workers may give the same warning. It is shown once.
         for line in dict.fromkeys(str(one.message) for one in caught):
             self.happenings.add(f"note: {line}")
         # Runs share the machine's cores, so one at a time, over all labs of a notebook.

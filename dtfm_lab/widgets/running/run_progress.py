@@ -147,7 +147,7 @@ def note_of(run: RunRecord) -> str:
 
 
 def story_of(run: RunRecord) -> str:
-    """Return the last new plan or the last lost device, for the headline. Empty if there is none.
+    """Return the last new plan or the last lost device, for the headline. Empty if neither exists.
 
     ``ada was killed by SIGKILL in iteration 3: its copy took over in 0.6 s, with the state of claude``
     """

@@ -196,7 +196,7 @@ class SchedulesTable:
 
 
 def schedule_row(plan: Plan, schedule: str, queueing: str) -> dict[str, Any]:
-    """Return a row of ``CandidatesView``. Its memory is that of the device with the least to spare. Slow."""
+    """Return a row of ``CandidatesView``. Its memory is for the device with the least to spare. Slow."""
     trace = simulate(plan, schedule, queueing=queueing)
     report = memory(plan, trace=trace)
     position, replica = report.worst

@@ -187,7 +187,7 @@ class PredictionChart(GanttView):
         """
         context, chart, rows = prediction.trace.context, prediction.chart, prediction.rows
         regions = {device.name: device.region for device in prediction.plan.topology.devices}
-        # Several stages per device take shades, so that they can be told apart.
+        # Several stages of one device get different shades.
         n_shades = context.stages_per_device
         # Bars of other rows have nowhere to glide from.
         has_ghost = before is not None and before is not prediction and before.rows.shape == rows.shape
@@ -269,7 +269,7 @@ class ScheduleChart:
             self.view.show_measured(measured)
 
     def clear(self, words: str) -> None:
-        """Show nothing but these words."""
+        """Show only these words."""
         self._shown = self._drawn = None
         self.view.clear()
         self.view.title, self.view.empty_words = "One iteration", words

@@ -268,7 +268,7 @@ class SchedulePanel(Panel):
         """Dim the picture if an edit has no plan after a moment. Draw the plan again if the edit is undone."""
         state, shown = self._lab_state, self._shown
         if shown is not None and shown.trace is not state.predicted and not state.plan_is_stale:
-            self._begin()  # the plan at hand was drawn on the network of that edit
+            self._begin()  # the available plan was drawn on the network of that edit
         if has_event_loop() and not self._awaits_plan:
             self._awaits_plan = True
             begin(self._dim_without_plan(), self._report_error)
@@ -278,7 +278,7 @@ class SchedulePanel(Panel):
         self._awaits_plan = False
         shown, state = self._shown, self._lab_state
         if state.plan_is_stale:
-            if shown is None or shown.plan.topology is not state.topology:  # else it is of the plan at hand
+            if shown is None or shown.plan.topology is not state.topology:  # else it belongs to the available plan
                 self._dim()
         elif not self.is_predicting:
             self.chart.stale = ""
@@ -348,7 +348,7 @@ class SchedulePanel(Panel):
             wanted = (plan, schedule, self._lab_state.queueing, self._is_automatic)
             # Used once at most: it is of one plan.
             foreseen, self._foreseen = self._foreseen, None
-            ran = predicted_of_run(self._lab_state)  # an edit was undone: what was measured stands beside it again
+            ran = predicted_of_run(self._lab_state)  # an edit was undone: the measurement is shown next to it again
             if ran is None and foreseen is not None and foreseen[0] == wanted:
                 prediction: ChartedPrediction | None = foreseen[1]
             else:

@@ -82,8 +82,8 @@ class Autosave:
         begin(self._save_until_done(), self._report_error)
 
     async def _save_until_done(self) -> None:
-        """Save, and save again for changes made meanwhile."""
-        # A program may end within the delay, and its last change is to be saved all the same.
+        """Save, and save again if something changed during that time."""
+        # A program may end within the delay, and its last change must be saved all the same.
         atexit.register(self._save_at_exit)
         try:
             while self._is_due:

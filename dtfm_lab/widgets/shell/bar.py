@@ -111,7 +111,7 @@ class StatusBar:
     def refresh(self) -> None:
         state, view, before = self._lab_state, self.view, self.history.before
         topology, job = state.topology, state.job
-        # One message for all fields, so that no number of the old plan stands beside a new one.
+        # One message for all fields, so that no number of the old plan is shown next to a new one.
         with view.hold_sync():
             view.network = ["", ""] if topology is None else [topology.name, consists_of(state)]
             view.job = ["", ""] if job is None else [job.name, shape_of(state)]
@@ -329,7 +329,7 @@ def _short_scope(plan: Plan) -> str:
 
 
 def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
-    """Return what is predicted in place of the plan as it was found. The bound is for that plan."""
+    """Return what is predicted instead of the plan as it was found. The bound is for that plan."""
     planned = format_s(plan.iteration_s or 0.0)
     if is_profiled(state):
         return f"from the profile, {planned} from FLOP", "from the profile"

@@ -137,6 +137,8 @@ class FirstMinute:
         return _step(PULL, "Next:", (PULL, "Pull this link faster" if is_link else f"Make {ends[0]} faster"))
 
     def _train(self) -> dict[str, Any]:
+        if "run" not in self._lab_state.busy and self._lab_state.plan_is_stale:
+            return _step(TRAIN, "Does it hold? The changed network needs a plan first.")
         if "run" not in self._lab_state.busy:
             part = self._lab_state.run_part.removeprefix("the whole plan, ")
             return _step(
@@ -177,7 +179,7 @@ class FirstMinute:
 
     def _begin_run(self, fewest: int = 0) -> None:
         self._guess = self._judged = ""
-        if not self._lab_state.run_part:  # how long a part takes, with another model, nobody knows before
+        if not self._lab_state.run_part:  # how long a part takes with another model is unknown before
             self._run_panel.iterations.value = max(fewest, self._iterations())
         self._press("run")
 

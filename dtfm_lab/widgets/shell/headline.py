@@ -99,7 +99,7 @@ def _basis_words(state: LabState) -> str:
 
 
 def _measured(state: LabState) -> str:
-    """Return how long the last run took. Empty if there is none, or if it is a mystery."""
+    """Return how long the last run took. Empty without a run, or if it is a mystery."""
     found = state.comparison
     return "" if found is None or state.is_mystery or found.measured is not state.measured else found.error_sentence
 
@@ -112,10 +112,10 @@ def _split(note: str) -> Headline:
 
 
 def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: Replanned | None) -> tuple[str, str]:
-    """Return the edit's effect, in the numbers that the bar shows, and what became of the plan.
+    """Return the edit's effect, in the numbers that the bar shows, and what happened to the plan.
 
-    If the user has chosen another schedule than the plan's, the bar shows that one's seconds. What the old plan would
-    take is known for the plan's own schedule only, so it is left out.
+    If the user has chosen another schedule than the plan's, the bar shows the seconds under that schedule. What the old
+    plan would take is known for the plan's own schedule only, so it is left out.
     """
     change = _change_since(before, plan, found)
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
@@ -135,7 +135,7 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
 
 
 def _iteration_too(state: LabState, before: BeforeEdit) -> str:
-    """Return what became of the iteration, which leads in the bar, if the search minimises something else."""
+    """Return what happened to the iteration, which leads in the bar, if the search minimises something else."""
     was, now = before.iteration_s, modelled_s(state)
     if was is None or now is None or is_same(was, now):
         return ""

@@ -63,7 +63,7 @@ def inspect(state: LabState) -> Facts:
 
 
 def _drawn_as(drawn: Mapping[str, int], name: str) -> Facts:
-    """Return the stage of a device in a displayed plan that is not the lab's. Empty if it has none."""
+    """Return the stage of a device in a displayed plan that is not the lab's. Empty if it is idle there."""
     return {"stage": drawn[name], "n_stages": 1 + max(drawn.values())} if name in drawn else {}
 
 

@@ -23,9 +23,9 @@ from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
 TABS = PLAN, SEARCH, WHAT_IF, RUN, SYSTEMS, LEARN = "Plan", "Search", "What if", "Run", "Systems", "Learn"
-"""The tabs of the lab in order. Tabs with other names, such as those of plug-ins, come after them."""
+"""The tabs of the lab in order. Tabs with other names, such as the tabs of plug-ins, come after them."""
 FILL_PAUSE_S = 0.2
-"""Seconds between preloading two panes that nobody has opened yet. An iteration plays meanwhile."""
+"""Seconds between preloading two panes that the user has not opened yet. An iteration plays during this time."""
 LEAST_PLACES = 2
 """Minimum number of regions that are known places for a network to open on the map."""
 
@@ -34,7 +34,7 @@ class StepState(NamedTuple):
     """How far a step has come."""
 
     done: str = ""
-    """The result in a few words. Empty if there is none."""
+    """The result in a few words. Empty without a result."""
     stale: str = ""
     """Why the result is out of date. Empty if it is not."""
 
@@ -62,7 +62,7 @@ class LabStep:
     title: str
     """Title of its page, and of its tab if it has its own."""
     result: Callable[[LabState], str] = _never
-    """Returns the result in a few words. Empty if there is none."""
+    """Returns the result in a few words. Empty without a result."""
     staleness: Callable[[LabState], str] = _never
     """Returns why the result is out of date. Empty if it is not."""
     redo: str = ""

@@ -119,7 +119,7 @@ class SelectionAnswers:
         return (plan, state.schedule, state.queueing, tuple(devices)) if known.issuperset(devices) else None
 
     async def _answer(self, asked: Asked) -> None:
-        # Whoever clicks through many devices waits for none of them.
+        # A user who clicks through many devices waits for none of them.
         await asyncio.sleep(QUIET_S)
         plan, schedule, queueing, devices = asked
         # Asked for another device since, or too many devices for a quick answer.

@@ -70,8 +70,8 @@ def restore_state(state: WorkspaceState, lab_state: LabState, panels: Mapping[st
 
     The comparison is not saved. It is computed again on a thread.
 
-    Raises LabError, and leaves everything as it was, if a part of the state cannot be shown, or while a search or a run
-    is in progress, because its end would overwrite the restored state.
+    Raises LabError, and leaves everything as it was, if a part of the state cannot be shown. It also does so while a
+    search or a run is in progress, because its end would overwrite the restored state.
     """
     for step, what in BLOCKING_STEPS.items():
         if step in lab_state.busy:

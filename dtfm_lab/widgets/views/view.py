@@ -63,7 +63,7 @@ class View(DeferredWidget, anywidget.AnyWidget):
 
 
 PLAYED = ("playback", "playback_devices", "conditions", "restored_from")
-SHARED = ("document", "selected", "selected_link", "can_undo", "can_redo", *PLAYED)
+SHARED = ("document", "selected", "selected_members", "selected_link", "can_undo", "can_redo", *PLAYED)
 
 
 class DocumentView(View):
@@ -79,7 +79,9 @@ class DocumentView(View):
 
     document = traitlets.Dict().tag(sync=True, echo_update=False)  # do not send a page its own edits
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """Names of the selected devices."""
+    """Names of the selected devices or hosts."""
+    selected_members = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Devices inside selected hosts that are selected alone. A host without any of these is selected as a whole."""
     selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Source and target of the selected link, whether it is drawn or not. Empty for none."""
     can_undo = traitlets.Bool(False).tag(sync=True)
@@ -98,7 +100,8 @@ class DocumentView(View):
 
     With a plan, "tasks" has {device: [stage, replica]}, and "stage" the selected stage. "suspects" has [source, target]
     of each link and [name] of each device to draw in red. "binds" is [source, target] of the link, or [name] of the
-    device, that limits the plan. "absent" lists devices that are away, which are drawn faded.
+    device, that limits the plan. "absent" lists devices that are away, which are drawn faded. Where hosts are drawn,
+    "cells" has {host: [[stage, replica] or None of each of its devices]}, and "parts" the devices inside of "binds".
     """
     playback = traitlets.Bytes(b"").tag(sync=True)
     """The iteration to play: little-endian f4 rows of running/playback."""

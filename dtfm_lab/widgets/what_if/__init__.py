@@ -233,7 +233,7 @@ class WhatIfPanel(Panel):
             quick_s = await asyncio.to_thread(answers.quick, setting)
             if quick_s is not None and answers is self.answers and self.last_base is not None:
                 self.numbers.value = answer_text.large_numbers(quick_s, self.last_base.iteration_s)
-            # A newer setting waits, and would replace this one's chart at once.
+            # A newer setting waits, and would replace this setting's chart at once.
             if self._asked.waits:
                 return
         try:
@@ -243,7 +243,7 @@ class WhatIfPanel(Panel):
             if answers is self.answers and setting == self.setting:
                 self._refuse(str(error))
             return
-        # Meanwhile the lab may have another plan or setting, to which this answer does not belong.
+        # By now the lab may have another plan or setting, to which this answer does not belong.
         if answers is not self.answers or base != self.base:
             return
         if found is None:
@@ -269,7 +269,7 @@ class WhatIfPanel(Panel):
         self._preview()
 
     def _write_large_numbers(self) -> None:
-        """Write only the large numbers. If the bar's numbers are from a profile, note that these are from FLOP."""
+        """Write only the large numbers. If the bar's numbers are from a profile, say that these are from FLOP."""
         if (now := self.last) is None:
             return
         remarks = ["from FLOP"] if is_profiled(self._lab_state) else []
@@ -298,7 +298,7 @@ class WhatIfPanel(Panel):
         self.problem.value = markup.line(escape(problem), "warning")
 
     def _compute_rest(self) -> None:
-        """Plan again, then compute pins without an answer, unless a control is turned meanwhile."""
+        """Plan again, then compute pins without an answer, unless a control is turned before that."""
         self._update_buttons()
         if self._asked.is_running or self.answers is None or self.base is None:
             return

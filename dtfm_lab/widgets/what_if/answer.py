@@ -38,7 +38,7 @@ TURNED = {"bandwidth": "bandwidth", "latency": "latency", "global_batch": "the b
 SAME = 5e-4
 """Share of an iteration below which a change counts as none."""
 ONE_TO_ONE, PARTLY = 0.85, 0.25
-"""From these powers on, a part is said to follow a number almost one to one, or in part."""
+"""From these powers on, the texts say that a part follows a number almost one to one, or in part."""
 
 
 class Measure(NamedTuple):
@@ -112,8 +112,8 @@ def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[s
 def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: int) -> str:
     """Return a table of every measure and its difference from the base, and whether it fits in memory.
 
-    ``base`` is None if the base is not possible. ``changed`` lists the differences from it in words. ``number`` counts
-    answers.
+    Pass None as ``base`` if the base is not possible. ``changed`` lists the differences from it in words. ``number``
+    counts answers.
     """
     under = f"with {changed}" if changed else "the plan as it is: move a slider"
     cannot = "; the lab's own setting is not possible" if base is None else ""
@@ -274,7 +274,7 @@ class Answers:
         self.answer.cache_clear()
 
     def with_base(self, setting: WhatIfSetting, base: WhatIfSetting) -> tuple[WhatIfAnswer, WhatIfAnswer | None]:
-        """Return the answer and the base's. The latter is None if the base is not possible.
+        """Return the answer and the base's answer. If the base is not possible, return None for it.
 
         Raises LabError if the setting is not possible.
         """

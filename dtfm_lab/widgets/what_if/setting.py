@@ -134,7 +134,7 @@ class WhatIfSetting:
         return {name: value for name, value in self.items if value != before[name]}
 
     def describe_changes(self, base: WhatIfSetting) -> str:
-        """Return the differences in words, ``bandwidth × 2, 1f1b``. Empty if there are none."""
+        """Return the differences in words, ``bandwidth × 2, 1f1b``. Empty for equal settings."""
         where = f" of {link_words(self.link)}" if self.link else ""
         return ", ".join(
             _describe(name, value) + (where if name in FACTORS else "")
@@ -156,7 +156,7 @@ def with_factors(topology: Topology, pairs: list[tuple[int, int]], *, bandwidth:
     bandwidth_bytes_per_s[i, j] *= bandwidth
     message_s = None if topology.message_s is None else topology.message_s.copy()
     if message_s is not None:
-        # Measured times are for the old link, so the formula takes their place.
+        # Measured times are for the old link, so the formula replaces them.
         message_s[i, j] = np.nan
     return replace(topology, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 

@@ -71,8 +71,8 @@ def by_region(topology: Topology) -> dict[str, list[str]]:
 def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], factor: float = 2.0) -> list[list[str]]:
     """Return (what, what it saves) for a device, or for the link between two, improved by the factor.
 
-    A link between two regions stands for those of all their devices, as in the inspector. Raises LabError if the plan
-    cannot be simulated.
+    A link between two regions stands for the links of all their devices, as in the inspector. Raises LabError if the
+    plan cannot be simulated.
     """
     words = {
         "compute": f"if {factor:g} x as fast",

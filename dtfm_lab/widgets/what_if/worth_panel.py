@@ -57,7 +57,7 @@ class WorthPanel(Panel):
         self._follow()
 
     def staleness(self, lab_state: LabState) -> str:
-        """Return why the list is out of date. Empty if there is none, or if it updates without being asked."""
+        """Return why the list is out of date. Empty if it is up to date, or if it updates without being asked."""
         asked = self._asked()
         is_old = self._found is not None and asked is not None and asked != self._found and self._search is None
         return "the plan has changed since this list" if is_old and not self._is_small(asked) else ""

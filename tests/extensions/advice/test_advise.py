@@ -189,7 +189,7 @@ def test_advice_that_hangs_on_a_link_that_nobody_measured_says_so(tmp_path: Path
 
     estimated, measured = asked(replace(pair, estimates=(guess,))), asked(pair)
     assert estimated.best.name == measured.best.name == "your machines"
-    assert estimated.note.startswith("Nobody measured these links: between hosts 100 Gbit/s (0.001 to 100). ")
+    assert estimated.note.startswith("These links were not measured: between hosts 100 Gbit/s (0.001 to 100). ")
     assert "the best option is device-0 alone (" in estimated.note
     assert estimated.note.endswith(") if they are as slow as they may be")
     assert estimated.note in str(estimated)

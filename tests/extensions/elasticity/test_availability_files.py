@@ -223,7 +223,7 @@ def test_no_availability_is_taken_for_a_network() -> None:
         ("# left_out: some\n" + HEADER, "mine.csv: line 1: left_out is 'some'; wanted a count of events"),
         ("# name:\n" + HEADER, "mine.csv: line 1: name is ''; wanted plain text of 1 to 200 characters"),
         ("#\n# devices: a, b\n" + HEADER, "mine.csv: line 2: devices is 'a, b'; wanted names as a JSON list"),
-        ('# devices: ["a"]\n' + HEADER + "5,add,b\n", "mine.csv: line 3: b is none of the 1 devices named above"),
+        ('# devices: ["a"]\n' + HEADER + "5,add,b\n", "mine.csv: line 3: b is not one of the 1 devices named above"),
         ('# devices: ["a","a"]\n' + HEADER + "5,add,a\n", "mine.csv: line 1: devices is '[\"a\",\"a\"]'; wanted names"),
         ("0,add,n1\n10,n1,add\n", "mine.csv: line 2: event is 'n1'; wanted add or remove"),
         ("0,add,n1\nsoon,add,n2\n", "mine.csv: line 2: milliseconds is 'soon'; wanted a number, 0 or more"),

@@ -62,7 +62,7 @@ def test_a_model_that_no_worker_trains_is_stood_in_for_and_the_folder_says_so(tm
     spec = spec_for(lab.with_job(plan, dtype="bf16"))
     assert spec.trained.dtype == "fp32"
     folder = export(spec, tmp_path / "run", hosts_of(spec))
-    assert "stand-in is trained in place of" in (folder / "README.md").read_text()
+    assert "stand-in is trained instead of" in (folder / "README.md").read_text()
     assert load_run_folder(folder).spec.to_line() == spec.to_line()
 
 

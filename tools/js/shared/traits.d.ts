@@ -221,6 +221,7 @@ export interface MapView {
   restored_from: Dict;
   selected: string[];
   selected_link: string[];
+  selected_members: string[];
   still: boolean;
   summary: string;
   tool: "select" | "add";
@@ -247,6 +248,7 @@ export interface MatrixView {
   restored_from: Dict;
   selected: string[];
   selected_link: string[];
+  selected_members: string[];
   shows: "latency" | "bandwidth";
   summary: string;
 }
@@ -357,6 +359,7 @@ export interface TopologyEditor {
   restored_from: Dict;
   selected: string[];
   selected_link: string[];
+  selected_members: string[];
   summary: string;
 }
 

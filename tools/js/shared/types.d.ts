@@ -107,6 +107,7 @@ export type Device = {
   y: number;
   host?: string;
   members?: string[];
+  inside?: Conditions;
   measured_as?: unknown;
   price_per_hour?: number;
   uplink_gbps?: number;
@@ -131,7 +132,17 @@ export type Filled = { regions: [string, string]; distance_km: number } & Condit
 /** [stage, replica]. */
 export type Task = [stage: number, replica: number];
 export type Tasks = Record<string, Task>;
-export type Highlight = { tasks?: Tasks; stages?: Record<string, number>; stage?: number; suspects?: string[][]; binds?: string[]; absent?: string[] };
+/** `cells` are the tasks of each device of a host, `parts` the devices inside of what `binds`. */
+export type Highlight = {
+  tasks?: Tasks;
+  stages?: Record<string, number>;
+  cells?: Record<string, (Task | null)[]>;
+  stage?: number;
+  suspects?: string[][];
+  binds?: string[];
+  parts?: string[];
+  absent?: string[];
+};
 export type Condition = "killed" | "slow" | "paused" | "recovered";
 
 /** What is in the traits that every `DocumentView` has. */

@@ -10,8 +10,10 @@ import { placeLabels } from "../../../dtfm_lab/widgets/views/editor/page/labels.
 import { lightOf } from "../../../dtfm_lab/widgets/views/editor/page/light.js";
 import { addLine, clear, conditionsOf, evenOut, linkFits, removeLines, setConditions } from "../../../dtfm_lab/widgets/views/editor/page/lines.js";
 import { routes } from "../../../dtfm_lab/widgets/views/editor/page/routes.js";
-import { sceneOf, tasksOf, trafficOf } from "../../../dtfm_lab/widgets/views/editor/page/scene.js";
+import { hostBox, takenApart } from "../../../dtfm_lab/widgets/views/editor/page/hosts.js";
+import { sceneOf, tasksOf } from "../../../dtfm_lab/widgets/views/editor/page/scene.js";
 import { nearest, sizes } from "../../../dtfm_lab/widgets/views/editor/page/style.js";
+import { placesOf, trafficOf } from "../shared/tasks.js";
 
 /** @type {(name: string, region?: string, x?: number, y?: number) => import("../shared/types.d.ts").Device} */
 const device = (name, region = "", x = 0, y = 0) => ({ name, region, gpu: "T4", x, y });
@@ -150,7 +152,7 @@ test("a line bends round what it does not join, and not without need", () => {
 test("stages without replicas get theirs in the document's order", () => {
   const tasks = tasksOf({ stages: { ada: 0, eve: 1, bob: 0 } }, DRAWN);
   assert.deepEqual(tasks, { ada: [0, 0], bob: [0, 1], eve: [1, 0] });
-  assert.deepEqual(trafficOf(tasks), [
+  assert.deepEqual(trafficOf(placesOf(tasks)), [
     { ends: ["ada", "eve"], use: "hop" },
     { ends: ["ada", "bob"], use: "averaging" },
   ]);
@@ -238,4 +240,83 @@ test("a device joins the region that it is dropped on, and lies beside others", 
     nearestFree({ x: 1, y: 2 }, 10, () => true),
     { x: 1, y: 2 },
   );
+});
+
+test("the cells of a host are equal, inside its box, and do not overlap", () => {
+  for (const n of [1, 2, 3, 4, 6, 7, 8, 16, 64])
+    for (const room of [
+      { width: 24, height: 22 },
+      { width: 110, height: 60 },
+    ]) {
+      const { width, height, cell, middles } = hostBox(n, room);
+      assert.ok(width <= room.width + 1e-9 && height <= room.height + 1e-9, `${n}`);
+      assert.equal(middles.length, n);
+      for (const { x, y } of middles) assert.ok(Math.abs(x) + cell.width / 2 <= width / 2 && Math.abs(y) + cell.height / 2 <= height / 2);
+      middles.forEach((one, at) =>
+        middles.slice(at + 1).forEach((other) => assert.ok(Math.abs(one.x - other.x) >= cell.width || Math.abs(one.y - other.y) >= cell.height)),
+      );
+    }
+  assert.equal(hostBox(8, { width: 100, height: 70 }).columns, 4);
+});
+
+/** Two hosts of two devices each, and a device by itself. */
+const HOSTS = docs.complete({
+  devices: [
+    { ...device("one", "Oregon"), members: ["a", "b"], inside: { latency_ms: 0.01, bandwidth_gbps: 3600 } },
+    { ...device("two", "Oregon", 90), members: ["c", "d"] },
+    device("ada", "Tokyo", 300),
+  ],
+  regions: DRAWN.regions,
+  links: [{ source: "one", target: "ada", latency_ms: 7, bandwidth_gbps: 2, one_way: false }],
+});
+
+test("a host's devices have a task each, and the host sends what they send", () => {
+  const cells = /** @type {Record<string, (import("../shared/types.d.ts").Task | null)[]>} */ ({
+    one: [
+      [0, 0],
+      [1, 0],
+    ],
+    two: [[2, 0], null],
+  });
+  const scene = sceneOf(HOSTS, [], { tasks: { one: [0, 0], two: [2, 0] }, cells, parts: ["b"], suspects: [["one"], ["a"]] }, new Set());
+  assert.deepEqual([scene.nStages, Object.keys(scene.tasks)], [3, ["a", "b", "c"]]);
+  assert.ok(scene.lines.some(({ ends, uses }) => ends.join() === "one,two" && uses.has("hop")));
+  assert.ok(scene.slow.has("a") && scene.bound.has("b") && scene.hostOf.get("d") === "two");
+  const light = lightOf({ devices: ["b"] }, scene);
+  assert.ok(light?.device("b") && light.device("one") && !light.device("a") && !light.device("two"));
+  assert.ok(lightOf({ devices: ["one"] }, scene)?.device("a"));
+  assert.ok(lightOf({ stage: 2 }, scene)?.device("c") && !lightOf({ stage: 2 }, scene)?.device("d"));
+});
+
+test("hosts that hold the same stages average once", () => {
+  const both = /** @type {[string, import("../shared/types.d.ts").Task][]} */ ([
+    ["one", [0, 0]],
+    ["one", [1, 0]],
+    ["two", [0, 1]],
+    ["two", [1, 1]],
+  ]);
+  assert.deepEqual(trafficOf(both), [{ ends: ["one", "two"], use: "averaging" }]);
+});
+
+test("a host that is taken apart is its devices, with their links and its own", () => {
+  const apart = takenApart(HOSTS, ["one"]);
+  assert.deepEqual(
+    apart.devices.map(({ name, host }) => [name, host]),
+    [
+      ["a", "one"],
+      ["b", "one"],
+      ["two", undefined],
+      ["ada", undefined],
+    ],
+  );
+  assert.deepEqual(
+    apart.links.map(({ source, target, bandwidth_gbps }) => [source, target, bandwidth_gbps]),
+    [
+      ["a", "ada", 2],
+      ["b", "ada", 2],
+      ["a", "b", 3600],
+    ],
+  );
+  assert.equal(new Set(apart.devices.map(({ x, y }) => `${x}/${y}`)).size, 4);
+  assert.deepEqual(docs.matches(HOSTS, "d"), ["two", "ada"]);
 });

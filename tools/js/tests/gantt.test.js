@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Bars, barUnder, COLUMNS, counterpart, firstAtLeast, FULL, joined, lanesOf, NO_BARS } from "../../../dtfm_lab/widgets/views/gantt/page/bars.js";
+import { crowdedIn, densityOf, sharesOf, smoothed, stackedAt } from "../../../dtfm_lab/widgets/views/gantt/page/density.js";
 import { gapAt } from "../../../dtfm_lab/widgets/views/gantt/page/gaps.js";
 import { glide } from "../../../dtfm_lab/widgets/views/gantt/page/glide.js";
 import { arrange, layout } from "../../../dtfm_lab/widgets/views/gantt/page/layout.js";
@@ -180,4 +181,46 @@ test("a bar says who does what, when, and what it waited for", () => {
   assert.equal(describe({ upper: upper.bar(0), lower: null }, known).length, 1);
   assert.deepEqual(linkOf(upper.bar(0), { messages, devices: ["ada", "bob"] }), ["ada", "bob"]);
   assert.equal(linkOf(upper.bar(1), { messages, devices: ["ada", "bob"] }), null);
+});
+
+test("an average keeps what is even, and flattens what is periodic", () => {
+  assert.ok(smoothed(new Float32Array(40).fill(0.6), 8).every((value) => Math.abs(value - 0.6) < 1e-6));
+  const striped = smoothed(
+    Float32Array.from({ length: 120 }, (_, x) => (x % 3 ? 1 : 0)),
+    8,
+  );
+  assert.ok(striped.slice(20, 100).every((value) => Math.abs(value - 2 / 3) < 0.03));
+});
+
+test("crowded bars are shares of their lane; a few alone are not", () => {
+  const [ink, paper] = [0xff102030, 0xffe0e0e0];
+  const begins = new Uint16Array(60);
+  begins[10] = begins[20] = begins[30] = 1;
+  assert.equal(crowdedIn(begins, 1), null);
+  const half = { share: new Float32Array(60).fill(0.5), color: new Uint32Array(60).fill(ink) };
+  const third = { share: new Float32Array(60).fill(0.3), color: new Uint32Array(60).fill(paper) };
+  const density = densityOf(begins.fill(1, 24, 60), [half, third], 1);
+  assert.ok(density);
+  assert.deepEqual([density.dense[5], density.dense[40]], [0, 1]);
+  assert.deepEqual(
+    [0.1, 0.4, 0.6, 0.7, 0.9].map((height) => stackedAt(density, 40, height, height + 0.1)),
+    [ink, ink, paper, paper, 0],
+  );
+  assert.equal(stackedAt(density, 40, 0.45, 0.55) >>> 24, 0xff);
+  assert.equal(stackedAt(density, 40, 0.75, 0.85) >>> 24, 0x80);
+});
+
+test("an overview has the share of rows that compute, where bars cannot be told apart", () => {
+  const fine = bars(...Array.from({ length: 80 }, (_, at) => [0, at % 2, at, at + (at % 2 ? 1 : 0.5), at]));
+  const shares = sharesOf(fine, [0, 2], { from: 0, scale: 1, width: 80 });
+  assert.ok(shares && Math.abs(shares[0][40] - 0.125) < 0.03 && Math.abs(shares[1][40] - 0.25) < 0.05);
+  assert.equal(sharesOf(fine, [0, 2], { from: 0, scale: 20, width: 1600 }), null);
+});
+
+test("a block of fine bars without a pause stays a block", () => {
+  const [begins, share, color] = [new Uint16Array(60).fill(1, 20, 30), new Float32Array(60).fill(1, 20, 30), new Uint32Array(60).fill(0xff000000, 20, 30)];
+  const density = densityOf(begins, [{ share, color }], 1);
+  assert.ok(density);
+  assert.deepEqual([...density.layers[0].share].map(Math.round), [...share]);
+  assert.deepEqual([...density.dense], [...share]);
 });

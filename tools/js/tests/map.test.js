@@ -10,6 +10,7 @@ import { standing, target, under } from "../../../dtfm_lab/widgets/views/map/pag
 import { layoutOf, TOP } from "../../../dtfm_lab/widgets/views/map/page/layout.js";
 import { pairKey, pairsOf, tasksOf, usesOf, worthDrawing } from "../../../dtfm_lab/widgets/views/map/page/pairs.js";
 import { farFrom, labelPlaces, lengthOf, route } from "../../../dtfm_lab/widgets/views/map/page/routes.js";
+import { placesOf } from "../shared/tasks.js";
 import { alongWay } from "../../../dtfm_lab/widgets/views/map/page/running.js";
 import { walker } from "../../../dtfm_lab/widgets/views/map/page/walking.js";
 import { describe } from "../../../dtfm_lab/widgets/views/map/page/words.js";
@@ -98,7 +99,7 @@ test("a pair has the slower way's numbers, of its line, a rule or the default", 
 test("pairs are used by hops and averages between regions", () => {
   const tasks = tasksOf({ stages: { "Oregon-0": 0, "Tokyo-0": 1, "Dublin-0": 0 } });
   assert.deepEqual(tasks, { "Oregon-0": [0, 0], "Tokyo-0": [1, 0], "Dublin-0": [0, 1] });
-  const uses = usesOf(tasks, (name) => name.split("-")[0]);
+  const uses = usesOf(placesOf(tasks), (name) => name.split("-")[0]);
   assert.deepEqual(uses.get(pairKey("Oregon", "Tokyo")), { hops: [["Oregon-0", "Tokyo-0"]], averages: [] });
   assert.deepEqual(uses.get(pairKey("Oregon", "Dublin"))?.averages, [["Oregon-0", "Dublin-0"]]);
   assert.equal(worthDrawing(pairsOf(DOCUMENT, [], NAMES), uses, new Set()).length, 3);

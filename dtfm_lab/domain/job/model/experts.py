@@ -82,7 +82,7 @@ def moe(
     d_expert
         Width of each of a block's ``n_experts`` experts. Each token is sent to ``experts_per_token`` of them.
     n_dense, d_ff
-        Number of blocks at the beginning that have one MLP, of width ``d_ff``, in place of experts.
+        Number of blocks at the beginning that have one MLP, of width ``d_ff``, instead of experts.
     d_shared
         Total width of the experts that every token is sent to; 0 for none.
     n_kv_heads, head_dim, qk_norm

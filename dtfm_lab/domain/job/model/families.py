@@ -1,13 +1,12 @@
 """The two families of most published language models, with exact parameter counts.
 
-FLOP are two per multiply-add of the matrix products, the attention matrix counted whole (causal,
-in a sliding window or not), as in Narayanan et al. 2021, equation 3; norms, activations and rotary
-positions count as none.
+Each multiply-add of the matrix products counts as two FLOP. The attention matrix is counted whole (causal, in a sliding
+window or not), as in Narayanan et al. 2021, equation 3. Norms, activations and rotary positions count as no FLOP.
 
-A layer holds for its backward the tensors that its operators need again, as Korthikanti et al. 2022 ("Reducing
-Activation Recomputation in Large Transformer Models", section 4) count it, but without the attention matrix,
-which a fused attention computes again: 34 bytes a token and width in half precision for a block whose MLP is four
-widths wide. Per token,
+A layer keeps for its backward the tensors that its operators need again, as counted by Korthikanti et al. 2022
+("Reducing Activation Recomputation in Large Transformer Models", section 4). The attention matrix is not among them,
+because a fused attention computes it again. So a block whose MLP is four widths wide keeps 34 bytes per token and width
+in half precision. Per token,
 
 ========= ==================================================== =====================================
           gpt                                                  llama
@@ -18,17 +17,19 @@ block     4 d: input and output of both norms                  4 d: the same
           and after its activation                             half and their product
           d: two dropout masks of half a number each
 head      2 d: input and output of its norm; 2 vocab_size: the logits and their softmax, in half
-          precision the 4 bytes of the latter (section 4.3)
+          precision the 4 bytes of section 4.3
 embedding 1: the token
 ========= ==================================================== =====================================
 
-An unfused attention keeps its matrices, too: per pair of tokens and head the softmax, and in a gpt its dropout mask of
-half a number and what that leaves, in half precision Korthikanti's 5 a s^2 bytes; a llama has no dropout.
+An unfused attention keeps its matrices, too. Per pair of tokens and head, it keeps the softmax. A gpt also keeps its
+dropout mask of half a number, and the result of the dropout: in half precision Korthikanti's 5 a s^2 bytes. A llama has
+no dropout.
 
-Selective checkpointing is torchtitan's of operators ("op" in its distributed/activation_checkpoint.py): kept are the
-block's input, the output of every other matrix product, the first included, and the attention's output; everything else
-is computed again. Of the products query, key, value, out, gate, other and down of a llama, key, out and other are made
-again; of query-key-value, out, in and down of a gpt, out, and not down, behind which nothing is needed.
+Selective checkpointing selects operators as torchtitan does ("op" in its distributed/activation_checkpoint.py). It
+keeps the block's input, the attention's output, and the output of every other matrix product, beginning with the first.
+Everything else is computed again. A llama has the products query, key, value, out, gate, other and down. It computes
+key, out and other again. A gpt has query-key-value, out, in and down. It computes out again, but not down, because
+nothing behind it needs its output.
 
 ========= ========================= ==========================================
           gpt                       llama
@@ -37,8 +38,8 @@ kept      d + 3 d + d + d_ff        d + q + kv + q + d_ff + d
 products  out: 2 d^2 FLOP           key, out, other: 2 (d kv + d q + d d_ff)
 ========= ========================= ==========================================
 
-What memory moves, where a job counts it, are the numbers that an operator reads and writes when all its steps are one
-kernel, as those of Megatron-LM and apex are:
+If a job counts memory traffic, it counts the numbers that an operator reads and writes. All steps of an operator are
+one kernel, as in Megatron-LM and apex:
 
 ========= ==================================================== =====================================
           gpt                                                  llama

@@ -28,7 +28,7 @@ the weights. It holds if all weights are trained (see ``ModelSpec.backward``).""
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
 LONG_TOKENS = 8192
-"""A note warns about sequences longer than this (longer than any preset's) if nobody chose the length."""
+"""A note warns about sequences longer than this (longer than any preset's) if the user did not choose the length."""
 OF_EACH_TOKEN = ("held_elements", "selective_elements", "moved_elements", "gated_elements", "kv_elements")
 """Numbers of a layer that grow with sequence length."""
 
@@ -131,7 +131,7 @@ class ModelSpec:
     head_dim: int = 0
     """Numbers per head. 0 is replaced by d_model / n_heads."""
     n_experts: int = 0
-    """Number of routed experts per block; 0 if there are none."""
+    """Number of routed experts per block; 0 for a model without experts."""
     experts_per_token: int = 0
     """Number of experts that each token is sent to."""
     source: str = ""
@@ -226,7 +226,7 @@ class ModelSpec:
         """FLOP of the backward, averaged over the layers.
 
         Frozen weights take no gradient, so their products run backward once. Products of queries with keys, and with
-        values, run backward twice as usual, and so do those of the adapters.
+        values, run backward twice as usual, and so do the adapters' products.
         """
         if not self.frozen_elements:
             return Backward(BACKWARD_PER_FORWARD / 2, BACKWARD_PER_FORWARD / 2)
@@ -273,8 +273,8 @@ class ModelSpec:
         # Part of the FLOP grows with the length and part with its square, and here the parts are unknown.
         if any(layer.kind is LayerKind.BLOCK and layer.forward_flop < self.attention_flop for layer in self.layers):
             raise JobError(
-                f"model {self.name}: a block has fewer FLOP than its attention, so none for another seq_len "
-                f"can be told; wanted seq_len {self.seq_len}"
+                f"model {self.name}: a block has fewer FLOP than its attention, so they cannot be "
+                f"computed for another seq_len; wanted seq_len {self.seq_len}"
             )
         attention_flop = float(4 * length**2 * self.n_heads * self.head_dim)
 

@@ -43,7 +43,8 @@ class MarkingChannel:
         self._descriptors: list[int] = []
 
     def send(self, message: Message, descriptors: Sequence[int] = (), seconds: float | None = None) -> None:
-        """Write a message, and pass open files with it. Raises Ended, Late if nobody reads it, and Nonsense."""
+        """Write a message, and pass open files with it. Raises Ended, Late if the other end does not read it, and
+        Nonsense."""
         try:
             line = json.dumps(message).encode() + b"\n"
         except RecursionError:
@@ -82,7 +83,7 @@ class MarkingChannel:
         return message
 
     def descriptor(self) -> int:
-        """Return the next open file that was passed. Raises Ended if there is none."""
+        """Return the next open file that was passed. Raises Ended if no file is left."""
         if not self._descriptors:
             raise Ended
         return self._descriptors.pop(0)

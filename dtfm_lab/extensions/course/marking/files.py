@@ -101,7 +101,7 @@ def cells_of(hand_in: HandIn) -> list[Cell]:
     try:
         os.fsencode(str(hand_in.path)).decode()
     except UnicodeDecodeError:
-        raise FileError(f"{where}: its name is no UTF-8; wanted another name") from None
+        raise FileError(f"{where}: its name is not UTF-8; wanted another name") from None
     try:
         found = json.loads(_content(hand_in))["cells"]
         return [_cell(each) for each in found if each["cell_type"] == "code"]

@@ -193,7 +193,7 @@ def mark_folder(
             for hand_in in again:
                 yield replace(marker, alone=True).mark(hand_in)
     finally:
-        # Jobs that still run end with the server, so nobody waits for them.
+        # Jobs that still run end with the server, so nothing waits for them.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -223,7 +223,7 @@ def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message]
         answered = not all(each in cell.source for each in NOT_ANSWERED)
         if name:
             found[name] = {} if answered else {"reason": "not answered"}
-        # An unanswered cell would only raise, and its output is in nobody's interest.
+        # An unanswered cell would only raise, and no reader needs its output.
         if answered:
             executed.append((cell.source, name))
     return found, executed

@@ -29,7 +29,7 @@ Functions = dict[str, list[FunctionType]]
 
 
 def execute(marker: MarkingChannel, folder: Path) -> None:
-    """Execute the cells of a notebook. Report each mission's answer, or why there is none. Then call functions."""
+    """Execute the cells of a notebook. Report each mission's answer, or why it is missing. Then call functions."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
@@ -144,7 +144,7 @@ def check(marker: MarkingChannel, folder: Path) -> None:
 
     def ask(number: int, arguments: tuple[Any, ...]) -> object:
         if student is None:
-            raise FileError("the answer has a function that nobody can ask")
+            raise FileError("the answer has a function, but no process that can call it")
         try:
             student.send({"call": number, "arguments": [pack(each) for each in arguments]})
             said = student.receive()

@@ -84,7 +84,7 @@ class Server:
             job.end()
 
     def _request(self, sockets: list[int]) -> None:
-        # Once more: a notebook may have killed the server, which then starts anew.
+        # Try a second time: a notebook may have killed the server, which then starts again.
         for _ in range(2):
             self.start()
             assert self._requests is not None

@@ -41,7 +41,7 @@ def main() -> None:
     # One small plan compiles what most answers need, and every fork has it.
     lab.simulate(lab.plan("lecture-hall", "tiny", seed=0, steps=1))
     MarkingChannel(requests).send({"walls": with_walls})
-    # What compiling has started is no job.
+    # What compiling has started is not a job.
     keepers = {child.pid for child in psutil.Process().children()}
     while True:
         ready, _, _ = select.select([requests], [], [], 1.0 if keepers else None)
@@ -111,7 +111,7 @@ def _be_job(order: Message, ours: socket.socket, folder: Path, *, with_walls: bo
     status = 1
     try:
         walls.end_with_parent()
-        # A session of its own, without the terminal.
+        # A separate session, without the terminal.
         os.setsid()
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):

@@ -75,7 +75,7 @@ class CoursePanel(Panel):
         """The last verdict of each mission that was checked here."""
         self._has_looked = False
         self.checking = ""
-        """The mission that is being checked; empty if none is."""
+        """The mission that is being checked; empty while no check runs."""
         self.board = CourseView()
         self.daily = button("Mystery of the day", "", DAILY, "auto")
         self.daily.on_click(lambda _: begin_daily())
@@ -124,7 +124,7 @@ class CoursePanel(Panel):
     def _allowed(self, mission: Mission) -> Assignment:
         try:
             return assignment_of(mission, current_reader())
-        except LabError:  # a file that cannot be read is told of already, and allows nothing
+        except LabError:  # a file that cannot be read is reported already, and allows nothing
             return Assignment(hints=False)
 
     def _sample(self, mission: Mission) -> str:
@@ -224,7 +224,7 @@ class CoursePanel(Panel):
 
     async def _check(self, name: str, answers: Sequence[Any]) -> None:
         def work() -> Verdict:
-            # The kernel and other panes go on meanwhile, as a check may simulate for seconds.
+            # The kernel and other panes keep working, because a check may simulate for seconds.
             with shared_interpreter():
                 return board.check_any(name, answers)
 

@@ -121,7 +121,7 @@ def own_cost(rng: np.random.Generator) -> Iterator[Trial]:
         weights_s = coarsened_weights(groups, pair.hop_s)
         as_given = np.diag(weights_s, 1).sum()
         least_sum = sum(least_sum_s(pair.hop_s[np.ix_(a, b)]) for a, b in pairwise(groups))
-        # The known mistakes, so that each gets a sentence of its own.
+        # The known mistakes, so that each gets its own sentence.
         slips = {
             "order_given": cost.data_parallel_s + as_given,
             "least_sum": cost.data_parallel_s + least_sum,

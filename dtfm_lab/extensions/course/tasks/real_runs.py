@@ -115,7 +115,7 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> TextValues:
     late = float((links["measured_s"] / links["predicted_s"])[wanted])
     require(late > 2, "all its messages took as long as drawn: this run was not on emulated=given.secretly")
     said = " -> ".join(part.strip() for part in name.split("->"))
-    # The most likely wrong answer gets a sentence of its own.
+    # The most likely wrong answer gets its own sentence.
     require(said != f"{target} -> {source}", "that is the way back; each direction is a separate link")
     require(
         said not in given.plan.topology.names,
@@ -204,7 +204,7 @@ def own_network(network: Topology) -> None:
         bundled = load_topology(name)
         if len(bundled) != n:
             continue
-        # Moved a little, a bundled network is still no network of one's own.
+        # A bundled network that was moved a little is still not the reader's own.
         between = ~np.eye(n, dtype=bool)
         apart = np.abs(np.log(network.bandwidth_bytes_per_s[between] / bundled.bandwidth_bytes_per_s[between]))
         late = np.abs(network.latency_s - bundled.latency_s).max()

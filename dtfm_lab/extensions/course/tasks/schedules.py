@@ -56,7 +56,7 @@ def bubble_share(given: Given) -> Number:
 def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return a row of unequal slow links. Forwards take 1 s and backwards 2 s."""
     n_devices, n_microbatches = int(rng.integers(6, 9)), int(rng.integers(48, 64))
-    # hops that fill whole turns would make it a matter of rounding
+    # if hops filled whole turns, rounding would decide
     hops_s = [float(rng.choice([0.4, 0.8, 1.2, 1.8, 2.2, 2.6])) for _ in range(n_devices - 1)]
     return {
         "plan": row(hops_s, n_microbatches),

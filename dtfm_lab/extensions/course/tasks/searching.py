@@ -194,7 +194,7 @@ TO_CLOSE = 0.2
 @searches.mission("tighten-a-bound", takes=types.FunctionType)
 def tighten_a_bound(function: Callable[..., Any], given: Given) -> TextValues:
     rng, closed = fresh_cases(), []
-    # Many small networks, because a bound may hold on some by chance.
+    # Many small networks, because a wrong bound may happen to hold on some.
     for n_stages, n_replicas in ((2, 3), (3, 2), (4, 2), (2, 4)) * 6:
         pair = _random_pairs(rng, n_stages, n_replicas)
         least_s = least_cost_s(pair, n_stages, n_replicas)

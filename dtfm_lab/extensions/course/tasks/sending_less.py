@@ -52,7 +52,7 @@ def which_h(given: Given) -> Number:
         "as_few": given.iterations[1] * (given.compute_s + given.averaging_s / most),
     }
     text_values = {"best": best, "most": most, "at_once_s": to_loss[1], "rarest_s": to_loss[most]}
-    # Two ways may come to the same number, and a right answer is no mistake.
+    # Two ways may give the same number, and a right answer is not a mistake.
     return Number(to_loss[best], {k: v for k, v in slips.items() if v != to_loss[best]}, text_values, within=0.002)
 
 

@@ -108,7 +108,7 @@ def which_assumption(outcome: Outcome, given: Given) -> TextValues:
     shipped = variant("megatron", **AS_SHIPPED)
     changed = [one.name for one in strategy.assumptions if getattr(strategy, one.field) != getattr(shipped, one.field)]
     require(len(changed) == 1, f"{len(changed)} assumptions are changed ({', '.join(changed) or 'none'}); wanted one")
-    # These are no changes: the search tries all their values.
+    # These do not count as changes: the search tries all their values.
     require(changed[0] not in ("n_stages", "tensor_parallel"), f"every value of {changed[0]} is tried already")
     same_network(outcome.plan.topology, given.network)
     same_job(outcome.job, given.job, "model", "global_batch")

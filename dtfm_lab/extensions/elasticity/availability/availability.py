@@ -34,8 +34,8 @@ class Availability:
     """Arrivals and departures of devices from second 0 to the end. A device without events is never online.
 
     Events are sorted by time. At one instant, devices that were online leave before others arrive. Raises TraceError if
-    a device arrives while it is online or leaves while it is not, if a time is outside 0 to the end, or if a name
-    appears twice.
+    a device arrives while it is online or leaves while it is not. A time outside 0 to the end, or a name that appears
+    twice, raises it as well.
     """
 
     devices: tuple[str, ...]
@@ -94,7 +94,7 @@ class Availability:
                     wanted = "seconds of its arrival and of a later departure"
                     raise TraceError(f"{name}: {device} has the interval {shortened(interval)}; wanted {wanted}")
                 events.append((ends[0], index, True))
-                # Whoever stays to the end does not leave: nothing after it counts.
+                # A device that stays to the end does not leave: nothing after it counts.
                 if until_s is None or ends[1] < until_s:
                     events.append((ends[1], index, False))
         time_s, index_of, comes = np.array(events, dtype=float).reshape(-1, 3).T

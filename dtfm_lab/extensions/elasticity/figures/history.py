@@ -46,8 +46,9 @@ BAND_ROW = 3
 def history(history: History) -> go.Figure:
     """Plot the history of a run on one axis of time.
 
-    From top to bottom: devices online and in use, samples per second, the share of each interval spent in each state,
-    and samples so far with the bound of perfect foresight. If devices have a price, dollars so far come last.
+    From top to bottom, it shows devices online and in use, samples per second, and the share of each interval spent in
+    each state. Below are samples so far with the bound of perfect foresight, and dollars so far if devices have a
+    price.
     """
     unit, in_s = time_axis(history.availability.end_s)
     heights = [DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX] + [DOLLARS_PX] * bool(history.dollars)

@@ -1,7 +1,7 @@
 """Redundant computation: each device can do its successor's work, so a loss does not stop its pipeline.
 
 Source: Thorpe et al., "Bamboo: Making Preemptible Instances Resilient for Affordable Training of Large DNNs", NSDI
-2023. The rule when to rebalance is that of its simulator.
+2023. The rule when to rebalance comes from its simulator.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class Goodput(Policy):
         if now.pause_left_s > 0:
             return self._safe(now, taken_along(now, better))
         change = prepared(now, better)
-        assert change.after_s is not None, "it takes its seconds beside the work"
+        assert change.after_s is not None, "it takes its seconds while the work continues"
         # Gained until the next change, lost in the pause.
         gain = (worth - before) * max(0.0, self._ahead_s(now) - change.after_s)
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
@@ -192,7 +192,7 @@ class Goodput(Policy):
                 len(left & operation.devices) >= replicas and not now.fleet.survives(operation, left)
                 for _, left in now.departures
             )
-            # a device that left for good is in no current operation, but the others leave as often
+            # a device that left permanently is in no current operation, but the others leave as often
             alone = int((np.isin(grid, list(operation.devices)).sum(axis=1) == 1).sum())
             would = (fatal + 1) / (now.time_s - since_s + self.most_ahead_s)
             would = max(would, alone * now.losses / max(now.device_s, 1.0))

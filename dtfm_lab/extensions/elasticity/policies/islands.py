@@ -71,6 +71,6 @@ class _Rounds:
         return None if found is None else _round_of(found, self._local_steps)
 
 
-@lru_cache(maxsize=1024)  # equal operations must be one object, as those of a fleet are
+@lru_cache(maxsize=1024)  # equal operations must be one object, as in a fleet
 def _round_of(step: Operation, local_steps: int) -> Operation:
     return replace(step, step_s=step.step_s * local_steps, samples=step.samples * local_steps, local_steps=local_steps)

@@ -55,7 +55,7 @@ class Restart(Policy):
     Varuna's and Oobleck's authors simulate it. Needed only to compare with them."""
 
     def decide(self, now: Situation) -> Response | None:
-        # the cost is that of the old number of devices, because the new one is not chosen yet
+        # the cost is for the old number of devices, because the new one is not chosen yet
         pause_s = now.costs.restarting(len(now.present if now.operation is None else now.operation.devices))
         if now.operation is None:
             return Response(now.fleet.operation(now.present), pause_s=pause_s)
@@ -77,7 +77,7 @@ def _joining(policy: Restart, now: Situation, pause_s: float) -> Response | None
     # The same devices, so a restart would gain nothing.
     if better is None or better.devices == now.operation.devices:
         return None
-    # A restart is under way, so the arrivals come along without a pause of their own.
+    # A restart is under way, so the arrivals join without another pause.
     if now.pause_left_s > 0:
         return Response(better, pause_s=now.pause_left_s, meanwhile=now.meanwhile, keeps=WorkKept.STEP)
     if policy.joins == "checkpoint" and better.samples_per_s > now.operation.samples_per_s:

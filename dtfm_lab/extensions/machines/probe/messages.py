@@ -4,7 +4,7 @@ The timing host either sends a message and waits for a small reply, or sends a s
 one clock times both directions, and the time of the small message is known from round trips of small messages.
 
 This file is also a program, which a probe over ssh sends to each host: ``serve``. It is therefore ASCII, and imports
-nothing but the standard library of Python 3.7.
+only the standard library of Python 3.7.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def answer_requests(connection: socket.socket) -> None:
         while True:
             _receive(connection, buffer[: REQUEST.size])
             what, size = REQUEST.unpack(buffer[: REQUEST.size])
-            # Nobody may make this host send more than its buffer holds.
+            # No other host may make this host send more than its buffer holds.
             if size > len(buffer):
                 return
             if what == TAKE:
@@ -61,8 +61,8 @@ def answer_requests(connection: socket.socket) -> None:
 def time_both_ways(connection: socket.socket, seconds: float, silence_s: float = SILENCE_S) -> dict[str, Any]:
     """Time round trips to the host at the other end for about ``seconds``. Raises OSError.
 
-    Returns ``least_s`` and ``median_s`` of small messages, and lists of pairs (size in bytes, median seconds):
-    ``there`` with a message of that size and a small reply, ``back`` with a small request and a message of that size.
+    Returns ``least_s`` and ``median_s`` of small messages, and two lists of pairs (size in bytes, median seconds). In
+    ``there``, a message of that size gets a small reply. In ``back``, a small request gets a message of that size.
     ``spread`` is one standard deviation of the logarithm of the seconds of one large message.
 
     Sizes that would take too long for one message are omitted. Other sizes are timed at least three times, even if that

@@ -50,7 +50,7 @@ def search_chains(
     cost_s, masks, weights_s
         (G,), (G,) and (G, G): synchronisation cost of each group, its devices as bits, cost of each hop.
     dearer
-        (G, G) for each group, all groups by ascending hop cost.
+        (G, G) for each group, all groups in ascending order of hop cost.
     at, chain
         (S,) position of the search at each depth, initially zeros.
     best_chain, best_s

@@ -25,7 +25,7 @@ def clear_unaffordable(
     """
     n = len(group_s)
     changed = True
-    # A cleared device is no partner for others any more, so it goes on until nothing changes.
+    # A cleared device cannot be a partner for others, so the loop continues until nothing changes.
     while changed:
         changed = False
         for i in range(n):

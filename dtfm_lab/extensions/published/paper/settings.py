@@ -64,12 +64,12 @@ class Setting:
 
     @property
     def flop(self) -> float:
-        """FLOP of an iteration as the paper counts them: those of blocks, including recomputation."""
+        """FLOP of an iteration as the paper counts them: only blocks count, including recomputation."""
         blocks = (layer for layer in self.job.modelled().layers if layer.kind is LayerKind.BLOCK)
         return PASSES * self.batch * sum(layer.forward_flop for layer in blocks)
 
     def published_s(self, system: str) -> float | None:
-        """Return the measured seconds, the median over repetitions or seeds; None if none are published."""
+        """Return the measured seconds, the median over repetitions or seeds; None if no number is published."""
         return _published().get((self.case, self.layers, self.batch, system))
 
 

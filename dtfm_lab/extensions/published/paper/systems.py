@@ -72,7 +72,7 @@ class MegatronOfThePaper(Megatron):
                     for one in random_ranks(len(topology), 3, budget.seed)
                 ]
                 seconds = [self.trace(one, budget).iteration_s for one in draws]
-                # The median of the draws, since one may be lucky.
+                # The median of the draws, because a single draw can be lucky.
                 yield draws[int(np.argsort(seconds)[len(seconds) // 2])]
 
 

@@ -123,7 +123,7 @@ class Entry:
 
     @property
     def published_s(self) -> float | None:
-        """Seconds that the authors measured; None if they published none."""
+        """Seconds that the authors measured; None if they published no number."""
         return self.setting.published_s(published_name(self.system, self.setting.case))
 
     @property

@@ -2,8 +2,8 @@
 
 The models have 181 to 203 billion parameters and ran with Megatron-DeepSpeed on 40 to 48 hosts of eight A100s. Besides
 FLOP, three things decide the seconds: matrix sides that only suit slow kernels (``UNALIGNED`` of
-``costs/efficiency.py``), the speed of all-reduces within a host, and the speed of a host's network, which is a quarter
-of its four adapters'.
+``costs/efficiency.py``), the all-reduces within a host, and the host's network. The network is only a quarter as fast
+as the host's four adapters together.
 """
 
 from collections.abc import Iterator

@@ -33,8 +33,8 @@ ASSUMED = assumptions()["dt-fm"]
 
 @published("dt-fm")
 def dt_fm() -> Iterator[Row]:
-    """Yield seconds of the first setting of each network and the last world-wide one, the stated ratios, and uniform
-    links."""
+    """Yield the rows of DT-FM: seconds of each network's first setting and of the last world-wide setting, the ratios
+    that the paper states, and measurements with uniform links."""
     first = papers_table(layers=FIRST[:1], batches=FIRST[1:], systems=tuple(ASSUMED))
     last = papers_table(cases=(WORLDWIDE,), layers=LAST[:1], batches=LAST[1:], systems=tuple(ASSUMED))
     # One ratio divides by Megatron-LM in the data centre.

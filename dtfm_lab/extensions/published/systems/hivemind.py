@@ -151,7 +151,7 @@ def peers_of(placement: str) -> list[Peer]:
 
 
 def place_of(experiment: str, host: str) -> str:
-    """Return where a host of the link tests is, from how its experiment numbers hosts."""
+    """Return where a host of the link tests is. Each experiment has its own rule for naming hosts."""
     for begins, place in (("rtx8000", "RTX8000"), ("vm-gpu-2", "RTX8000"), ("8xv100", "8 V100")):
         if host.startswith(begins):
             # Names have changed from one experiment to the next, so each has a rule.

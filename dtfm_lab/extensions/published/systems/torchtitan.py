@@ -3,8 +3,9 @@
 They were measured with and without torch.compile.
 
 Devices reach the share of the data sheet's peak that other sources give. Without torch.compile, each operator between
-matrix products reads and writes memory (``memory_traffic``). With it they are fused into few, which count as nothing.
-torchtitan's GPUs have slower memory (2.4 TB/s) and a power limit of 500 W, for which we know no peak.
+matrix products reads and writes memory (``memory_traffic``). With torch.compile, these operators are fused into a few,
+which count as nothing. The GPUs of torchtitan have slower memory (2.4 TB/s) and a power limit of 500 W, for which we
+know no peak.
 """
 
 from collections.abc import Iterator

@@ -104,7 +104,7 @@ def _part_hover(bar: Bar, cause: str, part_s: float) -> str:
 
 
 def _name(bar: Bar) -> str:
-    """Return the name next to the axis. Changed assumptions go on the next line. The lab's own name is bold."""
+    """Return the name next to the axis. Changed assumptions are on the next line. The lab's own name is bold."""
     one = bar.outcome
     mark = f" {CHANGES}" if one.strategy.mathematics else ""
     name = literal(one.strategy.title) + mark

@@ -23,9 +23,12 @@ MOST_CHARACTERS = 100_000
 def from_flags(text: str) -> Launch:
     """Return the launch that a text describes.
 
-    The text is one of: flags of Megatron-LM, alone, after ``torchrun`` and a script's name, or in a shell script; a
-    DeepSpeed configuration, starting with ``{``; a torchtitan configuration, starting with a ``[section]``, or in
-    Python; accelerate's YAML.
+    The text is one of four kinds:
+
+    - flags of Megatron-LM, alone, after ``torchrun`` and a script's name, or in a shell script
+    - a DeepSpeed configuration, starting with ``{``
+    - a torchtitan configuration, starting with a ``[section]``, or in Python
+    - accelerate's YAML
 
     Raises LabError that names unknown flags, settings without a model, and invalid values.
     """

@@ -85,7 +85,7 @@ def model_of(given: Mapping[str, Any]) -> ModelSpec | None:
     if missing := [flag(name) for name in SIZES if name not in given]:
         raise LabError(f"flags of a model lack {', '.join(missing)}; wanted all of them, or none and --job")
     sizes = {field: given[name] for name, field in SIZES.items()} | {"name": "flags"}
-    # Megatron-LM ties embedding and head unless told otherwise.
+    # Megatron-LM ties embedding and head by default.
     sizes |= {"tied": not given.get("untie_embeddings_and_output_weights", False)}
     sizes["vocab_size"] = _vocabulary(given)
     gated = given.get("swiglu") or given.get("quick_geglu") or "glu_activation" in given

@@ -176,7 +176,7 @@ class _Shell:
 
     def _loop(self, kind: str, header: str, body: list[Statement]) -> None:
         if kind in ("while", "until"):
-            if "$#" in header or "getopts" in header:  # loops over arguments, and there are none
+            if "$#" in header or "getopts" in header:  # loops over arguments, and no argument exists
                 return None
             outcome = holds(header, self.values)
             if outcome is (kind == "while"):

@@ -78,7 +78,7 @@ class Values:
         return "" if name in names and name not in self.open and name not in self.known else left[0]
 
     def value_of(self, name: str) -> str | None:
-        """Return the value of a variable or an argument; None if it has none."""
+        """Return the value of a variable or an argument; None if it is not set."""
         if name.isdigit() and self.arguments is not None and name != "0":
             return self.arguments[int(name) - 1] if int(name) <= len(self.arguments) else ""
         if name in "@*" and self.arguments is not None:
@@ -180,7 +180,7 @@ def unwrapped(value: str) -> str:
 
 
 def _closing(text: str, at: int, pair: str = "()") -> int:
-    """Return the position of the parenthesis that closes this one; 0 if there is none."""
+    """Return the position of the parenthesis that closes this one; 0 if it is never closed."""
     depth = 0
     for place in range(at, len(text)):
         depth += (text[place] == pair[0]) - (text[place] == pair[1])

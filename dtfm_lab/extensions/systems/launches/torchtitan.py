@@ -59,7 +59,7 @@ MOVED = {
     "parallelism.pipeline_parallel_batch_size": "parallelism.pipeline_parallel_microbatch_size",
     "parallelism.context_parallel_size": "parallelism.context_parallel_degree",
 }
-"""Keys that had another name or section before 2025, apart from those of ``experimental``."""
+"""Keys that had another name or section before 2025, apart from the keys of ``experimental``."""
 FLOAT8 = re.compile(r"float8|mx|fp8|nvfp4", re.IGNORECASE)
 FLOAT8_KEYS: tuple[str, ...] = (
     "float8.enable_float8_linear",
@@ -252,7 +252,7 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
 def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return the blocks of each part of the model; None if they are as even as possible."""
     if (parts := parallel.get("module_fqns_per_model_part")) is not None:
-        # Embedding and head are no blocks.
+        # Embedding and head are not blocks.
         counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)
         if not counts or min(counts) < 1:
             raise LabError("module_fqns_per_model_part has a part without blocks; wanted one or more in each")

@@ -22,7 +22,8 @@ from dtfm_lab.extensions.systems.strategy import (
 
 @dataclass(frozen=True, kw_only=True)
 class DataParallel(GridStrategy, Freedoms):
-    """Replicas of a single stage, with each way and micro-batch size that is tried."""
+    """A system without pipelines: each replica holds the whole model as a single stage. It tries several ways and
+    micro-batch sizes."""
 
     @abstractmethod
     def fields(self) -> dict[str, Any]:

@@ -76,8 +76,8 @@ class RoutedPipelines(GridStrategy):
 
         The pipelines are a closed network of queues in which ``trainers`` micro-batches per device circulate. Its
         throughput is taken to be the asymptotic bound: the busiest stage or link is never idle, and nothing else causes
-        waiting (Denning and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys 1978).
-        The first micro-batch of every device passes without waiting. The last micro-batch takes the longest path
+        waiting. Source: Denning and Buzen, The Operational Analysis of Queueing Network Models, ACM Computing Surveys
+        1978. The first micro-batch of every device passes without waiting. The last micro-batch takes the longest path
         expected among those in flight, if their seconds are normally distributed. Then each stage averages.
         """
         links = Links.of(plan.topology, budget.queueing)

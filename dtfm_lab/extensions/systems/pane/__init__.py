@@ -81,7 +81,7 @@ class SystemsPanel(Panel):
         self._report_error = partial(lab_state.report_error, STEP)
         self.taking = Taking(lab_state, set_job)
         self.asking: Stream[Outcomes] | None = None
-        """The comparison that is running; None if none is."""
+        """The comparison that is running; None while no comparison runs."""
         self._asks: list[Strategy] = []
         """The systems of the running comparison."""
         self.outcomes: Outcomes | None = None
@@ -164,7 +164,7 @@ class SystemsPanel(Panel):
 
     @property
     def chosen(self) -> Outcome | None:
-        """The selected outcome; None if none is selected or it is not there yet."""
+        """The selected outcome; None without a selection, or while its outcome is not ready."""
         return self._outcome(self.bars.chosen)
 
     def redo(self) -> None:

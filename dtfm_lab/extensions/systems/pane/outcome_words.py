@@ -1,5 +1,5 @@
-"""Texts and rows of the pane Systems: the rows that the view draws, a sentence per outcome, why a system takes its
-time, and its assumptions, each with its source and a control."""
+"""Texts and rows of the pane Systems. They are the rows that the view draws, a sentence per outcome, why a system takes
+its time, and its assumptions, each with its source and a control."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class WhyText:
     def __init__(self, report_error: Callable[[str], None]) -> None:
         self._report_error = report_error
         self.explaining: Stream[Why] | None = None
-        """The explanation that is being computed; None if none is."""
+        """The explanation that is being computed; None while nothing is computed."""
         self.known: dict[Outcome, Why] = {}
         """The complete explanations."""
         self.view = classed(w.HTML(), "dtfm-systems-why")

@@ -65,7 +65,7 @@ def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
 
 
 class Taking:
-    """``take`` sets topology, job and plan of the lab's state. ``put_back`` restores those from before the first
+    """``take`` sets topology, job and plan of the lab's state. ``put_back`` restores the values from before the first
     ``take``."""
 
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None]) -> None:

@@ -1,10 +1,10 @@
 """The inner loop of the bound: how many micro-batches a device passes within a time, with its best neighbours.
 
 The module ``refutation`` explains the laws behind each line. A device is tried with every class as the neighbour before
-it (``Above``) and every class as the one after it (``Below``), because the best links to both may lead to the same
-device. Taking the best link on each side separately would be simpler, but gives a looser bound. Three prunings keep
-this quick: the shortest averaging, the maximum with any neighbour after, and the maximum with these two neighbours.
-Each is compared with what is known to be possible already.
+it (``Above``) and every class as the one after it (``Below``). This is necessary because the best links to both may
+lead to the same device. Taking the best link on each side separately would be simpler, but gives a looser bound. Three
+prunings keep this quick: the shortest averaging, the maximum with any neighbour after, and the maximum with these two
+neighbours. Each is compared with what is known to be possible already.
 """
 
 from typing import NamedTuple
@@ -64,8 +64,8 @@ class BestLinks(NamedTuple):
     neighbours: IntArray
     """(C, J) classes of the neighbours; -1 for the best of all others."""
     seconds: FloatArray
-    """(C, J, 5) link from the neighbour and to it: seconds for which a message occupies it, from and to; latency,
-    from and to; and 1 if the neighbour is on the same side of the cut."""
+    """(C, J, 5) links from the neighbour and to it. The five numbers: seconds for which a message occupies the link,
+    from and to; latency, from and to; and 1 if the neighbour is on the same side of the cut."""
 
 
 class BestAveraging(NamedTuple):
@@ -194,7 +194,7 @@ def averaging_s(
         if n == 0:
             continue
         worst = max(worst, line[row, n - 1])
-        takes_a, takes_b = False, False  # True if a neighbour is among the nearest, so another peer takes its place
+        takes_a, takes_b = False, False  # True if a neighbour is among the nearest, so another peer replaces it
         for _ in range(2):
             m = n + takes_a + takes_b
             takes_a = a >= 0 and near[a] == row and at[a] < m

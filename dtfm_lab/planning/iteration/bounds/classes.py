@@ -7,7 +7,7 @@ blocks.
 
 A family says which schedules a bound covers, since schedules differ in what the terms of the bound may assume.
 
-Similar devices form one class, with links no worse than those of any of its members. The bound treats every
+Similar devices form one class. Its links are at least as good as the links of each member. The bound treats every
 class as a number of equal devices, each as fast, as large and as well linked as the best of its class. So it holds for
 the devices themselves. If a class holds only interchangeable devices, nothing is lost.
 
@@ -38,7 +38,7 @@ WHOLE = ("gpipe", "1f1b", "adaptive-1f1b")
 
 @dataclass(frozen=True)
 class Family:
-    """Schedules with a number of stages per device, and either only whole backwards or any."""
+    """All schedules with the same number of stages per device, that either may split backwards or never do."""
 
     stages_per_device: int = 1
     splits: bool = False
@@ -263,7 +263,7 @@ class DeviceClasses:
         return self.least(1.0 / self.problem.topology.bandwidth_bytes_per_s)
 
     def moving_s(self, n_bytes: float) -> FloatArray:
-        """Return (C, C) minimum seconds for which a message of this size occupies a link; infinite if there is none."""
+        """Return (C, C) minimum seconds for which a message of this size occupies a link; infinite without a link."""
         if self.problem.links.message_bytes is None:
             once = self._least_s_per_byte
             return n_bytes * once if n_bytes else np.where(np.isinf(once), np.inf, 0.0)  # 0 x infinity is NaN
@@ -475,7 +475,7 @@ class Averages:
 
 
 def _across(of_pairs: FloatArray, side: IntArray, here: int) -> FloatArray:
-    """Return minima of (..., C, C) numbers over pairs from side ``here`` to the other; infinite if there is none."""
+    """Return minima of (..., C, C) numbers over pairs from side ``here`` to the other; infinite without such a pair."""
     return np.asarray(np.where((side[:, None] == here) & (side[None, :] != here), of_pairs, np.inf).min(axis=(-2, -1)))
 
 
@@ -493,7 +493,7 @@ def gathered_passes(
 ) -> Seconds:
     """Return the passes of ``computing``, at least as long as their messages.
 
-    With ``side``, (C,) sides of a cut, they are those of a group on both sides.
+    With ``side``, (C,) sides of a cut, the passes are for a group on both sides.
     """
     problem = classes.problem
     job = problem.job

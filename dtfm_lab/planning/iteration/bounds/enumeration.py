@@ -82,7 +82,7 @@ def enumerated(
     max_price_per_hour: float | None,
     upper_s: Callable[[], float],
 ) -> Iterator[float]:
-    """Yield rising lower bounds on the seconds of an iteration, up to those of the best plan known.
+    """Yield rising lower bounds on the seconds of an iteration, up to the seconds of the best plan known.
 
     ``iteration_bound_steps`` explains the arguments.
     """

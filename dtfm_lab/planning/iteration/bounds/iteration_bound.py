@@ -245,7 +245,7 @@ def _stage_dollars(capacities: Capacities) -> FloatArray:
 class PriceBound:
     """Maximum FLOP/s for every budget: devices by FLOP/s per dollar, the best first, the last one in part.
 
-    This is the fractional knapsack, whose value is at least that of any choice of whole devices. A plan's devices
+    This is the fractional knapsack, whose value is at least the value of any choice of whole devices. A plan's devices
     together do the job's FLOP in an iteration, so the iteration takes at least the FLOP divided by this.
     """
 
@@ -319,7 +319,8 @@ BEGIN = 0.3
 
 
 class IncrementalBound:
-    """The bounds of one or more problems, any of which may have the best plan, raised between the steps of a search.
+    """The bounds of one or more problems, raised between the steps of a search. Any of the problems may have the best
+    plan.
 
     A search that counts steps raises the bound at its last step, ``TURNS`` times for each step. So equal steps give
     equal bounds.

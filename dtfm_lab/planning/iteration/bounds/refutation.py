@@ -254,7 +254,7 @@ class Capacities:
         return NOTHING if way is None else way
 
     def _passes(self, n_replicas: int, side: IntArray | None = None) -> Seconds:
-        """Return the passes of a micro-batch. With ``side``, they are those of groups on both sides of a cut."""
+        """Return the passes of a micro-batch. With ``side``, they are for groups on both sides of a cut."""
         computing = self.costs.forward_s, self.costs.input_s, self.costs.weight_s
         if not self.problem.job.gathers_passes or n_replicas == 1 or self.family.stages_per_device > 1:
             return computing

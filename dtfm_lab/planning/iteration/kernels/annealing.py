@@ -46,8 +46,8 @@ tries would take longer than a move."""
 COARSE = 0.5
 """Share of whole-stage and cluster moves at the start. It falls to zero within the first quarter. Chosen by hand."""
 SMOOTHING = 0.1
-"""Weight of the average pipeline's seconds, relative to the slowest one's. It gives a direction on plateaus. Chosen by
-hand."""
+"""Weight of the average pipeline's seconds, relative to the slowest pipeline's. It gives a direction on plateaus.
+Chosen by hand."""
 WINDOWED_TAILS = 0.3
 """Share of tail exchanges that end before the last stage. Chosen by hand."""
 ONE_MICROBATCH = 0.6

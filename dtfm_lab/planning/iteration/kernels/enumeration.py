@@ -2,7 +2,7 @@
 
 A device of stage s passes n micro-batches, F forward, I backward to the inputs, W to the weights. In any order:
 
-- ``start``: its first forward follows those of the stages before it, and their messages.
+- ``start``: its first forward follows the first forwards of the stages before it, and their messages.
 - ``tail``: its last backward is followed by the averaging that waits for it, replayed on the group's own links.
 - ``back``: its last I is followed by messages, backwards and the averaging of the stages before it.
 - ``trip``: between the F and the I of a micro-batch lies the way to the last stage and back. So only as many forwards
@@ -10,9 +10,8 @@ A device of stage s passes n micro-batches, F forward, I backward to the inputs,
 - A link carries n messages one after another, between the passes that make the first and use the last.
 
 All of these are linear in n. So the maximum number of micro-batches that a pipeline passes in T seconds is the minimum
-of a few quotients. T is refuted if the pipelines together pass fewer than the batch has. Without a cut, the costs of
-all other stages are those of their cheapest blocks. A cut is tried stage by stage, and given up as soon as T is
-refuted.
+of a few quotients. T is refuted if the pipelines together pass fewer than the batch has. Without a cut, all other
+stages cost as much as their cheapest blocks. A cut is tried stage by stage, and given up as soon as T is refuted.
 
 The first part is the minimum cost of a plan's stages on the grid: passes, memory, links and averaging.
 """
@@ -359,7 +358,7 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
             passes_s += least_s[0, t + 1, r] + least_s[1, t + 1, r]
             fastest = max(fastest, least.speed[grid.devices[t + 1, r]])
         if s < n - 1:
-            # however they are cut, the rest of the blocks take no less than on the fastest device that follows
+            # however they are cut, the rest of the blocks take at least as long as on the fastest device that follows
             trip_s += max(passes_s, (1.0 + least.backward - least.weight) * rest_flop / fastest)
         start_s, back_s, tail = way[START, s, r], way[BACK, s, r], tail_s[s, r, k]
         passed = _passes(

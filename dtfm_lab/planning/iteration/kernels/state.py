@@ -264,11 +264,11 @@ def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
 
 @compiled
 def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
-    """Set the warm-ups to ``factor`` times those of a steady pipeline, limited by memory.
+    """Set the warm-ups to ``factor`` times the warm-ups of a steady pipeline, limited by memory.
 
-    The seconds from a stage's forward of a micro-batch to its backward, divided by those of the slowest device or link,
-    give the micro-batches that must be in flight. All pipelines run equally far ahead: as far as the one that needs
-    most, and no further than the one with the least memory allows.
+    Take the seconds from a stage's forward of a micro-batch to its backward. Divided by the seconds of the slowest
+    device or link, they give the micro-batches that must be in flight. All pipelines run equally far ahead: as far as
+    the one that needs most, and no further than the one with the least memory allows.
     """
     n, n_replicas = state.grid.shape
     for s in range(n):

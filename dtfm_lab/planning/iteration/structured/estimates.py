@@ -2,9 +2,9 @@
 
 A pipeline's iteration is the path of its first micro-batch there and back, one period for every further micro-batch,
 and the averaging of gradients. The period is set by the slowest stage, the busiest link, or a loop of neighbouring
-stages that wait for each other's messages. With more micro-batches in flight, such loops do not bind. The formulas are
-those of 1F1B where every pair of devices has its own link. Waits for shared NICs are counted by the number of messages
-that share a NIC. The simulator prices the best of these plans, so an estimate only has to rank them.
+stages that wait for each other's messages. With more micro-batches in flight, such loops do not bind. The formulas hold
+for 1F1B if every pair of devices has its own link. Waits for shared NICs are counted by the number of messages that
+share a NIC. The simulator prices the best of these plans, so an estimate only has to rank them.
 
 Arrays have the axes C (micro-batch and checkpointing), S (stages) and P (pipelines, or a single one for all if devices
 are alike).
@@ -74,7 +74,7 @@ class LayoutEstimate:
     fill_s: FloatArray
     """(P,) the rest of a pipeline's seconds."""
     warmups: IntArray | None
-    """(S,) warm-up forwards before the first backward; None for those of 1F1B."""
+    """(S,) warm-up forwards before the first backward; None for 1F1B's warm-ups."""
 
     @property
     def choice(self) -> tuple[int, str, str, bool]:
@@ -269,7 +269,7 @@ class Estimator:
         if static is None:
             return []
         ways: tuple[str, ...] = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
-        if sharding != "none":  # each replica averages a shard of its own
+        if sharding != "none":  # each replica averages its own shard
             ways = tuple(one for one in ways if one in ("ring", "sharded", "sharded-at-once")) or ("ring",)
         held, nothing = static[stage.role, stage.blocks], np.zeros(len(ends))
         if sharding == "zero-3" or n_replicas == 1:

@@ -190,10 +190,11 @@ class NeighbourLinks:
 
 
 def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
-    """Return the numbers of stages to try, fewest first. ``coarse`` is for a part of a network."""
+    """Return the numbers of stages to try, fewest first. With ``coarse``, as for a part of a network, there are fewer
+    of them."""
     most = min(job.modelled().n_blocks, n_devices)
     if job.n_stages is not None:
-        if job.blocks_per_stage is not None:  # the embedding or the head may have a stage of its own
+        if job.blocks_per_stage is not None:  # the embedding or the head may have its own stage
             most = n_devices
         return [job.n_stages] if job.n_stages <= most else []
     if coarse:

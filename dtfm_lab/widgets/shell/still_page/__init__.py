@@ -35,6 +35,7 @@ from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState, roles_of
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.network.drawing import Document
+from dtfm_lab.widgets.network.drawn_hosts import DrawnHosts
 from dtfm_lab.widgets.network.links import filled
 from dtfm_lab.widgets.network.network_panel import highlight_of
 from dtfm_lab.widgets.planner.edits import BeforeEdit
@@ -233,7 +234,7 @@ def views_of(
     before, found = (None, None) if answer is None else (answer.before, answer.found)
     state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=predicted, queueing=plan.queueing)
     document = document_of(plan.topology)
-    marks = highlight_of(roles_of(plan))
+    marks = DrawnHosts.of(document).marks(highlight_of(roles_of(plan)))
     network = MapView(document=document, height=0, still=True, filled=filled(document), highlight=marks)
     player, chart = PlayerView(), PredictionChart(bare=False, overview=True)
     if predicted is not None:

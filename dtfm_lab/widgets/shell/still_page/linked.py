@@ -56,7 +56,7 @@ KEPT = {
 def picture_of(plan: Plan, predicted: Trace | None) -> bytes:
     """Return the plan and its predicted iteration for the page that opens links: compressed JSON, then columns.
 
-    The columns are those of ``_columns``, in numbers of seven bits per byte. Without ``predicted`` the plan is
+    The columns come from ``_columns``, in numbers of seven bits per byte. Without ``predicted`` the plan is
     simulated, unless its job has no model.
     """
     if predicted is None and plan.job.model is not None:
@@ -78,12 +78,12 @@ def picture_of(plan: Plan, predicted: Trace | None) -> bytes:
 
 
 def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
-    """Return the unlike durations in ticks, and the columns of the typical iteration.
+    """Return the distinct durations in ticks, and the columns of the typical iteration.
 
-    For each bar, by row and start: row and kind as differences to the bar before, micro-batch, stage, what it waited
-    for, which one, and the durations of its wait and of the bar by index. For each message, by its sender: the bar
-    that sends it, as a difference, the receiver's row and the transit's duration. Last the critical path: a bar b as b,
-    a message m as -1 - m.
+    For each bar, by row and start, the columns are row and kind as differences to the bar before, micro-batch, stage,
+    what it waited for, and which one. The durations of its wait and of the bar follow as indices. For each message, by
+    its sender: the bar that sends it, as a difference, the receiver's row and the transit's duration. Last the critical
+    path: a bar b as b, a message m as -1 - m.
     """
     iteration = trace.typical_iteration
     rows = np.flatnonzero(trace.iteration == iteration)

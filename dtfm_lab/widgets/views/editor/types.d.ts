@@ -19,7 +19,6 @@ export type Choice = { devices?: string[]; regions?: string[]; links?: Ends[]; p
 export type Edit = (document: Document, chosen?: Choice) => void;
 
 export type Use = "hop" | "averaging";
-export type Traffic = { ends: [string, string]; use: Use };
 export type SceneLine = Conditions & {
   id: string;
   kind: LineKind;
@@ -32,14 +31,18 @@ export type SceneLine = Conditions & {
   suspect?: boolean;
   binds?: boolean;
 };
-export type Shape = "circle" | "box" | "triangle";
+export type Shape = "circle" | "box" | "triangle" | "host" | "cell";
+/** The outline of what stands somewhere on the screen. */
+export type Frame = Point & { shape: Shape; width: number; height: number };
 export type SceneDevice = Point & {
   name: string;
   gpu: string;
-  size: number;
   shape: Shape;
   region: string;
   task: Task | null;
+  /** Of a host its devices, and the task of each; else empty. */
+  members: string[];
+  cells: (Task | null)[];
   suspect: boolean;
   binds: boolean;
 };
@@ -50,6 +53,11 @@ export type Scene = {
   lines: SceneLine[];
   nStages: number;
   tasks: Tasks;
+  /** {device of a host: the host} */
+  hostOf: Map<string, string>;
+  /** Devices of hosts that limit the plan, or are suspects. */
+  bound: Set<string>;
+  slow: Set<string>;
   absent: Set<string>;
   shortNames: Map<string, string>;
   hasDefault: boolean;
@@ -62,7 +70,8 @@ export type Curve = { a: Point; c: Point; b: Point; from: number; to: number };
 /** A line that is to be bent. */
 export type Bendable = { id: string; a: Point; b: Point; ends: Ends; twin?: boolean };
 export type Obstacle = Rectangle & { owner: string };
-export type Size = { width: number; height: number; padding: number };
+/** Sizes of a device, and the room of a host's box. */
+export type Size = { width: number; height: number; padding: number; host: { width: number; height: number } };
 /** Sizes and places on the screen. */
 export type View = Size & {
   zoom: number;
@@ -74,13 +83,12 @@ export type View = Size & {
 };
 /** Where everything is on the screen, and the rectangles that labels keep off. */
 export type Laid = {
-  places: Map<string, Point | null>;
+  frames: Map<string, Frame>;
   boxes: Map<string, Rectangle | null>;
   curves: Map<string, Curve>;
   names: Map<string, Point & { text: string; size: number; whole: boolean }>;
   titles: Map<string, Point & { text: string; size: number }>;
   taken: Obstacle[];
-  shapes: Map<string, Shape>;
 };
 export type LabelPlace = Point & { brief: boolean };
 
@@ -102,6 +110,10 @@ export type Look = {
   aimed: string;
   under: string | null;
   selected: (kind: string, name: string) => boolean;
+  /** Devices of hosts that are selected alone. */
+  parts: Set<string>;
+  /** The host that is open, or empty. */
+  opened: string;
   nSelected: number;
   light: Light | null;
   shade: number;

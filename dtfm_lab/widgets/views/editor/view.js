@@ -14,6 +14,8 @@ import { duplicateDevices, duplicateRegions } from "./page/copies.js";
 import { arranged, placed } from "./page/arrange.js";
 import { dropZone, onDownload } from "./page/files.js";
 import { topologyGraph } from "./page/graph.js";
+import { hostCard } from "./page/host_card.js";
+import { takenApart } from "./page/hosts.js";
 import { describe } from "./page/inspector.js";
 import { labelLayer, placeLabels } from "./page/labels.js";
 import { lightOf } from "./page/light.js";
@@ -38,6 +40,8 @@ function render({ model, el }) {
   /** @type {{ ends: Ends | null, under: string }} */
   let faced = { ends: null, under: "" }; // the way from which a pair was edited, and what was selected then
   let notice = ""; // the last refusal, until something else happens
+  let opened = ""; // the host whose devices are shown
+  let parts = new Set(model.get("selected_members")); // devices of selected hosts that are selected alone
 
   const stage = h("div", { class: "dtfm-stage" });
   const over = h("div", { class: "dtfm-over" });
@@ -67,6 +71,10 @@ function render({ model, el }) {
         graph.draw(now()); // devices stay where they are: their tasks change places
         model.send({ kind: "swap", a, b });
       },
+      tapped(host) {
+        if (host) chooseParts([]);
+        open(host === opened ? "" : host);
+      },
       opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
       pointed: (data) => point(data),
       changed: () => draw(),
@@ -91,6 +99,20 @@ function render({ model, el }) {
     },
     cleanUp,
   );
+  const card = hostCard(
+    root,
+    model,
+    {
+      chosen: (device) => chooseParts([device]),
+      left() {
+        open("");
+        backToCanvas();
+      },
+      read: (host) => docs.named(now().devices, host)?.inside ?? now().default,
+      set: (host, { latency_ms, bandwidth_gbps }) => putDragged(docs.changeDevices(now(), [host], { inside: { latency_ms, bandwidth_gbps } })),
+    },
+    cleanUp,
+  );
   const others = linkLabel("pairs without a line");
   linkDrag(
     others.element,
@@ -111,7 +133,7 @@ function render({ model, el }) {
   foot.prepend(rest);
   over.setAttribute("aria-hidden", "true");
   box.addEventListener("pointerleave", () => point(null)); // a drag that ends here hears no more of the pointer
-  box.append(labels.element);
+  box.append(labels.element, card.element);
   const beat = pulsing();
   let rows = playbackRows(model.get("playback")); // what can be played
   let time = /** @type {Moment} */ (null); // and the moment that is
@@ -147,6 +169,9 @@ function render({ model, el }) {
     const conditions = recovering.seen(model.get("conditions"));
     const shade = Math.min(1, isStill() ? 1 : (performance.now() - lit.since) / FADE_MS);
     if (shade < 1 || beat.on) draw();
+    const light = lit.what || !lit.up ? lightOf(lit.what ?? lit.before ?? null, scene) : null;
+    const host = scene.devices.find(({ name, members }) => name === opened && members.length > 0);
+    card.show(host ?? null, laid.frames.get(opened), scene, { theme, width, height, parts, light: lit.up ? light : null, run, conditions });
     paint(context, scene, view, laid, {
       theme,
       width,
@@ -155,12 +180,14 @@ function render({ model, el }) {
       hovered,
       run,
       found,
+      parts,
+      opened,
       stage: model.get("highlight").stage ?? -1,
       aimed: graph.aimed(),
       under: graph.under(),
       selected: (kind, name) => graph.isSelected(kind === "link" || kind === "pair" ? name : `${kind}:${name}`),
       nSelected: graph.nSelected(),
-      light: lit.what || !lit.up ? lightOf(lit.what ?? lit.before ?? null, scene) : null,
+      light,
       shade: lit.up ? shade : 1 - shade,
       badges: stages.now(place),
       beat: beat.now(),
@@ -200,12 +227,12 @@ function render({ model, el }) {
     const what = !data
       ? null
       : data.kind === "device"
-        ? { devices: [data.name] }
+        ? { devices: insideOf([data.name]) }
         : data.kind === "region"
-          ? { devices: membersOf([data.name]) }
+          ? { devices: insideOf(membersOf([data.name])) }
           : data.kind === "link"
-            ? { link: data.ends }
-            : { devices: membersOf(data.ends) };
+            ? { link: data.ends.map((end) => insideOf([end])[0]) }
+            : { devices: insideOf(membersOf(data.ends)) };
     shine(root, what);
   }
 
@@ -252,10 +279,12 @@ function render({ model, el }) {
    */
   function edit(next, chosen) {
     notice = "";
+    const hasMany = next.devices.length > now().devices.length + 1; // a host's devices may lie where nobody looks
     if (!docs.same(next, now())) set(next);
     graph.draw(now());
     if (chosen) {
       graph.choose(chosen);
+      if (hasMany) graph.reveal(chosen.devices ?? []);
       faced = { ends: chosen.links?.[0] ?? chosen.pairs?.[0] ?? null, under: JSON.stringify(graph.chosen()) };
     }
     putSelection();
@@ -303,11 +332,13 @@ function render({ model, el }) {
   function putSelection() {
     const chosen = graph.chosen();
     if (shownLink && JSON.stringify(chosen) !== shownUnder) shownLink = null;
-    /** @type {["selected" | "selected_link", string[]][]} */
+    /** @type {["selected" | "selected_members" | "selected_link", string[]][]} */
     const all = [
       ["selected", chosen.devices],
       ["selected_link", chosenLink()],
     ];
+    parts = new Set([...parts].filter((name) => chosen.devices.includes(graph.scene.hostOf.get(name) ?? "")));
+    all.push(["selected_members", [...parts]]);
     const news = all.filter(([name, value]) => !docs.same(value, model.get(name)));
     for (const [name, value] of news) model.set(name, value);
     return news.length > 0;
@@ -330,10 +361,42 @@ function render({ model, el }) {
       .devices.filter((device) => regions.includes(device.region))
       .map((device) => device.name);
 
+  /**
+   * What these stand for: of hosts their devices, of devices themselves.
+   * @type {(names: string[]) => string[]}
+   */
+  const insideOf = (names) => names.flatMap((name) => docs.named(now().devices, name)?.members ?? [name]);
+
+  /**
+   * Selects these devices inside their host alone; none selects the selected hosts as a whole.
+   * @type {(names: string[]) => void}
+   */
+  function chooseParts(names) {
+    parts = new Set(names);
+    const hosts = new Set(names.map((name) => graph.scene.hostOf.get(name) ?? name));
+    if (names.length) graph.choose({ devices: [...hosts] });
+    sendSelection();
+    draw();
+  }
+
+  /**
+   * Shows the devices of a host; empty shows none.
+   * @type {(host: string) => void}
+   */
+  function open(host) {
+    if (host === opened) return;
+    opened = host;
+    draw();
+  }
+
   function remove() {
     const { devices, regions, links, pairs } = graph.chosen();
     const withoutLines = removeLines(removeLines(now(), "link", links), "pair", pairs);
-    edit(docs.removeRegions(docs.removeDevices(withoutLines, [...devices, ...membersOf(regions)]), regions), {});
+    // A device inside a host goes alone: what is left of the host differs from others, and is drawn device by device.
+    const broken = new Set([...parts].map((name) => graph.scene.hostOf.get(name) ?? ""));
+    const whole = devices.filter((name) => !broken.has(name));
+    edit(docs.removeRegions(docs.removeDevices(takenApart(withoutLines, [...broken]), [...parts, ...whole, ...membersOf(regions)]), regions), {});
+    if (broken.size) graph.fit();
   }
 
   function group() {
@@ -364,18 +427,25 @@ function render({ model, el }) {
    * @type {(by: number) => void}
    */
   function step(by) {
-    const names = now().devices.map((device) => device.name);
+    const names = now().devices.flatMap(({ name, members = [] }) => (name === opened ? [name, ...members] : [name]));
     if (!names.length) return;
-    const at = names.indexOf(graph.chosen().devices.at(-1));
+    const at = names.indexOf([...parts].find((name) => names.includes(name)) ?? graph.chosen().devices.at(-1));
     const next = names[at < 0 ? (by > 0 ? 0 : names.length - 1) : (at + by + names.length) % names.length];
+    if (graph.scene.hostOf.has(next)) return chooseParts([next]);
+    parts = new Set();
     graph.choose({ devices: [next] });
     graph.reveal([next]);
+    sendSelection();
   }
 
   /** What the tool in hand does without a pointer. */
   function enter() {
     const { devices, regions } = graph.chosen();
     if (tool === "add") return addDevice(regions.length === 1 ? regions[0] : "", graph.freePlace());
+    if (tool !== "link" && devices.length === 1 && graph.scene.hostOf.has(insideOf(devices)[0])) {
+      open(devices[0]);
+      return requestAnimationFrame(() => card.focus());
+    }
     if (tool !== "link") return openForm();
     if (devices.length === 2) return edit(addLine(now(), "link", devices, filled()), { links: [devices] });
     if (regions.length === 2) return edit(addLine(now(), "pair", regions, filled()), { pairs: [regions] });
@@ -496,6 +566,10 @@ function render({ model, el }) {
     all: graph.chooseAll,
     none: () => {
       if (closeForm()) return;
+      if (opened) {
+        open("");
+        return backToCanvas();
+      }
       use("select");
       graph.choose({});
     },
@@ -541,7 +615,7 @@ function render({ model, el }) {
     status.textContent = problem || model.get("summary") || inventory(now());
     status.classList.toggle("dtfm-problem", Boolean(problem));
     const { devices, regions } = graph.chosen();
-    root.setAttribute("aria-label", `Network canvas: ${[...devices, ...regions].slice(0, 3).join(", ") || inventory(now())}`);
+    root.setAttribute("aria-label", `Network canvas: ${[...(parts.size ? parts : devices), ...regions].slice(0, 3).join(", ") || inventory(now())}`);
   }
 
   /** Another hand changed the document: Python, or a second view. Our own echo is the same document. */
@@ -561,6 +635,8 @@ function render({ model, el }) {
 
   function takeSelection() {
     const wanted = model.get("selected");
+    parts = new Set(model.get("selected_members"));
+    draw();
     if (docs.same([...wanted].sort(), [...graph.chosen().devices].sort())) return;
     chooseDevices(wanted);
     shownUnder = JSON.stringify(graph.chosen());
@@ -630,7 +706,7 @@ function render({ model, el }) {
       }),
     cleanUp,
   );
-  onTraits(model, ["selected"], takeSelection, cleanUp);
+  onTraits(model, ["selected", "selected_members"], takeSelection, cleanUp);
   onTraits(model, ["selected_link"], takeLink, cleanUp);
   const redraw = oncePerFrame(() => {
     graph.redrawEdges();

@@ -7,6 +7,7 @@ import type {
   Document,
   DocumentShapes,
   Filled,
+  Highlight,
   Kind,
   Model,
   Moment,
@@ -87,7 +88,17 @@ export type Tag = Point & { box: Box; price: number };
 
 /** What a sprite has that moves. */
 export type Parts = { cx: number; cy: number; dx: number; dy: number; size: number; seen: number };
-export type Sprite = Parts & { key: string; name?: string; gpu?: string; stage?: number; replica?: number; region?: string; over?: boolean };
+export type Sprite = Parts & {
+  key: string;
+  name?: string;
+  gpu?: string;
+  stage?: number;
+  replica?: number;
+  region?: string;
+  over?: boolean;
+  members?: string[];
+  stages?: number[];
+};
 export type Moving = Sprite & { from: Parts; to: Parts; moving: boolean };
 /** A device where it is in the box. */
 export type Badge = Moving & Point & { name: string; gpu: string; region: string; over: boolean; radius: number };
@@ -150,5 +161,5 @@ export type CardStyle = {
   chosen: (card: Card) => boolean;
   counts: (card: Card) => [stage: number, count: number][];
 };
-export type Drawn = Point & { gpu: string; radius: number; stage?: number; alpha: number; chosen?: boolean; focused?: boolean };
-export type { Condition, Context, Device, Document, Filled, Kind, Moment, Pointed, Spot, Tasks, Theme };
+export type Drawn = Point & { gpu: string; radius: number; stage?: number; stages?: number[]; alpha: number; chosen?: boolean; focused?: boolean };
+export type { Condition, Context, Device, Document, Filled, Highlight, Kind, Moment, Pointed, Spot, Tasks, Theme };

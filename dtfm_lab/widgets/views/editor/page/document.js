@@ -139,14 +139,14 @@ export function removeDevices(document, names) {
 }
 
 /**
- * The names of devices whose own name, GPU or region holds the text, whatever its case.
+ * The names of devices whose own name, GPU or region holds the text, whatever its case; of hosts also by their devices.
  * @type {(document: Document, text: string) => string[]}
  */
 export function matches(document, text) {
   const wanted = text.trim().toLowerCase();
   if (!wanted) return [];
   return document.devices
-    .filter((device) => [device.name, device.gpu, device.region].some((word) => String(word).toLowerCase().includes(wanted)))
+    .filter((device) => [device.name, device.gpu, device.region, ...(device.members ?? [])].some((word) => String(word).toLowerCase().includes(wanted)))
     .map((device) => device.name);
 }
 

@@ -25,6 +25,7 @@ cytoscape.use(edgehandles);
  * @property {(region: string, position: Point) => void} added
  * @property {(kind: LineKind, ends: Ends) => void} joined
  * @property {(data: Named) => void} opened
+ * @property {(host: string) => void} tapped
  * @property {(a: string, b: string) => void} swapped
  * @property {(data: Named | null) => void} pointed
  * @property {() => void} changed
@@ -38,7 +39,7 @@ const MARGIN = { left: 16, right: 16, top: 16, bottom: 64 }; // around a fitted 
 const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // restyling everything is too slow for every frame of a zoom
 /**
  * `on` holds what the drawing reports: chosen(), moved(places, {device: region that it joined}), added(region, position), joined(kind, [a, b]),
- * opened(element), swapped(device, device), pointed({device | region | line} or null), changed() when the picture has to be painted again.
+ * opened(element), tapped(host, or empty for anything else), swapped(device, device), pointed({device | region | line} or null), changed() when the picture has to be painted again.
  * `look()` gives {highlight, filled}.
  * @param {HTMLElement} container
  * @param {Reports} on
@@ -53,7 +54,7 @@ export function topologyGraph(container, on, look, cleanUp) {
   /** @type {Document} any: null until the first drawing, before which nothing asks for it */
   let document = /** @type {any} */ (null);
   /** @type {Scene} */
-  let scene = { devices: [], boxes: [], lines: [], nStages: 0, tasks: {}, absent: new Set(), shortNames: new Map(), hasDefault: false };
+  let scene = sceneOf({ name: "", devices: [], regions: [], between: [], links: [], default: { latency_ms: 0, bandwidth_gbps: 0 } }, [], {}, new Set());
   let near = 90;
   let layout = 0; // counts changes that move things relative to each other
   /** @type {Ends | null} */
@@ -140,8 +141,7 @@ export function topologyGraph(container, on, look, cleanUp) {
     layout++;
     if (scene.lines.length > MANY_LINKS) return;
     const zoom = cy.zoom();
-    const { height, width } = sizes(zoom, near);
-    const [half, wide] = [(height * 0.72) / zoom, (width * 0.66) / zoom];
+    const { height, width, host } = sizes(zoom, near);
     /** @type {(kind: LineKind, name: string) => Point} */
     const place = (kind, name) => cy.getElementById(kind === "link" ? deviceId(name) : regionId(name)).position();
     /** @type {(kind: LineKind) => (import("../types.d.ts").SceneLine & Bendable)[]} */
@@ -155,8 +155,9 @@ export function topologyGraph(container, on, look, cleanUp) {
           twin: line.oneWay && scene.lines.some((other) => other.oneWay && other.ends[0] === line.ends[1] && other.ends[1] === line.ends[0]),
         }))
         .filter(({ a, b }) => a && b);
-    const around = scene.devices.map(({ name }) => {
+    const around = scene.devices.map(({ name, shape }) => {
       const { x, y } = place("link", name);
+      const [half, wide] = shape === "host" ? [host.height / 2 / zoom, host.width / 2 / zoom] : [(height * 0.72) / zoom, (width * 0.66) / zoom];
       return { owner: name, x1: x - wide, x2: x + wide, y1: y - half, y2: y + half + 15 / zoom };
     });
     const boxes = scene.boxes.map(({ name }) => ({ owner: name, ...boxOf(name) }));
@@ -450,8 +451,8 @@ export function topologyGraph(container, on, look, cleanUp) {
    * @type {(moved: cytoscape.NodeCollection) => void}
    */
   function setApart(moved) {
-    const { height, width } = sizes(cy.zoom(), near);
-    const least = (1.1 * Math.max(height, width)) / cy.zoom();
+    const { height, width, host } = sizes(cy.zoom(), near);
+    const least = (1.1 * (scene.hostOf.size ? host.width : Math.max(height, width))) / cy.zoom();
     moved.forEach((node) => {
       const others = cy
         .nodes(".device")
@@ -472,6 +473,11 @@ export function topologyGraph(container, on, look, cleanUp) {
     if (tool !== "add") return;
     const region = event.target === cy ? "" : event.target.hasClass?.("region") ? event.target.data("name") : null;
     if (region !== null) afterwards(() => on.added(region, rounded(event.position)));
+  });
+  cy.on("tap", ({ target, originalEvent }) => {
+    const { shiftKey, ctrlKey, metaKey } = originalEvent;
+    const isHost = tool === "select" && target !== cy && target.data("shape") === "host" && !shiftKey && !ctrlKey && !metaKey;
+    afterwards(() => on.tapped(isHost ? target.data("name") : ""));
   });
   // A double click is what the browser takes for one, at the person's own pace; cytoscape allows a quarter of a second,
   // wherever the two taps were. But only cytoscape reports touches.

@@ -1,6 +1,7 @@
 // What the side panel says of a selection, and what each of its fields does to the document.
 import { duplicateDevices, duplicateRegions } from "./copies.js";
 import * as docs from "./document.js";
+import { takenApart } from "./hosts.js";
 import * as lines from "./lines.js";
 /** @import { Conditions, Device, Document, Filled } from "shared/types.d.ts" */
 /** @import { Action, Chosen, Edit, Ends, Field, Found, LineKind, Section, Selection } from "../types.d.ts" */
@@ -93,14 +94,19 @@ function deviceSection(document, names, gpus, edit) {
     hint: "Copies with new names and the same links (Ctrl+D)",
     press: () => duplicated(duplicateDevices(document, names), "devices", edit),
   };
-  if (names.length > 1)
-    return { title: total > names.length ? `${names.length} hosts, ${total} devices` : `${names.length} devices`, fields, actions: [duplicate] };
+  const actions = [duplicate];
+  if (total > names.length) {
+    const members = devices.flatMap((device) => device.members ?? [device.name]);
+    const press = () => edit(takenApart(document, names), { devices: members });
+    actions.push({ label: "Separate", hint: "Draw each device by itself, to change it alone", press });
+  }
+  if (names.length > 1) return { title: total > names.length ? `${names.length} hosts, ${total} devices` : `${names.length} devices`, fields, actions };
   /** @type {(to: string) => string | null | void} */
   const rename = (to) => refuseName(document.devices, names[0], to, "device") ?? edit(docs.renameDevice(document, names[0], to), { devices: [to] });
   return {
     title: total > 1 ? `Host of ${total} devices` : "Device",
     fields: [{ name: "device-name", label: "Name", kind: "text", values: names, take: rename }, ...fields],
-    actions: [duplicate],
+    actions,
   };
 }
 

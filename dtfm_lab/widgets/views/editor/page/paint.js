@@ -3,9 +3,11 @@ import { linkDash, linkWidth } from "shared/links.js";
 import { fitting } from "shared/text.js";
 import { alarm, inkOn, kindColor, stageColor } from "shared/theme.js";
 import { curve, inCircle, inRectangle, trace } from "./geometry.js";
+import { framesOf } from "./hosts.js";
+import { LEAST_NAME } from "./style.js";
 import { there } from "shared/there.js";
-/** @import { Context, Point, Theme } from "shared/types.d.ts" */
-/** @import { Curve, Ends, Inside, Laid, LineKind, Look, Rectangle, Scene, SceneDevice, SceneLine, Shape, View } from "../types.d.ts" */
+/** @import { Context, Point, Task, Theme } from "shared/types.d.ts" */
+/** @import { Curve, Ends, Frame, Inside, Laid, LineKind, Look, Rectangle, Scene, SceneDevice, SceneLine, View } from "../types.d.ts" */
 
 const FADED = 0.28;
 const [HALO, BEAT] = [7, 9]; // pixels on each side of what limits the plan, and that a beat of its pulse grows
@@ -14,25 +16,28 @@ const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
 const BESIDE_TITLE = 10; // pixels beside a small region that its title, above it, may take
 /** @type {(size: number, weight?: number) => string} */
 const font = (size, weight = 400) => `${weight} ${size}px ${FONT}`;
-const [LEAST_NUMBER, LEAST_NAME] = [12.5, 44]; // pixels of a device's height for its number, of distance for its name
+const LEAST_NUMBER = 12.5; // pixels of a device's height for its number
+const [LEAST_DIGIT, LEAST_CELL, LEAST_EDGE] = [9.5, 8, 14]; // pixels of a cell for its number and its rounding, of a box for its edge
 
 /**
  * The lines of a scene as curves on the screen, and the rectangles that labels keep off.
  * @type {(context: Context, scene: Scene, view: View, peeked: Ends | null) => Laid}
  */
 export function layOut(context, scene, view, peeked) {
-  const places = new Map(scene.devices.map(({ name }) => [name, view.device(name)]));
+  /** @type {Map<string, Frame>} */
+  const frames = new Map();
+  for (const device of scene.devices) {
+    const place = view.device(device.name);
+    if (!place) continue;
+    if (device.shape === "host") for (const [name, frame] of framesOf(device, place, view.host)) frames.set(name, frame);
+    else frames.set(device.name, { ...place, shape: device.shape, width: device.shape === "box" ? view.width : view.height, height: view.height });
+  }
   const boxes = new Map(scene.boxes.map(({ name }) => [name, view.box(name)]));
-  const radius = view.height / 2 + 3;
-  /** @type {(shape: Shape) => { w: number, h: number }} */
-  const half = (shape) => ({ w: (shape === "box" ? view.width : view.height) / 2, h: view.height / 2 });
-  /** @type {(name: string, shape: Shape) => Inside} */
-  const inside = (name, shape) => {
-    const { x, y } = there(places.get(name));
-    const { w, h } = half(shape);
-    return shape === "box" ? inRectangle({ x1: x - w, x2: x + w, y1: y - h, y2: y + h }, 3) : inCircle({ x, y }, radius);
-  };
-  const shapes = new Map(scene.devices.map(({ name, shape }) => [name, shape]));
+  /** @type {(frame: Frame) => Inside} */
+  const inside = ({ x, y, shape, width, height }) =>
+    ["box", "host"].includes(shape)
+      ? inRectangle({ x1: x - width / 2, x2: x + width / 2, y1: y - height / 2, y2: y + height / 2 }, 3)
+      : inCircle({ x, y }, height / 2 + 3);
   /** @type {(box: Rectangle) => Point} */
   const center = ({ x1, x2, y1, y2 }) => ({ x: (x1 + x2) / 2, y: (y1 + y2) / 2 });
   /** @type {Laid["curves"]} */
@@ -44,8 +49,8 @@ export function layOut(context, scene, view, peeked) {
       const [one, two] = [boxes.get(a), boxes.get(b)];
       if (one && two) curves.set(line.id, curve(center(one), center(two), bend, inRectangle(one, 2), inRectangle(two, 2)));
     } else {
-      const [from, to] = [places.get(a), places.get(b)];
-      if (from && to) curves.set(line.id, curve(from, to, bend, inside(a, there(shapes.get(a))), inside(b, there(shapes.get(b)))));
+      const [from, to] = [frames.get(a), frames.get(b)];
+      if (from && to) curves.set(line.id, curve(from, to, bend, inside(from), inside(to)));
     }
   };
   for (const line of scene.lines) put(line, view.bend(line.id));
@@ -58,20 +63,17 @@ export function layOut(context, scene, view, peeked) {
   const names = new Map();
   /** @type {Laid["taken"]} */
   const taken = [];
-  for (const { name, shape, size: gpus } of scene.devices) {
-    const place = places.get(name);
+  for (const { name, members } of scene.devices) {
+    const place = frames.get(name);
     if (!place) continue;
-    const { w, h } = half(shape);
+    const [w, h] = [place.width / 2, place.height / 2];
     taken.push({ owner: name, x1: place.x - w - 2, x2: place.x + w + 2, y1: place.y - h - 2, y2: place.y + h + 2 });
     if (!named) continue;
     const room = Math.max(view.apart - 6, view.width);
-    const many = gpus > 1 ? `${gpus} × ` : ""; // a host says how many GPUs it stands for
-    const text =
-      many
-      + (context.measureText(many + name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room - context.measureText(many).width));
+    const text = context.measureText(name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room);
     const wide = context.measureText(text).width / 2;
-    const y = place.y + h + 5;
-    names.set(name, { text, x: place.x, y, size, whole: text === many + name });
+    const y = place.y + h + (members.length ? 3 : 5);
+    names.set(name, { text, x: place.x, y, size, whole: text === name });
     taken.push({ owner: name, x1: place.x - wide, x2: place.x + wide, y1: y, y2: y + size + 2 });
   }
   /** @type {Laid["titles"]} */
@@ -88,7 +90,7 @@ export function layOut(context, scene, view, peeked) {
     titles.set(name, { text, x, y, size });
     taken.push({ owner: name, x1: x, x2: x + context.measureText(text).width, y1: y - 11, y2: y + 4 });
   }
-  return { places, boxes, curves, names, titles, taken, shapes };
+  return { frames, boxes, curves, names, titles, taken };
 }
 
 /**
@@ -122,10 +124,11 @@ export function paint(context, scene, view, laid, look) {
     stroke(context, there(laid.curves.get("peek")), [4, 4]);
   }
   for (const device of scene.devices) {
-    const place = laid.places.get(device.name);
-    if (!place || !onScreen(place, look)) continue;
+    const frame = laid.frames.get(device.name);
+    if (!frame || !onScreen(frame, look)) continue;
     context.globalAlpha = alpha(litDevice(device.name)) * presence(scene, device.name);
-    paintBody(context, device, place, view, look);
+    paintBody(context, device, frame, look);
+    if (device.members.length) paintCells(context, scene, device, laid, look, alpha, litDevice);
   }
   paintBadges(context, scene, view, laid, look, alpha, litDevice);
   paintRun(context, scene, view, laid, look);
@@ -202,11 +205,11 @@ function paintBound(context, scene, view, laid, { theme, beat }) {
       context.lineWidth = linkWidth(line.bandwidth_gbps) + 2 * HALO + grown;
       stroke(context, way, []);
     }
-    for (const { name, shape, binds } of scene.devices) {
-      const place = binds && laid.places.get(name);
-      if (!place) continue;
+    for (const { name, binds } of scene.devices) {
+      const frame = binds && laid.frames.get(name);
+      if (!frame) continue;
       context.lineWidth = 2 * HALO + grown;
-      shapePath(context, shape, place, view);
+      shapePath(context, frame);
       context.stroke();
     }
   }
@@ -259,13 +262,16 @@ function paintArrow(context, { a, c, b, to }, width) {
 }
 
 /**
- * The outline of a device's shape around a place, `grow` pixels larger.
- * @type {(context: Context, shape: Shape | undefined, place: Point, size: { width: number, height: number }, grow?: number) => void}
+ * The outline of a device's shape around its place, `grow` pixels larger.
+ * @type {(context: Context, frame: Frame, grow?: number) => void}
  */
-function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
+function shapePath(context, { shape, x, y, width, height }, grow = 0) {
   context.beginPath();
   const half = height / 2 + grow;
-  if (shape === "box") context.roundRect(x - width / 2 - grow, y - half, width + 2 * grow, 2 * half, Math.min(7, height / 4) + grow / 2);
+  if (shape === "cell" && Math.min(width, height) < LEAST_CELL) context.rect(x - width / 2 - grow, y - half, width + 2 * grow, 2 * half);
+  else if (shape === "cell") context.roundRect(x - width / 2 - grow, y - half, width + 2 * grow, 2 * half, Math.min(4, height / 5));
+  else if (shape === "box" || shape === "host")
+    context.roundRect(x - width / 2 - grow, y - half, width + 2 * grow, 2 * half, Math.min(7, height / 4) + grow / 2);
   else if (shape === "triangle") {
     const reach = half * 1.2;
     context.moveTo(x, y - reach);
@@ -277,29 +283,26 @@ function shapePath(context, shape, { x, y }, { width, height }, grow = 0) {
 
 /**
  * What stands where no stage is: the shape alone, and rings for what is selected or found.
- * @type {(context: Context, device: SceneDevice, place: Point, view: View, look: Look) => void}
+ * @type {(context: Context, device: SceneDevice, frame: Frame, look: Look) => void}
  */
-function paintBody(context, { name, shape, task, suspect, size }, place, view, { theme, selected, found, conditions, stage, under }) {
-  shapePath(context, shape, place, view, 2.5);
-  context.fillStyle = theme.surface;
-  context.fill();
-  shapePath(context, shape, place, view);
-  context.fillStyle = theme.raised;
-  context.fill();
-  context.strokeStyle = theme.border;
-  context.lineWidth = 1.5;
-  context.stroke();
-  if (size > 1 && !task && view.height >= LEAST_NUMBER) {
-    // a host says how many GPUs it stands for
-    context.font = font(Math.min(13, Math.max(9, Math.round(view.height * 0.5))));
-    context.fillStyle = theme.text;
-    context.textAlign = "center";
-    context.textBaseline = "middle";
-    context.fillText(String(size), place.x, place.y + 0.5);
+function paintBody(context, { name, task, suspect, members }, frame, { theme, selected, found, conditions, stage, under }) {
+  const isHost = members.length > 0;
+  if (!isHost) {
+    shapePath(context, frame, 2.5);
+    context.fillStyle = theme.surface;
+    context.fill();
   }
-  if (selected("device", name) || found.has(name) || name === under || (task && task[0] === stage)) {
+  if (!isHost || frame.height >= LEAST_EDGE) {
+    shapePath(context, frame);
+    context.fillStyle = isHost ? theme.surface : theme.raised;
+    context.fill();
+    context.strokeStyle = theme.border;
+    context.lineWidth = isHost ? 1 : 1.5;
+    context.stroke();
+  }
+  if (selected("device", name) || found.has(name) || name === under || (!isHost && task && task[0] === stage)) {
     if (name === under) context.globalAlpha = 1;
-    shapePath(context, shape, place, view, 4.5);
+    shapePath(context, frame, isHost ? 2.5 : 4.5);
     context.strokeStyle = theme.text;
     context.lineWidth = selected("device", name) ? 2.5 : 1.5;
     context.setLineDash((found.has(name) && !selected("device", name)) || name === under ? [3, 3] : []);
@@ -307,11 +310,55 @@ function paintBody(context, { name, shape, task, suspect, size }, place, view, {
     context.setLineDash([]);
   }
   if (conditions[name] === "slow" || suspect) {
-    shapePath(context, shape, place, view, 2.5);
+    shapePath(context, frame, 2.5);
     context.strokeStyle = alarm(theme.dark);
     context.lineWidth = 2;
     context.stroke();
   }
+}
+
+/**
+ * The devices of a host, each in its stage's colour; hollow where the plan does not use it.
+ * @type {(context: Context, scene: Scene, device: SceneDevice, laid: Laid, look: Look, alpha: (lit: boolean) => number, litDevice: (name: string) => boolean) => void}
+ */
+function paintCells(context, scene, { members, cells }, laid, look, alpha, litDevice) {
+  const { theme, conditions, parts, stage } = look;
+  members.forEach((name, at) => {
+    const frame = there(laid.frames.get(name));
+    const [task, condition] = [cells[at], conditions[name] ?? ""];
+    context.globalAlpha = alpha(litDevice(name)) * (condition === "killed" ? 0.35 : presence(scene, name));
+    shapePath(context, frame);
+    context.fillStyle = task ? stageColor(task[0], scene.nStages, theme.dark) : theme.surface;
+    context.fill();
+    if (!task && frame.height >= 4) {
+      shapePath(context, frame, -0.5);
+      context.strokeStyle = theme.border;
+      context.lineWidth = 1;
+      context.stroke();
+    }
+    if (task) paintNumber(context, task, frame, scene, theme);
+    context.globalAlpha = alpha(litDevice(name));
+    const isWrong = condition === "slow" || scene.slow.has(name);
+    if (parts.has(name) || scene.bound.has(name) || isWrong || (task && task[0] === stage)) {
+      shapePath(context, frame, -0.5);
+      context.strokeStyle = isWrong ? alarm(theme.dark) : theme.text;
+      context.lineWidth = Math.min(2.5, Math.max(1.5, frame.height / 8));
+      context.stroke();
+    }
+    if (condition === "killed") paintCrack(context, frame, theme);
+    if (condition === "paused") paintPause(context, frame, theme);
+  });
+}
+
+/** @type {(context: Context, task: Task, frame: Frame, scene: Scene, theme: Theme) => void} */
+function paintNumber(context, [stage], { x, y, width, height }, { nStages }, theme) {
+  const least = Math.min(width, height);
+  if (least < LEAST_DIGIT) return;
+  context.font = font(Math.min(14, Math.max(9, Math.round(least * 0.62))), 650);
+  context.fillStyle = inkOn(stageColor(stage, nStages, theme.dark));
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  if (context.measureText(String(stage)).width <= width - 1) context.fillText(String(stage), x, y + 0.5);
 }
 
 /**
@@ -326,12 +373,13 @@ function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
   const ordered = [...look.badges].sort((one, other) => Number(one.flying) - Number(other.flying));
   for (const { device, stage, x, y } of ordered) {
     const place = view.toScreen({ x, y });
-    if (!onScreen(place, look)) continue;
-    const shape = laid.shapes.get(device);
+    const standing = laid.frames.get(device);
+    if (!standing || !onScreen(place, look)) continue;
+    const frame = { ...standing, ...place };
     const killed = conditions[device] === "killed";
     const fill = stageColor(stage, scene.nStages, theme.dark);
     context.globalAlpha = alpha(litDevice(device)) * (killed ? 0.35 : presence(scene, device));
-    shapePath(context, shape, place, view);
+    shapePath(context, frame);
     context.fillStyle = fill;
     context.fill();
     if (view.height >= LEAST_NUMBER) {
@@ -341,21 +389,21 @@ function paintBadges(context, scene, view, laid, look, alpha, litDevice) {
       context.textAlign = "center";
       context.textBaseline = "middle";
       const text = String(stage);
-      if (context.measureText(text).width < view.height) context.fillText(text, place.x, place.y + (shape === "triangle" ? view.height * 0.12 : 0.5));
+      if (context.measureText(text).width < view.height) context.fillText(text, place.x, place.y + (frame.shape === "triangle" ? view.height * 0.12 : 0.5));
     }
     context.globalAlpha = alpha(litDevice(device));
-    if (killed) paintCrack(context, shape, place, view, theme);
-    if (conditions[device] === "paused") paintPause(context, place, view, theme);
+    if (killed) paintCrack(context, frame, theme);
+    if (conditions[device] === "paused") paintPause(context, frame, theme);
   }
 }
 
-/** @type {(context: Context, shape: Shape | undefined, place: Point, view: View, theme: Theme) => void} */
-function paintCrack(context, shape, place, view, theme) {
-  const { height } = view;
+/** @type {(context: Context, frame: Frame, theme: Theme) => void} */
+function paintCrack(context, frame, theme) {
+  const { height } = frame;
   context.save();
-  shapePath(context, shape, place, view);
+  shapePath(context, frame);
   context.strokeStyle = alarm(theme.dark);
-  context.lineWidth = 2.5;
+  context.lineWidth = Math.min(2.5, Math.max(1.5, height / 6));
   context.stroke();
   context.clip();
   context.beginPath();
@@ -365,14 +413,14 @@ function paintCrack(context, shape, place, view, theme) {
     [-0.14, 0.02],
     [0.16, 0.28],
     [-0.02, 0.66],
-  ].forEach(([dx, dy], at) => (at ? context.lineTo : context.moveTo).call(context, place.x + dx * height, place.y + dy * height));
+  ].forEach(([dx, dy], at) => (at ? context.lineTo : context.moveTo).call(context, frame.x + dx * height, frame.y + dy * height));
   context.lineWidth = Math.max(1.5, height / 14);
   context.stroke();
   context.restore();
 }
 
-/** @type {(context: Context, place: Point, view: View, theme: Theme) => void} */
-function paintPause(context, { x, y }, { height }, theme) {
+/** @type {(context: Context, frame: Frame, theme: Theme) => void} */
+function paintPause(context, { x, y, height }, theme) {
   context.fillStyle = theme.text;
   for (const dx of [-0.16, 0.06]) context.fillRect(x + dx * height + height * 0.42, y - height * 0.5, height * 0.1, height * 0.3);
 }
@@ -384,28 +432,31 @@ function paintPause(context, { x, y }, { height }, theme) {
 function paintRun(context, scene, view, laid, { theme, run, travelling, conditions }) {
   context.globalAlpha = 1;
   for (const { device, kind, share } of run?.computing ?? []) {
-    const place = laid.places.get(device);
-    if (!place || ["killed", "paused"].includes(conditions[device])) continue; // what was measured before is still played
-    const shape = laid.shapes.get(device);
-    shapePath(context, shape, place, view, 3);
+    const frame = laid.frames.get(device);
+    if (!frame || ["killed", "paused"].includes(conditions[device])) continue; // what was measured before is still played
+    const { shape, width, height } = frame;
+    const isCell = shape === "cell"; // its neighbours are beside it
+    shapePath(context, frame, isCell ? 0 : 3);
     context.strokeStyle = kindColor(kind, theme.dark);
-    context.lineWidth = 3;
+    context.lineWidth = isCell ? Math.min(3, Math.max(1.5, height / 6)) : 3;
     context.stroke();
-    if (view.height < LEAST_NUMBER) continue;
-    const [wide, high] = [(shape === "box" ? view.width : view.height) * (shape === "box" ? 0.84 : 0.62), Math.max(2.5, view.height / 12)];
-    const [left, top] = [place.x - wide / 2, place.y + view.height / 2 - high - Math.max(2.5, view.height / (shape === "box" ? 14 : 7))];
+    if (height < LEAST_NUMBER || isCell) continue;
+    const [wide, high] = [width * (shape === "box" ? 0.84 : 0.62), Math.max(2.5, height / 12)];
+    const [left, top] = [frame.x - wide / 2, frame.y + height / 2 - high - Math.max(2.5, height / (shape === "box" ? 14 : 7))];
     context.fillStyle = "rgb(255 255 255 / 45%)";
     context.fillRect(left, top, wide, high);
     context.fillStyle = "#ffffff";
     context.fillRect(left, top, wide * share, high);
   }
+  // Many messages at once would cover the devices.
+  const radius = Math.min(7, Math.max(3.5, view.height * 0.18), Math.max(2, 160 / Math.sqrt(500 + 20 * travelling.length)));
   for (const { x, y, kind, share } of travelling) {
     context.beginPath();
     if (kind === "state") {
       context.rect(x - 3.5, y - 3.5, 7, 7);
       context.fillStyle = share;
     } else {
-      context.arc(x, y, Math.min(7, Math.max(3.5, view.height * 0.18)), 0, 2 * Math.PI);
+      context.arc(x, y, radius, 0, 2 * Math.PI);
       context.fillStyle = kindColor(kind, theme.dark);
     }
     context.fill();
@@ -422,13 +473,14 @@ function paintNames(context, scene, view, laid, look, alpha, litDevice) {
   context.textBaseline = "top";
   /** @type {(Point & { name: string, picked: boolean })[]} */
   const over = [];
-  for (const { name, shape } of scene.devices) {
-    const place = laid.places.get(name);
+  for (const { name, members } of scene.devices) {
+    const place = laid.frames.get(name);
     if (!place || !onScreen(place, look)) continue;
     const [picked, pointed] = [look.selected("device", name), look.hovered === `device:${name}`];
     const short = laid.names.get(name);
     if (pointed || (picked && look.nSelected < 4)) {
-      over.push({ name, x: place.x, y: place.y + view.height / 2 + (shape === "box" ? 5 : 6), picked });
+      const said = members.length ? `${name}: ${members.length} GPUs` : name;
+      over.push({ name: said, x: place.x, y: place.y + place.height / 2 + (members.length ? 3 : place.shape === "box" ? 5 : 6), picked });
       continue;
     }
     if (!short) continue;

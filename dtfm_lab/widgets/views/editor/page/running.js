@@ -33,13 +33,14 @@ function linesByEnds(scene) {
 
 /** @type {(source: string, target: string, share: number, scene: Scene, laid: Laid, regions: Map<string, string>, drawn: Map<string, SceneLine>) => Point | null} */
 function wayBetween(source, target, share, scene, laid, regions, drawn) {
-  const [from, to] = [laid.places.get(source), laid.places.get(target)];
+  const [from, to] = [laid.frames.get(source), laid.frames.get(target)];
   if (!from || !to) return null;
+  const [start, end] = [source, target].map((name) => scene.hostOf.get(name) ?? name);
   /** @type {(line: SceneLine, first: string, part: number) => Point} */
   const on = (line, first, part) => placeOn(there(laid.curves.get(line.id)), line.ends[0] === first ? part : 1 - part);
-  const link = drawn.get(`link${pairKey([source, target])}`);
-  if (link && laid.curves.has(link.id)) return on(link, source, share);
-  const [a, b] = [regions.get(source) ?? "", regions.get(target) ?? ""];
+  const link = start === end ? null : drawn.get(`link${pairKey([start, end])}`);
+  if (link && laid.curves.has(link.id)) return on(link, start, share);
+  const [a, b] = [regions.get(start) ?? "", regions.get(end) ?? ""];
   const pipe = a && b && a !== b ? drawn.get(`pair${pairKey([a, b])}`) : null;
   if (!pipe || !laid.curves.has(pipe.id)) return between(from, to, share);
   if (share < 0.15) return between(from, on(pipe, a, 0), share / 0.15); // to the pipe, through it, and from it
@@ -85,8 +86,8 @@ export function recoveries(changed) {
         const age = (time - start) / STATE_MS;
         const task = scene.tasks[name];
         if (age > 1 || !task || isStill()) continue;
-        const peer = peers[name] ?? scene.devices.find((one) => one.name !== name && one.task?.[0] === task[0] && !since.has(one.name))?.name;
-        const [from, to] = [laid.places.get(peer), laid.places.get(name)];
+        const peer = peers[name] ?? Object.keys(scene.tasks).find((one) => one !== name && scene.tasks[one][0] === task[0] && !since.has(one));
+        const [from, to] = [laid.frames.get(peer ?? ""), laid.frames.get(name)];
         if (!from || !to) continue;
         for (let square = 0; square < SQUARES; square++) {
           const share = age * 1.6 - square * 0.14;

@@ -1,9 +1,11 @@
 // What is drawn of a document: devices with the task each has, regions, and the lines worth drawing.
 import { gpuShape } from "shared/gpus.js";
 import { linkText } from "shared/links.js";
+import { nStagesOf, placesOf, trafficOf } from "shared/tasks.js";
 import { conditionsOf, endsOf, isOneWay } from "./lines.js";
 /** @import { Conditions, Document, Device, Filled, Highlight, Region, Tasks } from "shared/types.d.ts" */
-/** @import { Ends, Line, LineKind, Scene, SceneLine, Traffic, Use } from "../types.d.ts" */
+/** @import { Traffic } from "shared/tasks.js" */
+/** @import { Ends, Line, LineKind, Scene, SceneLine, Use } from "../types.d.ts" */
 
 export const MANY_LINKS = 150; // too many to follow: only those of chosen or pointed-at things are drawn
 const MOST_SHOWN = 600; // of these
@@ -33,29 +35,6 @@ export function tasksOf({ tasks, stages }, document) {
 }
 
 /**
- * Which devices send each other something under a plan: {ends, use}, `use` being "hop" or "averaging".
- * @type {(tasks: Tasks) => Traffic[]}
- */
-export function trafficOf(tasks) {
-  const at = new Map();
-  /** @type {Map<number, string[]>} */
-  const stages = new Map();
-  for (const [name, [stage, replica]] of Object.entries(tasks)) {
-    at.set(`${stage}/${replica}`, name);
-    stages.set(stage, [...(stages.get(stage) ?? []), name]);
-  }
-  /** @type {Traffic[]} */
-  const ways = [];
-  for (const [name, [stage, replica]] of Object.entries(tasks)) {
-    const next = at.get(`${stage + 1}/${replica}`);
-    if (next !== undefined && next !== name) ways.push({ ends: [name, next], use: "hop" });
-  }
-  for (const members of stages.values())
-    members.forEach((name, i) => members.slice(i + 1).forEach((other) => ways.push({ ends: [name, other], use: "averaging" })));
-  return ways;
-}
-
-/**
  * {devices, boxes, lines, nStages, tasks, shortNames, hasDefault} of a document. A line is {id, kind: "link" | "pair", ends, oneWay,
  * own, about, latency_ms, bandwidth_gbps, uses, across, suspect}: `own` says that the document holds it, `about` that a rule
  * made it, `uses` what the plan sends along it, `across` that it joins two regions. `focus` names the devices whose
@@ -68,8 +47,11 @@ export function sceneOf(document, filled, highlight, focus) {
   const devices = unique(document.devices, (device) => device.name);
   const regionOf = new Map(devices.map(({ name, region }) => [name, named.has(region) ? region : ""]));
   const tasks = tasksOf(highlight, document);
-  const nStages = 1 + Math.max(-1, ...Object.values(tasks).map(([stage]) => stage));
-  const traffic = nStages > 0 ? trafficOf(tasks).filter(({ ends }) => ends.every((name) => regionOf.has(name))) : [];
+  const hosts = new Map(devices.flatMap(({ name, members = [] }) => (members.length > 1 ? [/** @type {[string, string[]]} */ ([name, members])] : [])));
+  const { cells = {} } = highlight;
+  const uses = placesOf(tasks, cells);
+  const nStages = nStagesOf(uses);
+  const traffic = nStages > 0 ? trafficOf(uses).filter(({ ends }) => ends.every((name) => regionOf.has(name))) : [];
   const lines = linksOf(document, regionOf, traffic, filled, focus);
   const drawn = new Set(lines.filter((line) => line.uses.size && line.across).map((line) => pairKey(line.ends.map((name) => regionOf.get(name) ?? ""))));
   lines.unshift(...pairsOf(document, filled, regions, regionOf, traffic, drawn));
@@ -89,15 +71,22 @@ export function sceneOf(document, filled, highlight, focus) {
   const populated = [...inhabitants.keys()].filter(Boolean);
   return {
     nStages,
-    tasks,
+    tasks: {
+      ...Object.fromEntries(Object.entries(tasks).filter(([name]) => !hosts.has(name))),
+      ...Object.fromEntries([...hosts].flatMap(([host, members]) => members.map((name, at) => [name, cells[host]?.[at]]).filter(([, task]) => task))),
+    },
+    hostOf: new Map([...hosts].flatMap(([host, members]) => members.map((name) => [name, host]))),
+    bound: new Set(highlight.parts),
+    slow,
     lines,
     absent,
     shortNames: shortNames(devices, regionOf),
     devices: devices.map(({ name, region, gpu, x, y, members }) => ({
       name,
       gpu,
-      size: members?.length ?? 1,
-      shape: gpuShape(gpu),
+      shape: hosts.has(name) ? "host" : gpuShape(gpu),
+      members: hosts.get(name) ?? [],
+      cells: members && hosts.has(name) ? members.map((_, at) => cells[name]?.[at] ?? null) : [],
       region: named.has(region) ? region : "",
       x,
       y,

@@ -12,12 +12,13 @@ export function legendEntries(document, gpus, filled, choose) {
   const used = [...new Set(document.devices.map((device) => device.gpu))].sort((a, b) => gpus.indexOf(a) - gpus.indexOf(b));
   /** @type {HTMLElement[]} */
   const entries = used.map((gpu) => {
+    const hosts = hostsOf(document, gpu);
     const select = () => choose(document.devices.filter((device) => device.gpu === gpu).map((device) => device.name));
     return h(
       "button",
       { type: "button", class: "dtfm-key", title: `Select every ${gpu || "device without a GPU"}`, onclick: select },
-      h("i", { class: `dtfm-swatch dtfm-${gpuShape(gpu)}` }),
-      `${hostsOf(document, gpu)}${gpu || "no GPU"}`,
+      h("i", { class: `dtfm-swatch dtfm-${hosts ? "box" : gpuShape(gpu)}` }),
+      `${hosts}${gpu || "no GPU"}`,
     );
   });
   if (filled) entries.push(h("span", {}, "≈ by distance"));

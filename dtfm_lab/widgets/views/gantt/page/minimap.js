@@ -1,6 +1,7 @@
 // All of the iteration in a narrow strip, with a frame around what is visible: drag it, or press beside it.
 import { sharpCanvas } from "shared/canvas.js";
 import { h } from "shared/dom.js";
+import { sharesOf } from "./density.js";
 import { Raster } from "./raster.js";
 import { there } from "shared/there.js";
 /** @import { CleanUps } from "shared/types.d.ts" */
@@ -18,6 +19,8 @@ export function minimap(content, version, view, cleanUp) {
   const element = h("div", { class: "dtfm-minimap", "aria-hidden": "true", title: "The whole iteration: drag the frame" });
   const raster = new Raster();
   let painted = "";
+  /** @type {Float32Array[] | null} */
+  let shares = null; // of each kind over time, where bars cannot be told apart
   /** @type {number | null} */
   let grabbed = null;
 
@@ -35,8 +38,11 @@ export function minimap(content, version, view, cleanUp) {
       const ratio = window.devicePixelRatio || 1;
       const scale = (right - left) / (last - first || 1);
       const key = [version(), left, right, ratio, theme.dark].join();
+      const kinds = state.kindsIn(theme.dark);
       if (key !== painted) {
         painted = key;
+        const computing = state.arranged.shown.flatMap(({ depth, rows }) => (depth ? [] : rows.slice(0, 1)));
+        shares = sharesOf(state.upper, computing, { from: first, scale, width: Math.floor(right - left) });
         const shown = state.arranged.shown.filter(({ depth }) => !depth);
         raster.paint(
           {
@@ -55,7 +61,7 @@ export function minimap(content, version, view, cleanUp) {
             bandIn: (slot) => [slot * LINE, LINE],
           },
           oneLane,
-          { kinds: state.kindsIn(theme.dark) },
+          { kinds },
           state.perPipeline,
           { bars: state.upper },
           ratio,
@@ -63,7 +69,8 @@ export function minimap(content, version, view, cleanUp) {
       }
       context.imageSmoothingEnabled = true;
       context.globalAlpha = 0.75;
-      context.drawImage(raster.canvas, left, 3, right - left, height - 6);
+      if (shares) stack(context, shares, kinds, left, height);
+      else context.drawImage(raster.canvas, left, 3, right - left, height - 6);
       const [from, to] = view.visible().map((time) => left + (time - first) * scale);
       context.globalAlpha = 0.72;
       context.fillStyle = theme.surface;
@@ -104,6 +111,22 @@ export function minimap(content, version, view, cleanUp) {
       grabbed = null;
     });
   return { element, draw };
+}
+
+/**
+ * The shares of each kind on each other, in the strip's height.
+ * @type {(context: import("shared/types.d.ts").Context, shares: Float32Array[], kinds: { shades: string[] }[], left: number, height: number) => void}
+ */
+function stack(context, shares, kinds, left, height) {
+  const top = new Float32Array(shares[0]?.length ?? 0);
+  shares.forEach((share, kind) => {
+    context.fillStyle = kinds[kind].shades[0];
+    for (let x = 0; x < share.length; x++) {
+      const high = share[x] * (height - 6);
+      if (high > 0.05) context.fillRect(left + x, height - 3 - top[x] - high, 1, high);
+      top[x] += high;
+    }
+  });
 }
 
 /** @type {Lanes} */

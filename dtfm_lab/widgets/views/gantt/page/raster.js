@@ -2,13 +2,14 @@
 // thin for a rectangle adds its share to the pixels it touches. Time goes with the number of bars in
 // sight plus the number of pixels, so that a hundred thousand bars are repainted at every frame.
 import { firstAtLeast, FULL } from "./bars.js";
+import { densityOf, stackedAt } from "./density.js";
 /** @import { Bars } from "./bars.js" */
 /** @import { Lanes, RasterLooks, RasterPlace, Side, Thin } from "../types.d.ts" */
 
 const WIDE = 4; // pixels: from here on a bar has corners and a gap to the next
 const FAINTEST = 0.7; // of a pixel that a bar touches at all
 const NUMBERED = 15; // pixels a bar needs to carry its microbatch number
-const [LOWEST_NUMBERED, LOWEST_ROUNDED] = [11, 9]; // pixels of height
+const [LOWEST_NUMBERED, LOWEST_ROUNDED, LOWEST_STACKED] = [11, 9, 6]; // pixels of height
 const [HATCH_PERIOD, HATCH_WIDTH, HATCH_ALPHA, LEAST_WAIT] = [7, 1.1, 0.5, 4]; // pixels
 const CORNER = 0.35; // of a corner's pixel that a round bar leaves
 const GHOST_ALPHA = 0.55;
@@ -48,6 +49,9 @@ export class Raster {
     this.whole = new Uint32Array(0);
     this.wholeRim = new Uint32Array(0);
     this.family = new Uint8Array(0);
+    this.begins = new Uint16Array(0); // thin bars of a lane that begin at each pixel
+    /** @type {import("./density.js").Density | null} */
+    this.density = null; // of the lane, where they are crowded
     /** @type {Uint32Array[]} */
     this.hatched = [];
     this.hasWaits = false;
@@ -84,6 +88,7 @@ export class Raster {
     this.thin = [];
     for (const name of /** @type {const} */ (["body", "rim", "whole", "wholeRim"])) this[name] = new Uint32Array(this.width);
     this.family = new Uint8Array(this.width);
+    this.begins = new Uint16Array(this.width);
     this.hatched = [];
   }
 
@@ -146,7 +151,7 @@ export class Raster {
    * @type {(slot: number, index: number, row: number, lane: number, bars: Bars, spans: number[]) => boolean}
    */
   gather(slot, index, row, lane, bars, spans) {
-    const { width, body, family, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
+    const { width, body, family, begins, place, lanes, inks, perPipeline, ratio, scale, numbers } = this;
     const { start, end, reach, stage, microbatch } = bars;
     const [wide, gap] = [WIDE * ratio, Math.max(1, Math.round(ratio))];
     const numbered = NUMBERED * ratio;
@@ -156,6 +161,7 @@ export class Raster {
     let [top, height, thinFrom, thinTo] = [0, 0, width, 0];
     let some = false;
     body.fill(0);
+    begins.fill(0);
     family.fill(SEVERAL);
     for (let kind = 0; kind < Math.min(bars.nKinds, inks.length); kind++) {
       if (lanes.of(kind) !== lane) continue;
@@ -187,6 +193,7 @@ export class Raster {
         } else {
           [left, right] = [Math.max(0, Math.min(width - 1, Math.floor(from))), Math.min(width, Math.max(Math.ceil(to), Math.floor(from) + 1))];
           if (!thin) thins.push((thin = this.thinOf(kind)));
+          begins[left]++;
           for (let x = left; x < right; x++) {
             thin.share[x] += Math.max(0.02, Math.min(to, x + 1) - Math.max(from, x));
             thin.color[x] = color;
@@ -197,6 +204,8 @@ export class Raster {
         family.fill(mine, left, Math.max(right, left + 1));
       }
     }
+    this.density = thins.length ? densityOf(begins, thins, ratio) : null;
+    if (this.density) for (let x = 0; x < width; x++) if (body[x]) this.density.dense[x] = 0; // wide bars stay
     this.mix(thins, thinFrom, thinTo);
     this.dropCovered(firstNumber, inks);
     return some;
@@ -209,6 +218,7 @@ export class Raster {
   thinOf(kind) {
     const thin = (this.thin[kind] ??= { share: new Float32Array(this.width), color: new Uint32Array(this.width), owed: 0 });
     thin.share.fill(0);
+    thin.color.fill(0);
     thin.owed = 0;
     return thin;
   }
@@ -337,6 +347,19 @@ export class Raster {
     if (height >= LOWEST_ROUNDED) {
       this.rims(rim, body, first, Math.min(last, first + line));
       this.rims(rim, body, Math.max(first, last - line), last);
+    }
+    if (this.density && height >= LOWEST_STACKED) this.stack(this.density, first, last);
+  }
+
+  /**
+   * The shares of crowded bars, over the lane from `first` up to `last`.
+   * @type {(density: import("./density.js").Density, first: number, last: number) => void}
+   */
+  stack(density, first, last) {
+    const { width, pixels, height } = this;
+    for (let y = Math.max(0, first); y < Math.min(last, height); y++) {
+      const [low, high] = [(last - y - 1) / (last - first), (last - y) / (last - first)];
+      for (let x = 0; x < width; x++) if (density.dense[x]) pixels[y * width + x] = stackedAt(density, x, low, high);
     }
   }
 

@@ -91,13 +91,16 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
   });
 
   /**
-   * The device that a dragged one would change places with, if a plan is there.
+   * The device that a dragged one would change places with, if a plan is there; null for hosts.
    * @type {(held: Press, x: number, y: number) => string | null}
    */
   function partner({ kind, names }, x, y) {
     if (kind !== "devices" || names.length !== 1 || !map.hasPlan()) return null;
-    const hit = under(there(map.scene()), x, y);
-    return hit?.kind === "device" && hit.name !== names[0] ? hit.name : null;
+    const hits = there(map.scene());
+    const hit = under(hits, x, y);
+    if (hit?.kind !== "device" || hit.name === names[0]) return null;
+    // A host has the tasks of several devices, which have no single place to change with.
+    return hits.badges.some(({ name, members }) => members && (name === hit.name || name === names[0])) ? null : hit.name;
   }
 
   /** @type {(done: Press, x: number, y: number) => void} */

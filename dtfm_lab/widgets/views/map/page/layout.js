@@ -36,6 +36,11 @@ const SIZES = [
   [8, FOLD, GAP],
   [7, FOLD, GAP],
 ];
+/** The same of hosts, whose cells can have numbers. @type {typeof SIZES} */
+const HOST_SIZES = [
+  [84, 2, ROOMY],
+  [64, 6, ROOMY],
+];
 const TURN = 2 * Math.PI;
 
 /**
@@ -50,7 +55,8 @@ export function layoutOf(regions, globe, { width, height, nameWidth, open }) {
   const placed = known.length ? known : shown;
   /** @type {Omit<Layout, "globeOf" | "byName"> | null} */
   let best = null;
-  for (const [cell, most, gap] of SIZES) {
+  const hasHosts = shown.some(({ devices }) => devices.some(({ members }) => members));
+  for (const [cell, most, gap] of hasHosts ? [...HOST_SIZES, ...SIZES] : SIZES) {
     if (cell > LARGEST_FOLDED && shown.some(({ devices }) => devices.length > most)) continue;
     const shelf = shelfOf(
       lost.map((region) => cardOf(region, cell, most, nameWidth)),

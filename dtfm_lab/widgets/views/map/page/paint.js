@@ -3,10 +3,14 @@ import { gpuShape } from "shared/gpus.js";
 import { linkDash, linkWidth } from "shared/links.js";
 import { fitting } from "shared/text.js";
 import { alarm, inkOn, kindColor, stageColor } from "shared/theme.js";
+import { hostBox } from "../../editor/page/hosts.js";
 import { NAME } from "./layout.js";
 /** @import { Badge, Camera, Card, CardStyle, Context, Drawn, Goal, Layout, Pipe, PipeState, Press, Spot, Theme } from "../types.d.ts" */
 
 const TURN = 2 * Math.PI;
+/** Stands for the GPU of a badge that is a host. */
+export const HOST = "\u0000host";
+const LEAST_DIGIT = 9.5; // pixels of a host's cell that its number fits in
 const READABLE = [11.5, 14]; // pixels of a badge that a number of one digit fits in, and one of two
 
 /** @type {(theme: Theme, pixels: number, weight?: number) => string} */
@@ -155,8 +159,10 @@ function paintFolded(context, card, [left, top, w, h], camera, theme, style) {
   context.fillStyle = theme.softText;
   if (card.cell * scale >= 12) context.fillText(`+${card.more}`, x + dx * scale, y + dy * scale + 0.5);
   let at = left + 5 * scale;
-  for (const [stage, count] of style.counts(card)) {
-    const part = ((w - 10 * scale) * count) / card.devices.length;
+  const counts = style.counts(card);
+  const all = counts.reduce((sum, [, count]) => sum + count, 0);
+  for (const [stage, count] of counts) {
+    const part = ((w - 10 * scale) * count) / all;
     context.fillStyle = stage < 0 ? theme.border : stageColor(stage, style.nStages, theme.dark);
     context.fillRect(at, top + h - 8 * scale, part, 4 * scale);
     at += part;
@@ -169,7 +175,7 @@ function paintFolded(context, card, [left, top, w, h], camera, theme, style) {
  */
 export function outline(context, gpu, x, y, radius, stage = 0) {
   context.beginPath();
-  const shape = gpuShape(gpu);
+  const shape = gpu === HOST ? "box" : gpuShape(gpu);
   if (shape === "circle" && stage > 9) return context.roundRect(x - 1.14 * radius, y - 0.96 * radius, 2.28 * radius, 1.92 * radius, 0.9 * radius);
   if (shape === "box") context.roundRect(x - 0.94 * radius, y - 0.86 * radius, 1.88 * radius, 1.72 * radius, radius * 0.35);
   else if (shape === "triangle") {
@@ -182,7 +188,31 @@ export function outline(context, gpu, x, y, radius, stage = 0) {
 }
 
 /**
- * One badge {x, y, radius, gpu, stage, alpha, chosen, focused}; without a plan it is a hollow shape.
+ * The cells of a host's badge: where its devices have several stages, or a cell has room for its stage's number. Null
+ * where one colour and number say it all.
+ * @type {(stages: number[], radius: number) => ReturnType<typeof hostBox> | null}
+ */
+function cellsOf(stages, radius) {
+  const box = hostBox(stages.length, { width: 1.88 * radius, height: 1.72 * radius });
+  return new Set(stages).size > 1 || box.cell.width >= LEAST_DIGIT ? box : null;
+}
+
+/** @type {(context: Context, stage: number, cell: { x: number, y: number, width: number, height: number }, theme: Theme, nStages: number) => void} */
+function paintCell(context, stage, { x, y, width, height }, theme, nStages) {
+  const color = stageColor(stage, nStages, theme.dark);
+  context.fillStyle = stage < 0 ? theme.raised : color;
+  context.fillRect(x - width / 2, y - height / 2, width, height);
+  if (stage < 0 || Math.min(width, height) < LEAST_DIGIT) return;
+  context.fillStyle = inkOn(color);
+  context.font = sized(theme, Math.min(14, Math.max(9, Math.round(0.62 * width))), 650);
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  if (context.measureText(String(stage)).width < width) context.fillText(String(stage), x, y + 0.5);
+}
+
+/**
+ * One badge {x, y, radius, gpu, stage, alpha, chosen, focused}; without a plan it is a hollow shape. A host has a
+ * cell for each of its devices.
  * @type {(context: Context, badge: Drawn, theme: Theme, nStages: number, hasPlan: boolean) => void}
  */
 export function paintBadge(context, badge, theme, nStages, hasPlan) {
@@ -191,7 +221,15 @@ export function paintBadge(context, badge, theme, nStages, hasPlan) {
   context.globalAlpha = alpha;
   outline(context, gpu, x, y, radius, stage);
   const color = stage === undefined ? null : stageColor(stage, nStages, theme.dark);
-  if (color) {
+  const cells = badge.stages && cellsOf(badge.stages, radius);
+  if (badge.stages && cells) {
+    context.fillStyle = theme.surface;
+    context.fill();
+    context.strokeStyle = theme.border;
+    context.lineWidth = 1;
+    context.stroke();
+    badge.stages.forEach((held, at) => paintCell(context, held, { ...cells.cell, x: x + cells.middles[at].x, y: y + cells.middles[at].y }, theme, nStages));
+  } else if (color) {
     context.fillStyle = color;
     context.fill();
   } else {
@@ -204,7 +242,7 @@ export function paintBadge(context, badge, theme, nStages, hasPlan) {
     context.setLineDash([]);
   }
   const wide = stage !== undefined && stage > 9;
-  if (color && 2 * radius >= READABLE[wide ? 1 : 0]) {
+  if (color && !cells && 2 * radius >= READABLE[wide ? 1 : 0]) {
     context.fillStyle = inkOn(color);
     context.font = sized(theme, Math.max(11, Math.min(15, radius * 1.1)), 650);
     context.textAlign = "center";

@@ -1,5 +1,6 @@
 // The pipes between regions: which numbers a pair of regions has, and what the plan sends over it.
 import { endsOf } from "../../editor/page/lines.js";
+import { trafficOf } from "shared/tasks.js";
 import { there } from "shared/there.js";
 /** @import { Between, Conditions, Document, Filled, Highlight, Link, Task, Tasks } from "shared/types.d.ts" */
 /** @import { Pair, Pairs, Uses } from "../types.d.ts" */
@@ -133,24 +134,17 @@ export function tasksOf({ tasks, stages }) {
 
 /**
  * By pair of regions: {hops: [[from, to] devices of consecutive stages], averages: [[one, other] devices of one stage]}.
- * @type {(tasks: Tasks, regionOf: (name: string) => string | undefined) => Uses}
+ * @type {(places: [string, Task][], regionOf: (name: string) => string | undefined) => Uses}
  */
-export function usesOf(tasks, regionOf) {
-  const at = new Map(Object.entries(tasks).map(([name, [stage, replica]]) => [`${stage}/${replica}`, name]));
+export function usesOf(places, regionOf) {
   /** @type {Uses} */
   const uses = new Map();
-  /** @type {(one: string, other: string, what: "hops" | "averages") => void} */
-  const note = (one, other, what) => {
-    const [a, b] = [regionOf(one), regionOf(other)];
-    if (a === undefined || b === undefined || a === b) return;
+  for (const { ends, use } of trafficOf(places)) {
+    const [a, b] = ends.map(regionOf);
+    if (a === undefined || b === undefined || a === b) continue;
     const key = pairKey(a, b);
     if (!uses.has(key)) uses.set(key, { hops: [], averages: [] });
-    there(uses.get(key))[what].push([one, other]);
-  };
-  for (const [name, [stage, replica]] of Object.entries(tasks)) {
-    const next = at.get(`${stage + 1}/${replica}`);
-    if (next !== undefined) note(name, next, "hops");
-    for (let other = replica + 1; at.has(`${stage}/${other}`); other++) note(name, there(at.get(`${stage}/${other}`)), "averages");
+    there(uses.get(key))[use === "hop" ? "hops" : "averages"].push(ends);
   }
   return uses;
 }

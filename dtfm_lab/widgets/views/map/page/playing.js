@@ -94,7 +94,7 @@ export function playing(wayBetween) {
    */
   function paint(context, badges, theme, nStages, suspects) {
     const now = performance.now();
-    const byName = new Map(badges.map((badge) => [badge.name, badge]));
+    const byName = new Map(badges.flatMap((badge) => [badge.name, ...(badge.members ?? [])].map((name) => [name, badge])));
     const at = `${badges[0]?.x},${badges[0]?.y},${badges.at(-1)?.x},${badges.at(-1)?.y},${badges[0]?.radius}`;
     if (at !== layoutOfWays || badges.length !== seenBadges) [ways, layoutOfWays, seenBadges] = [new Map(), at, badges.length];
     for (const { device, kind, share } of moment?.computing ?? []) {
@@ -104,7 +104,7 @@ export function playing(wayBetween) {
     const radius = Math.max(2.5, Math.min(5, 160 / Math.sqrt(800 + 20 * (moment?.messages.length ?? 0))));
     for (const { source, target, kind, share } of moment?.messages ?? []) {
       const [from, to] = [byName.get(devices[source]), byName.get(devices[target])];
-      if (!from || !to) continue;
+      if (!from || !to || from === to) continue;
       const key = `${source}/${target}`;
       if (!ways.has(key)) ways.set(key, alongWay(wayBetween(from, to)));
       paintMessage(context, there(ways.get(key))(share), kind, radius, theme);

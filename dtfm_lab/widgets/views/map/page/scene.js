@@ -4,11 +4,12 @@ import { pulsing } from "shared/pulse.js";
 import { fading, sprites } from "./sprites.js";
 import { labelPlaces, route } from "./routes.js";
 import { layoutOf } from "./layout.js";
+import { nStagesOf, placesOf } from "shared/tasks.js";
 import { pairKey, pairsOf, tasksOf, usesOf, worthDrawing } from "./pairs.js";
-import { paintBadge, paintBound, paintCards, paintPipes, paintRing, paintSeat } from "./paint.js";
+import { HOST, paintBadge, paintBound, paintCards, paintPipes, paintRing, paintSeat } from "./paint.js";
 import { playing } from "./playing.js";
 import { there } from "shared/there.js";
-/** @import { Around, Badge, Box, Camera, Card, Device, Document, Facts, Filled, GlobeFor, Hits, Layout, Moving, Pair, Pairs, Pipe, Place, Pointed, Region, Sprite, Spot, Tag, Tasks, Theme, Uses, Way, Context, Moment } from "../types.d.ts" */
+/** @import { Around, Badge, Box, Camera, Card, Device, Document, Facts, Filled, GlobeFor, Highlight, Hits, Layout, Moving, Pair, Pairs, Pipe, Place, Pointed, Region, Sprite, Spot, Tag, Tasks, Theme, Uses, Way, Context, Moment } from "../types.d.ts" */
 
 const MOST_LABELS = 16; // pipes in use; where there are more, only those that are asked for have labels
 const MOST_SLOWEST = 6;
@@ -33,6 +34,8 @@ export function sceneOf(view) {
   let uses = new Map();
   /** @type {Tasks} */
   let tasks = {};
+  /** @type {NonNullable<Highlight["cells"]>} */
+  let cells = {}; // tasks of the devices of each host
   let layout = /** @type {Layout | null} */ (null);
   let [layoutKey, nStages] = ["", 1];
   /** @type {[number, number]} */
@@ -65,7 +68,8 @@ export function sceneOf(view) {
       there(members.get(device.region)).push(device);
     }
     regions = [...members].map(([name, devices]) => ({ name, devices, place: name ? placeOf(name) : null }));
-    regionOf = new Map(document.devices.map(({ name, region }) => [name, region]));
+    // Devices of a host are where their host is.
+    regionOf = new Map(document.devices.flatMap(({ name, region, members = [] }) => [name, ...members].map((one) => [one, region])));
     renumber(document, filled);
     return regions;
   }
@@ -110,8 +114,10 @@ export function sceneOf(view) {
    */
   function replan(glide) {
     tasks = tasksOf(model.get("highlight"));
-    nStages = 1 + Math.max(0, ...Object.values(tasks).map(([stage]) => stage));
-    uses = usesOf(tasks, (name) => regionOf.get(name));
+    cells = model.get("highlight").cells ?? {};
+    const places = placesOf(tasks, cells);
+    nStages = Math.max(1, nStagesOf(places));
+    uses = usesOf(places, (name) => regionOf.get(name));
     if (!layout) return;
     const { cards, byName } = layout;
     const suspected = model.get("highlight").suspects ?? [];
@@ -147,7 +153,7 @@ export function sceneOf(view) {
           return {
             key: task ? `${task[0]}/${task[1]}` : `-${device.name}`,
             name: device.name,
-            gpu: device.gpu,
+            gpu: device.members ? HOST : device.gpu,
             stage: task?.[0],
             replica: task?.[1],
             region: card.name,
@@ -158,6 +164,8 @@ export function sceneOf(view) {
             size: card.cell,
             seen: at < card.shown ? 1 : 0,
             over: Boolean(card.opened),
+            members: device.members,
+            stages: stagesIn(device.name),
           };
         }),
       ),
@@ -177,6 +185,12 @@ export function sceneOf(view) {
     return wanted.map((pair) => ({ ...pair, points: there(ways.get(name(pair))) }));
   }
 
+  /**
+   * Stages of a host's devices, -1 for an idle one; undefined for what is no host.
+   * @type {(name: string) => number[] | undefined}
+   */
+  const stagesIn = (name) => (Object.hasOwn(cells, name) ? cells[name].map((held) => held?.[0] ?? -1) : undefined);
+
   /** @type {() => string | null} */
   const chosenPair = () => {
     const ends = model.get("selected_link").map((name) => regionOf.get(name) ?? "");
@@ -189,8 +203,14 @@ export function sceneOf(view) {
     return ends[0] !== ends[1] ? pairKey(ends[0], ends[1]) : null;
   };
   /** @type {(badge: Badge) => boolean} */
-  const isLit = ({ name, stage, replica }) =>
-    !lit || Boolean(lit.link) || (lit.devices ? lit.devices.includes(name) : lit.stage !== undefined ? stage === lit.stage : replica === lit.replica);
+  const isLit = ({ name, stage, replica, members, stages }) =>
+    !lit
+    || Boolean(lit.link)
+    || (lit.devices
+      ? lit.devices.some((one) => one === name || members?.includes(one))
+      : lit.stage !== undefined
+        ? (stages ?? [stage]).includes(lit.stage)
+        : replica === lit.replica);
 
   /**
    * Pipes and cards, which rest while a run is shown.
@@ -220,7 +240,7 @@ export function sceneOf(view) {
       pointed: hover?.kind === "region" ? hover.name : null,
       focused: focus?.kind === "card" ? focus.name : null,
       chosen: ({ name, devices }) => (devices.length ? devices.every((device) => selected.has(device.name)) : name === view.bare()),
-      counts: ({ devices }) => countsOf(devices.map(({ name }) => (Object.hasOwn(tasks, name) ? tasks[name][0] : -1))),
+      counts: ({ devices }) => countsOf(devices.flatMap(({ name }) => stagesIn(name) ?? [Object.hasOwn(tasks, name) ? tasks[name][0] : -1])),
     });
   }
 
