@@ -9,7 +9,8 @@ search unwatched in a fresh process.
 ``gantt``: from the call in Python until the chart is painted, and frames a second under a turning wheel and a dragging
 mouse. ``replan``: from an edit until the new plan is there. ``whatif``: from a slider's move until the answer is there.
 ``processes``: what is left when a kernel is shut down or restarted in the middle of a search or of a real run.
-``tasks``: five things that a newcomer wants, by hand.
+``tasks``: what a newcomer wants, by hand: five things timed, two counted in clicks.
+``walk``: random edits by hand on five networks; after each, every number on the screen is compared with Python's.
 ``weights``: of the JavaScript, and of the notebooks saved after a run. ``memory``: of kernel and page before and after
 searching and editing.
 
@@ -39,6 +40,7 @@ from machine import machine_line
 from searches import live
 from sizes import many
 from tasks import tasks
+from walk import NETWORKS, walk
 from weights import weights
 
 PARTS: dict[str, Callable[[LabInBrowser], Iterable[Figure]]] = {
@@ -63,8 +65,14 @@ PARTS: dict[str, Callable[[LabInBrowser], Iterable[Figure]]] = {
 @click.option("--only", default="", help="Some of the parts, with commas between them.")
 @click.option("--minutes", default=1.0, show_default=True, help="Of search, for memory; 10 are the full proof.")
 @click.option("--edits", default=1000, show_default=True, help="Of the network, for memory.")
-def main(only: str, minutes: float, edits: int) -> None:
-    parts = PARTS | {"memory": lambda browser: memory(browser, minutes, edits)}
+@click.option("--walked", default=50, show_default=True, help="Edits by hand, for walk; 300 are the full proof.")
+@click.option("--networks", default=",".join(NETWORKS), show_default=True, help="For walk.")
+@click.option("--seed", default=0, show_default=True, help="For walk.")
+def main(only: str, minutes: float, edits: int, walked: int, networks: str, seed: int) -> None:
+    parts = PARTS | {
+        "memory": lambda browser: memory(browser, minutes, edits),
+        "walk": lambda browser: walk(browser, walked, seed, tuple(networks.split(","))),
+    }
     chosen = [name.strip() for name in only.split(",") if name.strip()] or list(parts)
     if unknown := [name for name in chosen if name not in parts]:
         raise click.UsageError(f"no part named {unknown[0]!r}; known: {', '.join(parts)}")

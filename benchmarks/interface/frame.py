@@ -8,7 +8,11 @@ from collections import Counter
 from axe_playwright_python.sync_playwright import Axe
 from browser import Figure, LabInBrowser, rested
 
-PANES = ("plan", "groups", "schedule", "what-if", "run", "compare", "systems", "hours", "advice", "course")
+PANES = (
+    *("plan", "groups", "schedule", "what-if", "worth", "run", "compare"),
+    *("systems", "hours", "advice", "course", "words"),
+)
+MENUS = ("network", "job", "more")
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 SERIOUS = ("serious", "critical")
 RECORDING = """() => {
@@ -72,7 +76,7 @@ def jumps(browser: LabInBrowser) -> list[Figure]:
 
 
 def axe(browser: LabInBrowser) -> list[Figure]:
-    """axe-core on every pane, in both themes."""
+    """axe-core on every pane, its boxes, the menus and dialogs, in both themes."""
     browser.open_lab("worldwide")
     browser.settle(4)
     figures = []
@@ -83,13 +87,36 @@ def axe(browser: LabInBrowser) -> list[Figure]:
         for pane in PANES:
             browser.ask(f"the_lab.lab_state.pane = {pane!r}")
             browser.settle(2)
-            for violation in Axe().run(browser.page, context=".dtfm-lab").response["violations"]:
-                if violation["impact"] in SERIOUS:
-                    found[violation["id"]] += len(violation["nodes"])
-                    for node in violation["nodes"][:4]:
-                        where, html = node["target"][-1], node["html"][:160]
-                        print(f"axe, {theme}, {pane}: {violation['id']}: {where}: {html}", file=sys.stderr)
+            found += _violations(browser, f"{theme}, {pane}")
+            for more in browser.page.locator(f".dtfm-out-{pane} .dtfm-more-button:visible").all():
+                more.click()
+                browser.settle(0.5)
+                found += _violations(browser, f"{theme}, {pane}, {more.inner_text()}")
+                browser.page.keyboard.press("Escape")
+        for menu in MENUS:
+            browser.page.locator(f".dtfm-bar [data-menu={menu}]").click()
+            browser.settle(0.5)
+            found += _violations(browser, f"{theme}, menu {menu}")
+            browser.page.keyboard.press("Escape")
+        for dialog in ("the_lab.glossary", "the_lab.door"):
+            browser.ask(f"{dialog}.is_open = True")
+            browser.settle()
+            found += _violations(browser, f"{theme}, {dialog}")
+            browser.ask(f"{dialog}.is_open = False")
+            browser.settle(0.5)
         note = ", ".join(f"{rule} {count}" for rule, count in found.most_common())
         figures.append(Figure(f"axe-core, {theme}: serious findings", found.total(), "", 1, note=note))
     rested(browser)
     return figures
+
+
+def _violations(browser: LabInBrowser, where: str) -> Counter[str]:
+    """Return how often each rule is broken seriously. What breaks any rule is printed."""
+    found: Counter[str] = Counter()
+    for violation in Axe().run(browser.page, context=".dtfm-lab").response["violations"]:
+        if violation["impact"] in SERIOUS:
+            found[violation["id"]] += len(violation["nodes"])
+        for node in violation["nodes"][:4]:
+            what, html = node["target"][-1], node["html"][:160]
+            print(f"axe, {where}: {violation['id']} ({violation['impact']}): {what}: {html}", file=sys.stderr)
+    return found

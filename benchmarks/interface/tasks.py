@@ -1,4 +1,5 @@
-"""Five things that a newcomer wants, done by hand on the page and timed; nothing is read from the kernel meanwhile.
+"""What a newcomer wants, done by hand on the page: five things timed, two counted in clicks. Nothing is read from the
+kernel meanwhile.
 
 Each begins with the lab open and at rest, and ends when the page itself says what was wanted. A hand rests a second
 before each of its moves, to look for where it goes. With ``DTFM_SCREENSHOTS=folder`` a picture is kept of each end.
@@ -14,6 +15,7 @@ from browser import Figure, LabInBrowser
 from lab_page import LabPage
 
 MINUTE_S = 60.0
+MOST_CLICKS = 3
 LOOKING_MS = 1000
 PATIENCE_MS = 90_000
 STAYS = re.compile("the plan stays", re.IGNORECASE)
@@ -22,6 +24,8 @@ STAYS = re.compile("the plan stays", re.IGNORECASE)
 def tasks(browser: LabInBrowser) -> Iterator[Figure]:
     for task in TASKS:
         yield _timed(browser, *task)
+    for counted in CLICKED:
+        yield _clicked(browser, *counted)
 
 
 def _timed(browser: LabInBrowser, name: str, network: str, pane: str, task: Callable[[LabPage], str]) -> Figure:
@@ -37,6 +41,16 @@ def _timed(browser: LabInBrowser, name: str, network: str, pane: str, task: Call
     took_s = time.monotonic() - began
     lab.keep("done")
     return Figure(name, took_s, "s", MINUTE_S, note=answer)
+
+
+def _clicked(browser: LabInBrowser, name: str, network: str, task: Callable[[LabPage], str]) -> Figure:
+    browser.open_lab(network)
+    lab = LabPage(browser.page, f"task-{task.__name__}")
+    lab.whole_window()
+    lab.page.evaluate("() => { window.clicks = 0; addEventListener('click', () => { window.clicks += 1; }, true); }")
+    answer = task(lab)
+    lab.keep("done")
+    return Figure(name, lab.page.evaluate("window.clicks"), "clicks", MOST_CLICKS + 1, note=answer)
 
 
 def _look(lab: LabPage) -> None:
@@ -113,6 +127,28 @@ def mailed(lab: LabPage) -> str:
     return said.last.inner_text()
 
 
+def worth_of_a_link(lab: LabPage) -> str:
+    """The link that the headline names; the inspector says what a better one would save."""
+    lab.headline.locator(".dtfm-handle").click()
+    saved = lab.inspector.get_by_text(re.compile("saves"))
+    saved.first.wait_for(timeout=PATIENCE_MS)
+    return saved.first.inner_text()
+
+
+def dollars(lab: LabPage) -> str:
+    """Search, Dollars, and typical prices, as no device has one; the bar then has a price."""
+    search = lab.pane("Search")
+    search.get_by_role("button", name="Dollars", exact=True).click()
+    search.get_by_role("button", name="Use typical prices").click()
+    lab.page.wait_for_function("/Price/.test(document.querySelector('.dtfm-numbers').innerText)", timeout=PATIENCE_MS)
+    return lab.number("Price")
+
+
+CLICKED = (
+    ("what a faster link would save", "lecture-hall", worth_of_a_link),
+    ("plan for dollars", "campus", dollars),
+)
+"""What is asked, the network, and how."""
 TASKS = (
     ("slow the network until the plan changes", "lecture-hall", "schedule", slowed),
     ("find what binds", "lecture-hall", "plan", bound_by),

@@ -82,4 +82,6 @@ def _untested(plan: Plan) -> Iterable[str]:
     model, (least, largest) = plan.job.modelled(), PARAMETERS
     n_parameters = model.parameters + model.frozen_elements  # with adapters, most of a model's parameters are frozen
     if not least <= n_parameters <= largest:
-        yield f"the model has {n_parameters / 1e9:.3g} billion parameters; 1 to 1,100 were tested"
+        large = n_parameters >= 1e9
+        size = f"{n_parameters / (1e9 if large else 1e6):.3g} {'billion' if large else 'million'}"
+        yield f"the model has {size} parameters; 1 to 1,100 billion were tested"

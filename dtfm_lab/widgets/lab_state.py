@@ -60,6 +60,8 @@ class LabState(traitlets.HasTraits):
     could."""
     live_search = traitlets.Instance(LiveSearch, allow_none=True)
     """Progress of the searches after the last edit. None if the user has started a search since."""
+    is_planning = traitlets.Bool(False)
+    """True while a first plan is being searched for, so that panes do not ask for one."""
     searches_on = traitlets.Bool(False)
     """True while a longer search looks for a better plan than the one that is shown."""
     bound_s = traitlets.Float(0.0)

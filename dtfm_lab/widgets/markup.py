@@ -151,7 +151,7 @@ WORDS = {
     "refit": "Device speeds and link numbers that explain what was measured, and the network with them.",
     "replica": "One pipeline, with its own copy of the model and its own share of the batch.",
     "residual": "Measured minus predicted, for one device or link.",
-    "schedule": "The order in which each device runs its forwards and backwards.",
+    "schedule": "The order in which each device runs its forward and backward passes.",
     "1f1b": "A schedule: after a few forwards, one backward after every forward. It holds few activations.",
     "gpipe": "A schedule: all forwards, then all backwards. It holds the activations of the whole batch.",
     "seed": "The number that random choices start from. The same seed gives the same search.",

@@ -21,7 +21,7 @@ def test_a_schedule_is_chosen_from_the_table_by_mouse_and_by_keyboard(page, open
     rows = view.get_by_role("row")
     expect(rows).to_have_count(5)
     expect(rows.nth(1)).to_contain_text("no")
-    expect(rows.nth(2)).to_contain_text("2.50 s · fastest that fits")
+    expect(rows.nth(2)).to_contain_text("2.5 s · fastest that fits")
     expect(rows.nth(4)).to_contain_text("micro-batches do not divide <b>")
     rows.nth(2).get_by_text("60.0 %").click()
     eventually(page, "table.chosen", "1f1b")

@@ -51,7 +51,7 @@ def test_clicking_a_hop_opens_its_matching(page, open_notebook, ask_kernel, even
     eventually(page, "groups.selected_edge", 0)
     expect(page.locator(".dtfm-matching .pair.bottleneck > div")).to_have_text(["d0", "3.21 s", "d3"])
     ask_kernel(page, "groups.selected_edge = 1")
-    page.get_by_text("Stage 1 to stage 2 · 2.00 s").wait_for()
+    page.get_by_text("Stage 1 to stage 2 · 2 s").wait_for()
     page.get_by_role("button", name="Stage 2 · 2 devices · 1.25 s").locator("circle").click()
     expect(page.locator(".dtfm-groups-side li")).to_have_text(["d4", "d5"])
     eventually(page, "groups.selected_edge", -1)

@@ -42,7 +42,7 @@ def test_what_was_tested_is_modelled():
         (planned(gpus=12), "groups of 12 GPUs share a layer; up to 8 were tested"),
         (
             planned(model=gpt(name="s", n_layers=2, d_model=2304, n_heads=24, seq_len=64, vocab_size=512)),
-            "the model has 0.129 billion parameters; 1 to 1,100 were tested",
+            "the model has 129 million parameters; 1 to 1,100 billion were tested",
         ),
         (
             planned(estimates=(BandwidthEstimate(BETWEEN, 1e10, 1e9, 4e11),)),

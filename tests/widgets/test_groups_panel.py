@@ -157,7 +157,7 @@ def test_a_view_says_how_many_groups_it_shows(shape):
 
 def test_without_a_plan_there_is_a_hint_and_nothing_to_press():
     _, panel = panel_of(None)
-    assert panel.groups.alt_text() == "No plan yet"
+    assert panel.groups.alt_text() == "No plan yet: draw at least two devices"
     assert panel.line.value == ""
     hand = panel.hand
     assert all(control.disabled for control in (panel.step, hand.move, hand.undo, hand.redo))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import ipywidgets as w
 import pytest
 
 import dtfm_lab as lab
@@ -64,7 +63,7 @@ def test_a_mailed_page_says_what_was_measured_beside_its_one_prediction(state) -
 
 
 def test_dollars_without_prices_offer_typical_ones_and_act_with_them() -> None:
-    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    the_lab = lab.Lab("campus", "tiny", autosave=False, live=False)
     state, panel = the_lab.lab_state, the_lab.plan_panel
     state.plan = lab.plan(state.topology, state.job, steps=1)
     searched: list[str] = []
@@ -72,9 +71,17 @@ def test_dollars_without_prices_offer_typical_ones_and_act_with_them() -> None:
     assert panel.typical_prices.layout.display == "none"
     panel.objective_controls.objective.value = "price"
     assert (panel.typical_prices.layout.display, searched) == ("", [])
+    assert state.note_of("plan").endswith("Press Use typical prices.")
     panel.typical_prices.click()
-    assert all(device.price_per_hour for device in state.topology.devices) == (searched == ["price"])
-    assert isinstance(panel.typical_prices, w.Button)
+    assert (searched, state.note_of("plan")) == (["price"], "")
+    assert any(device.price_per_hour for device in state.topology.devices)
+
+
+def test_dollars_on_devices_without_a_typical_price_ask_for_one() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    the_lab.plan_panel.objective_controls.objective.value = "price"
+    assert the_lab.plan_panel.typical_prices.layout.display == "none"
+    assert "type its price below the picture" in the_lab.lab_state.note_of("plan")
 
 
 def test_the_curve_ends_at_the_bound_that_the_bar_tells(state) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -55,6 +56,29 @@ async def opened(names: list[str]) -> lab.Lab:
     await until(lambda: the_lab.plan is not None)
     the_lab.replanning.switch.value = False
     return the_lab
+
+
+def empty_words(the_lab: lab.Lab) -> set[str]:
+    """What the panes say in place of a plan."""
+    panes = the_lab.schedule_panel.chart.empty_words, the_lab.groups_panel.groups.hint
+    searched, worth = the_lab.plan_panel.real.population.hint, the_lab.worth_panel.rows.caption
+    title, what_if = the_lab.network_pane.inspector.facts["title"], the_lab.what_if_panel.chart.empty_words
+    return {*panes, searched, worth, title, what_if, headline(the_lab.lab_state, None, None, "").lead}
+
+
+async def test_no_pane_asks_for_a_plan_while_the_first_is_searched_for() -> None:
+    the_lab = lab.Lab("raspberry-pi", autosave=False)
+    await asyncio.sleep(0)
+    assert empty_words(the_lab) == {"Planning…"}
+    await until(lambda: the_lab.plan is not None)
+    assert not the_lab.lab_state.is_planning
+    the_lab.replanning.switch.value = False
+
+
+async def test_a_lab_that_does_not_plan_by_itself_asks_for_a_press_on_plan() -> None:
+    the_lab = lab.Lab("raspberry-pi", autosave=False, live=False)
+    assert not any("Planning" in words for words in empty_words(the_lab))
+    assert headline(the_lab.lab_state, None, None, "")[:2] == ("No plan yet.", "Press Plan.")
 
 
 async def test_the_order_of_opening_changes_no_job_and_no_start_of_a_search() -> None:

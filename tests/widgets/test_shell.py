@@ -141,6 +141,13 @@ def test_the_next_action_leads_through_the_story() -> None:
     assert next_action(state).name == "stop-plan"
 
 
+def test_the_sum_of_a_single_stage_names_no_hops() -> None:
+    topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny", n_stages=1, n_replicas=8)
+    plan = lab.evaluate(topology, job, stages=[list(range(8))])
+    total = inspect(LabState(topology=topology, job=job, plan=plan))["total"]
+    assert [words for _, words in total] == ["communication cost =", "slowest averaging"]
+
+
 def test_the_inspector_follows_the_selection() -> None:
     state = a_state("worldwide")
     device = state.plan.stages[3][2]

@@ -29,7 +29,7 @@ class Basis(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """``guessed: the model has 0.1 billion parameters; 1 to 1,100 were tested``."""
+        """``guessed: the model has 100 million parameters; 1 to 1,100 billion were tested``."""
         return f"{self.word}: {self.because}" if self.because else self.word
 
 

@@ -17,10 +17,11 @@ from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, classed, more_menu, pane, segments, show, spacer, toolbar
 from dtfm_lab.widgets.groups.hand_moves import HandMoves
 from dtfm_lab.widgets.lab_state import Guard, LabState
+from dtfm_lab.widgets.planner.plan_words import say_without_plan
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.groups import NO_GROUP, GroupsView, Lettered, lettered, matching_of
 
-NO_PLAN = "No plan yet"
+NO_PLAN = "No plan yet: draw at least two devices"
 HINT = "Drag a device: each column shows what the move would cost. Gradients average inside a group."
 ITERATION = "Each column shows a move's communication cost, with the predicted iteration in brackets."
 SETTLED_S = 0.06
@@ -47,7 +48,8 @@ class GroupsPanel(Panel):
         self._n_requested = 0
         """Number of the newest request for an explanation. The results of earlier ones are dropped."""
         self._is_following = Guard()
-        self.groups = classed(GroupsView(height=0, hint=NO_PLAN, can_move=True), "dtfm-fill")
+        self.groups = classed(GroupsView(height=0, can_move=True), "dtfm-fill")
+        say_without_plan(lab_state, NO_PLAN, lambda words: self.groups.set_trait("hint", words))
         self.mode = classed(segments(list(MODES.items()), MODE_WORDS), "dtfm-segmented")
         letters = [f"Step ({letter}) of the paper: {word}" for letter, word in STEPS.items()]
         self.step = segments([(f"({letter})", letter) for letter in STEPS], letters, "34px", value=self.groups.step)
@@ -162,7 +164,7 @@ class GroupsPanel(Panel):
         """Explain and price the selection soon. Without an event loop, nothing is computed."""
         self._n_requested += 1
         if self._lab_state.plan is None:
-            self.why.value = markup.line("No plan yet: draw at least two devices", "note")
+            self.why.value = markup.line(NO_PLAN, "note")
             return
         self.why.value = self.why.value or markup.line("explaining the plan …", "note")
         if has_event_loop() and self._lab_state.shows("groups"):

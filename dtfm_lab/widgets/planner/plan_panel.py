@@ -31,6 +31,8 @@ SLOW_WORDS = "Watch a simple search start from random placements, one generation
 AIMS = {"Seconds": "iteration", "Dollars": "price"}
 AIM_WORDS = ("Search for the fastest iteration", "Search for the cheapest tokens")
 NO_PRICES = "No device of this network has a price, so plans cannot be compared in dollars."
+TYPICAL, OWN = "Press Use typical prices.", "Select a device, and type its price below the picture."
+"""What to do about it, if any of its GPUs has a typical price, and if none has."""
 SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
 """Names of the modes' settings in a saved file."""
 MODES_BEFORE = {"Search": REAL}
@@ -53,6 +55,8 @@ class PlanPanel(Panel):
         self.slow = toggle("Slow", SLOW_WORDS)
         self.racing = button("Race planners", "", "Run several planners and compare their curves", "auto")
         self._is_following = Guard()
+        self._price_words = ""
+        """What the headline says about missing prices. Empty if none are missing."""
         self.objective_controls = ObjectiveControls(lab_state, lambda: self.real.show_objective())
         self.objective_controls.on_edit = self._plan_for_objective
         what = "Give every device without a price the usual hourly price of its GPU"
@@ -66,7 +70,9 @@ class PlanPanel(Panel):
         self.teaching = TeachingPanel(lab_state)
         self.frontier = FrontierPanel(lab_state, self._update_buttons)
         self._searches: list[SearchMode] = [self.real, self.race, self.frontier]
-        self.note, self.alarm = classed(w.HTML(), "dtfm-plan-note"), classed(w.HTML(), "dtfm-plan-alarm")
+        # Keys reach both, because long texts scroll.
+        self.note, self.alarm = classed(w.HTML(tabbable=True), "dtfm-plan-note"), w.HTML(tabbable=True)
+        classed(self.alarm, "dtfm-plan-alarm")
         self._modes: dict[str, TeachingPanel | SearchMode] = {TEACHING: self.teaching, REAL: self.real}
         self._modes |= {RACE: self.race, FRONTIER: self.frontier}
         self._bars = {name: classed(w.HBox(mode.bar), "dtfm-mode-bar") for name, mode in self._modes.items()}
@@ -144,8 +150,6 @@ class PlanPanel(Panel):
         if (topology := self.lab_state.topology) is None:
             return
         self.lab_state.topology = topology.with_typical_prices()
-        if self._lacks_prices:
-            self._report_error(f"{NO_PRICES} Its GPUs have no typical price either: set prices in the inspector.")
         self._plan_for_objective()
 
     @property
@@ -158,9 +162,21 @@ class PlanPanel(Panel):
         for control in (self.mode, self.picture, self.slow, self.racing, self.aim):
             # One search at a time: they would compete for the processor and for the plan.
             control.disabled = not self._is_idle
-        show(self.typical_prices, self._lacks_prices)
+        self._ask_for_prices()
         if self._is_idle == (STEP in self.lab_state.busy):
             self.lab_state.set_busy(STEP, not self._is_idle)
+
+    def _ask_for_prices(self) -> None:
+        """Say what to do if dollars matter and no device has a price. Offer typical prices if there are some."""
+        topology, lacks = self.lab_state.topology, self._lacks_prices
+        is_known = (
+            lacks and topology is not None and any(d.price_per_hour for d in topology.with_typical_prices().devices)
+        )
+        show(self.typical_prices, is_known)
+        words = f"{NO_PRICES} {TYPICAL if is_known else OWN}" if lacks else ""
+        if words != self._price_words:  # the slow search has notes of its own
+            self._price_words = words
+            self.lab_state.set_note(STEP, words)
 
     def _show_mode(self) -> None:
         for mode in MODES:

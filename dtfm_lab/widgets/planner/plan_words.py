@@ -4,6 +4,7 @@ It contains no widget.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
@@ -15,6 +16,19 @@ from dtfm_lab.domain.plan.choices import words_of
 from dtfm_lab.domain.units import compact_counts, counted, format_s, format_share
 from dtfm_lab.figures.measures import format_dollars
 from dtfm_lab.planning import Difference
+from dtfm_lab.widgets.lab_state import LabState
+
+PLANNING = "Planning…"
+
+
+def say_without_plan(lab_state: LabState, words: str, say: Callable[[str], None]) -> None:
+    """Call ``say`` with the words of an empty pane, or with ``PLANNING`` while the first plan is searched for."""
+
+    def follow() -> None:
+        say(PLANNING if lab_state.is_planning else words)
+
+    lab_state.observe(lambda _: follow(), "is_planning")
+    follow()
 
 
 def result_words(plan: Plan) -> str:

@@ -91,6 +91,7 @@ class LiveReplanning(Panel):
         self.switch.observe(lambda _: self._switch(), "value")
         lab_state.observe(self._note_freedom, ["topology", "job", "plan"])
         lab_state.observe(lambda _: self._request(), ["topology", "job", "plan"])
+        lab_state.observe(lambda _: self._note_planning(), ["topology", "job", "plan", "not_planned"])
         lab_state.observe(lambda _: self._yield_to_others(), "busy")
         self._switch()
 
@@ -124,6 +125,12 @@ class LiveReplanning(Panel):
         elif old is not None and new is not None and self._lab_state.plan is not None:
             self._is_freer = is_plan_of(old, new) and old != new and not self._lab_state.plan_is_stale
 
+    def _note_planning(self) -> None:
+        """Note whether a first plan is being searched for."""
+        state = self._lab_state
+        is_asked = self._task is not None and self._next_request() is not None
+        state.is_planning = is_asked and state.plan is None and not state.not_planned
+
     def _cancel(self) -> None:
         self._cancelled.set()
         self._woken.set()
@@ -143,6 +150,7 @@ class LiveReplanning(Panel):
             if not has_event_loop():
                 return
             self._task = begin(self._follow(), partial(state.report_error, "plan"))
+        self._note_planning()
 
     def _next_request(self) -> Request | None:
         """Return what to plan. None if the plan is up to date, or there is nothing to plan."""
@@ -187,6 +195,7 @@ class LiveReplanning(Panel):
                 live.is_over = True
         finally:
             self._task, self._looks_further, self._lab_state.searches_on = None, False, False
+            self._note_planning()
             if self._lab_state.live_search is not None:
                 self._lab_state.live_search.is_over = True
 

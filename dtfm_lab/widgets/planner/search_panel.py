@@ -20,6 +20,7 @@ from dtfm_lab.widgets.controls import button, classed, more_menu, spacer, values
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.live_search import LiveSearch, SearchFrames, Shown, frame_of_plan
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, LABEL_WIDTH, ObjectiveControls
+from dtfm_lab.widgets.planner.plan_words import say_without_plan
 from dtfm_lab.widgets.planner.search_mode import BackgroundSearch, PlacementPreview, SearchMode, network_cells, rows
 from dtfm_lab.widgets.tasks import FRAME_S, begin, has_event_loop
 from dtfm_lab.widgets.views.convergence import ConvergenceView
@@ -67,9 +68,8 @@ class SearchPanel(SearchMode):
         super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
         self._aims, self._show_live = aims, show_live
         self.planner, self.seconds, self.seed = self._controls.values()
-        self.population = classed(
-            PopulationView(title="The search", has_curve=False, hint=NO_PLAN), "dtfm-fill", "dtfm-searched"
-        )
+        self.population = classed(PopulationView(title="The search", has_curve=False), "dtfm-fill", "dtfm-searched")
+        say_without_plan(lab_state, NO_PLAN, lambda words: self.population.set_trait("hint", words))
         self.curve = classed(ConvergenceView(height=0, empty=NOT_WATCHED), "dtfm-fill")
         self._traits = {"against": (self.curve, "against")}
         what = "The objective, your limits, the planner and the search time"

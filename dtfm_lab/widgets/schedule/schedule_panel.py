@@ -21,6 +21,7 @@ from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, more_menu, pane, toggle, toolbar
 from dtfm_lab.widgets.lab_state import Guard, LabState, predicted_of_run
 from dtfm_lab.widgets.planner.edits import is_same
+from dtfm_lab.widgets.planner.plan_words import PLANNING, say_without_plan
 from dtfm_lab.widgets.planner.short_searches import is_same_placement
 from dtfm_lab.widgets.schedule.choices import ChoiceControls, SchedulesTable
 from dtfm_lab.widgets.schedule.predictions import (
@@ -41,6 +42,7 @@ NOTHING_YET = "No plan yet: press Plan to see one iteration predicted"
 STOPPED = "Stopped: press Predict again in Model settings"
 REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
+FOLLOWS = "old: a new prediction follows"
 SETTLED_S = 1.0
 """Seconds without an edit before the next one is compared with what is shown. A drag makes many edits in a row."""
 
@@ -88,6 +90,7 @@ class SchedulePanel(Panel):
         self.title, self.memory = w.HTML(), w.HTML()
         self.drawn = ScheduleChart(lab_state, NOTHING_YET)
         self.chart = self.drawn.view
+        say_without_plan(lab_state, NOTHING_YET, self._say_empty)
         self._traits = {"critical_path": (self.chart, "show_path"), "messages": (self.chart, "show_messages")}
         self.exports = GanttExports(self.chart, lambda: self._lab_state.predicted, self._report_error)
         self.view = self._laid_out()
@@ -178,6 +181,11 @@ class SchedulePanel(Panel):
         self.drawn.clear(words)
         self._say_title()
 
+    def _say_empty(self, words: str) -> None:
+        """Say why the chart is empty, unless a prediction was refused or stopped."""
+        if self.chart.empty_words not in (REFUSED, STOPPED):
+            self.chart.empty_words = words
+
     def _choose(self) -> None:
         if not self._is_choosing:
             state, now = self._lab_state, self.schedule.value
@@ -217,7 +225,7 @@ class SchedulePanel(Panel):
         if self._is_setting:
             return
         if self._lab_state.plan is None and self._shown is not None:
-            self._clear(NOTHING_YET)
+            self._clear(PLANNING if self._lab_state.is_planning else NOTHING_YET)
         self._begin()
 
     def _take_prediction(self) -> None:
@@ -253,7 +261,8 @@ class SchedulePanel(Panel):
     def _dim(self) -> None:
         """Mark the picture as out of date."""
         if self._shown is not None:
-            self.chart.stale = BEFORE
+            # A longer search, or another schedule, changes what is predicted without an edit of the network.
+            self.chart.stale = BEFORE if self._lab_state.plan_is_stale else FOLLOWS
 
     def _follow_edit(self) -> None:
         """Dim the picture if an edit has no plan after a moment. Draw the plan again if the edit is undone."""

@@ -41,6 +41,7 @@ SAID = (
     "pane",
     "hand_note",
     "lacking",
+    "is_planning",
     "searches_on",
     "run_part",
     "run_story",

@@ -143,15 +143,15 @@ class FirstMinute:
             part = self._lab_state.run_part.removeprefix("the whole plan, ")
             return _step(
                 TRAIN,
-                "Does it hold?",
+                "Is the prediction right?",
                 (TRAIN, f"Train {part} here" if part else f"Train it here, about {self._run_s():.0f} s"),
             )
         if self._guess:
             return _step(
-                TRAIN, f"You guess {self._guess}. It trains; the measured iteration comes beside the predicted one."
+                TRAIN, f"You guess {self._guess}. It is training. The measured time will appear in the bar above."
             )
         if self._asks() is None or self._lab_state.is_mystery:
-            return _step(TRAIN, "It trains; the measured iteration comes beside the predicted one.")
+            return _step(TRAIN, "It is training. The measured time will appear in the bar above.")
         return _step(TRAIN, f"While it trains, guess. {QUESTION}", *((f"{GUESS}{words}", words) for words in GUESSES))
 
     def _kill(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dtfm_lab.planning.explain import iteration_sentences
 from dtfm_lab.widgets.lab_state import LabState, modelled_s, run_staleness, shown_prediction
 from dtfm_lab.widgets.planner.edits import BeforeEdit, PlanChange, effect, is_same
 from dtfm_lab.widgets.planner.job_controls import COMMUNICATION, job_words
+from dtfm_lab.widgets.planner.plan_words import PLANNING
 from dtfm_lab.widgets.planner.short_searches import Replanned
 
 EMPTY = ("No network yet.", "Double-click the canvas to add a device, or open a network.")
@@ -66,7 +67,9 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
         return _split(state.hand_note)
     plan = state.plan
     if plan is None:
-        return Headline("Planning…", "", "busy") if state.job is not None else Headline("No job fits this network.")
+        if state.is_planning:
+            return Headline(PLANNING, "", "busy")
+        return Headline("No job fits this network.") if state.job is None else Headline("No plan yet.", "Press Plan.")
     if state.plan_is_stale:
         return Headline("The plan is out of date: the network has changed.", "Press Plan again, or turn Live on.")
     if clauses := "" if run_staleness(state) else _measured(state):

@@ -11,6 +11,7 @@ from dtfm_lab.domain.network import Topology, name_words, set_words
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, counted, format_bytes, format_gbps, format_s, in_figures, to_gbps, to_ms
 from dtfm_lab.widgets.lab_state import LabState, planned_as
+from dtfm_lab.widgets.planner.plan_words import PLANNING
 from dtfm_lab.widgets.views.groups import layers_of
 
 MOST_LISTED = 4
@@ -52,11 +53,13 @@ def inspect(state: LabState) -> Facts:
         return _of_pipeline(before) | {"title": "One pipeline of the previous plan"}
     if plan is not None and state.is_chosen_otherwise:
         return (found := _of_pipeline(plan)) | {"hint": f"as planned, {found['hint']}"}
-    return (
-        _of_pipeline(plan)
-        if plan is not None
-        else {"kind": "empty", "title": "No plan yet", "hint": "draw at least two devices"}
-    )
+    if plan is not None:
+        return _of_pipeline(plan)
+    if state.is_planning:
+        return {"kind": "empty", "title": PLANNING, "hint": ""}
+    cannot = state.job is None or bool(state.not_planned)  # the headline says why
+    hint = "draw at least two devices" if len(topology) < 2 else "" if cannot else "press Plan"
+    return {"kind": "empty", "title": "No plan yet", "hint": hint}
 
 
 def _drawn_as(drawn: Mapping[str, int], name: str) -> Facts:
@@ -76,9 +79,9 @@ def _of_pipeline(plan: Plan) -> Facts:
     hops = [{"seconds": float(s), "text": in_figures(float(s) * in_unit)} for s in cost.hop_s]
     total = [
         [format_s(cost.total_s), "communication cost ="],
-        [format_s(cost.data_parallel_s), "slowest averaging +"],
-        [format_s(cost.pipeline_s), counted(len(hops), "hop")],
+        [format_s(cost.data_parallel_s), "slowest averaging +" if hops else "slowest averaging"],
     ]
+    total += [[format_s(cost.pipeline_s), counted(len(hops), "hop")]] if hops else []
     facts = {"kind": "pipeline", "title": "One pipeline, first layer to last", "hint": f"slowest hops in {unit}"}
     return facts | {"n_stages": plan.job.n_stages, "stages": stages, "hops": hops, "total": total}
 

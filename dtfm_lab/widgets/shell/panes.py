@@ -238,7 +238,7 @@ class NetworkPane:
         w.link((panel.shown, "value"), (self.tabs, "value"))
         # An edit sets several traits, and one look at them is enough.
         inspecting = OncePerTurn(self._inspect)
-        lab_state.observe(lambda _: inspecting.ask(), RESULT_TRAITS)
+        lab_state.observe(lambda _: inspecting.ask(), [*RESULT_TRAITS, "is_planning"])
         pointed_at = ["selected", "selected_link", "selected_stage", "shown_stages", "shown_tasks"]
         lab_state.observe(lambda _: self._inspect(), pointed_at)
         self.open_best_view()

@@ -27,6 +27,7 @@ from dtfm_lab.widgets.controls import (
     tried_options,
 )
 from dtfm_lab.widgets.lab_state import Guard, LabState, is_profiled, roles_of
+from dtfm_lab.widgets.planner.plan_words import PLANNING
 from dtfm_lab.widgets.schedule.predictions import PredictionChart
 from dtfm_lab.widgets.tasks import LatestRequest, begin
 from dtfm_lab.widgets.what_if import answer as answer_text
@@ -107,7 +108,7 @@ class WhatIfPanel(Panel):
         self.use.on_click(lambda _: self._use())
         self.back.on_click(lambda _: self._back())
         self.stop.on_click(lambda _: self._stop())
-        lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices"])
+        lab_state.observe(lambda _: self._follow(), ["plan", "schedule", "queueing", "choices", "is_planning"])
         self.scope.observe(lambda _: self._choose_links(), "value")
         lab_state.observe(lambda _: self._choose_links(), ["selected_link", "topology"])
         lab_state.observe(lambda _: self._show_pane(), "shown_panes")
@@ -188,7 +189,8 @@ class WhatIfPanel(Panel):
 
     def _show_nothing(self, problem: str) -> None:
         self.last = None
-        words = "What if does not work for this plan" if problem else NO_PLAN
+        none = PLANNING if self._lab_state.is_planning else NO_PLAN
+        words = "What if does not work for this plan" if problem else none
         self.chart.clear()
         self.chart.empty_words = words
         self.numbers.value = answer_text.large_numbers(None, None)

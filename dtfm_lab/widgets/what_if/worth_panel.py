@@ -11,6 +11,7 @@ from dtfm_lab.simulation.sensitivity import SensitivityGain, gains
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, pane, segments, show, spacer, toolbar
 from dtfm_lab.widgets.lab_state import LabState
+from dtfm_lab.widgets.planner.plan_words import PLANNING
 from dtfm_lab.widgets.tasks import Stream, begin, has_event_loop
 from dtfm_lab.widgets.views.worth import WorthView
 from dtfm_lab.widgets.what_if.worth import rows_of
@@ -22,6 +23,7 @@ EVERY_S = 0.25
 AT_ONCE_UP_TO = 24
 """Maximum devices of a plan for which the list is computed when it is shown. For more, it waits for its button."""
 NO_PLAN = "No plan yet: press Plan to see what each faster link and device would save."
+NOT_LISTED = "Press List savings to see what each faster link and device would save."
 Asked = tuple[Plan, str, str, float]
 
 
@@ -49,7 +51,8 @@ class WorthPanel(Panel):
         self.stop.on_click(lambda _: None if self._search is None else self._search.stop())
         self.factor.observe(lambda _: self._follow(), "value")
         lab_state.observe(
-            lambda _: self._follow(), ["plan", "schedule", "queueing", "choices", "topology", "shown_panes"]
+            lambda _: self._follow(),
+            ["plan", "schedule", "queueing", "choices", "topology", "shown_panes", "is_planning"],
         )
         self._follow()
 
@@ -88,11 +91,16 @@ class WorthPanel(Panel):
         self.rows.stale = is_old and bool(self.rows.rows)
         show(self.start, self._search is None and is_old and asked is not None and not self._is_small(asked))
         show(self.stop, self._search is not None)
-        if asked is None and not self.rows.rows:
-            self.rows.caption = NO_PLAN
-        elif is_old and self._is_small(asked) and PANE in self._lab_state.shown_panes:
+        if not self.rows.rows and (asked is None or is_old):
+            self.rows.caption = self._words_without_list(asked)
+        if is_old and self._is_small(asked) and PANE in self._lab_state.shown_panes:
             # A hidden list is computed when its pane is opened.
             self.redo()
+
+    def _words_without_list(self, asked: Asked | None) -> str:
+        if asked is None:
+            return PLANNING if self._lab_state.is_planning else NO_PLAN
+        return "" if self._is_small(asked) else NOT_LISTED
 
     async def _list(self, asked: Asked) -> None:
         plan, schedule, queueing, factor = asked

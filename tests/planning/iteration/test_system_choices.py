@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dtfm_lab.domain.errors import PlanError
+from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job import Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.evaluate import evaluate
@@ -95,3 +95,10 @@ def test_a_bound_is_below_every_plan_of_a_choice(sharding, degree):
 def test_what_fits_with_no_choice_is_refused_in_one_line():
     with pytest.raises(PlanError, match="fits no plan on"):
         plan(hosts(memory_gib=0.01), job_of(), objective="iteration", steps=1)
+
+
+def test_a_batch_too_small_for_the_replicas_is_refused_in_one_line():
+    with pytest.raises(JobError, match="4 micro-batches of 1, too few for 8 replicas; wanted 8 or more"):
+        plan(
+            hosts(per_host=8), job_of(n_stages=1, n_replicas=8, global_batch=4, microbatch=None), objective="iteration"
+        )

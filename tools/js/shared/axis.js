@@ -73,16 +73,16 @@ export function dollars(value) {
 }
 
 /**
- * "12.34 s", "3.21 s", "389 ms", "45.6 µs", "1 h 28 min": a duration as people say it.
+ * "12.34 s", "3.214 s", "389 ms", "45.6 µs", "1 h 28 min": as ``format_s`` has it, since both are on one screen.
  * @type {(value: number) => string}
  */
 export function seconds(value) {
   if (!isFinite(value)) return "–";
   const size = Math.abs(value);
   if (size >= MINUTES_FROM_S) return `${value < 0 ? "-" : ""}${long(size)}`;
-  if (size >= 100 || size === 0) return `${figures(value, 4)} s`;
-  if (size >= 1) return `${value.toFixed(2)} s`;
-  return size >= 1e-4 ? `${figures(value * 1e3)} ms` : `${figures(value * 1e6)} µs`;
+  if (size < 1e-9) return "0 s"; // rounding
+  if (size >= 0.9995) return `${figures(value, 4)} s`;
+  return size >= 0.9995e-3 ? `${figures(value * 1e3)} ms` : `${figures(value * 1e6)} µs`;
 }
 
 /** Durations from here on are written in minutes, hours or days, as ``format_s`` has it. */

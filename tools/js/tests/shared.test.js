@@ -44,6 +44,8 @@ test("numbers read as people write them", () => {
     [seconds(113.4), seconds(3.21), seconds(0.389), seconds(0.0000456), seconds(NaN), seconds(0)],
     ["113.4 s", "3.21 s", "389 ms", "45.6 µs", "–", "0 s"],
   );
+  const asPython = ["1.226 s", "12.34 s", "0.9996 s", "1 ms", "50 µs", "0 s"]; // what format_s writes
+  assert.deepEqual([1.2264, 12.344, 0.99962, 0.9996e-3, 5e-5, 1e-10].map(seconds), asPython);
   assert.deepEqual([119.94, 119.96, 725, 3599.6, 5278, 86399, 183_600, 1e8, -725].map(seconds), [
     "119.9 s",
     "2 min",

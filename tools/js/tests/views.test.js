@@ -108,7 +108,7 @@ test("errors are sorted by size, names as people count", () => {
 test("all bars of residuals share a scale, with zero on it", () => {
   const { at } = scaleOf([row("a", -3), row("b", 1)]);
   assert.ok(at(-3) >= 0 && at(-3) < at(0) && at(0) < at(1) && at(1) <= 100);
-  assert.deepEqual([signed(0.5), signed(-2)], ["+500 ms", "−2.00 s"]);
+  assert.deepEqual([signed(0.5), signed(-2)], ["+500 ms", "−2 s"]);
 });
 
 test("the matrix is zoomed about a cell, and never left", () => {
@@ -183,8 +183,8 @@ test("prices are said with a sign, and what a group is in words", () => {
   assert.deepEqual([change(0.5, 10), change(-0.003, 0.5), change(0, 10)], ["+0.50 s", "−3 ms", "no change"]);
   assert.deepEqual([verdict(1, 10).kind, verdict(-1, 10).kind, verdict(0, 10).kind], ["worse", "better", "same"]);
   const [one, two] = groups(2, 2);
-  assert.equal(groupWords({ ...one, letter: "A" }, "b"), "Group A · 2 devices · 1.00 s");
-  assert.equal(edgeWords([one, two], 0, 1, 2, "e"), "Stage 0 to stage 1, 2.00 s");
+  assert.equal(groupWords({ ...one, letter: "A" }, "b"), "Group A · 2 devices · 1 s");
+  assert.equal(edgeWords([one, two], 0, 1, 2, "e"), "Stage 0 to stage 1, 2 s");
   assert.equal(deviceWords("0/1", { groups: [one, two], network: {}, places: new Map([["0/1", { stage: 0, replica: 1 }]]) }), "0/1\nstage 0, pipeline 1");
   assert.equal(counted(1234, "device"), "1,234 devices");
 });

@@ -120,8 +120,10 @@ TITLES = {
     "parcae": "Parcae",
 }
 """Names of the policies on the screen. A policy of a plug-in is displayed by its own name."""
-PARTLY = "after a loss, trains on part of the batch or model: its bound is weaker"
-ISLANDS = "averages only every few steps, which changes the training and weakens its bound"
+PARTLY = "after a loss, it trains on part of the batch or model, and how much better it could be is known less well"
+ISLANDS = (
+    "averages only every few steps, so a sample may teach less, and how much better it could be is known less well"
+)
 CAUSES = [{"name": name, "color": color, "word": ""} for name, color in PARTS.items()]
 BY = "in the lab's replay"
 
@@ -155,7 +157,7 @@ def _row(one: History) -> dict[str, Any]:
 def _mathematics(one: History) -> str:
     """Return how the policy's training differs from whole batches by the whole model, "" if it does not."""
     if one.local_steps > 1:
-        return f"different training: averages every {counted(one.local_steps, 'step')}, weaker bound"
+        return f"averages only every {counted(one.local_steps, 'step')}, so a sample may teach less"
     return "" if policy_of(one.policy).full_batch else PARTLY
 
 

@@ -89,7 +89,7 @@ class Taking:
                 f"wanted {plan.topology.name} as its plan has it"
             )
         if asked is None or not is_plan_of(plan.job, asked):
-            raise PlanError(f"{outcome.title} trains as the lab's job controls cannot say")
+            raise PlanError(f"{outcome.title} trains in a way that the lab's job menu cannot express")
 
     def put_back(self) -> None:
         """Restore the network, job and plan from before. Does nothing if no plan was taken."""

@@ -66,7 +66,7 @@ a NIC, and hierarchical suits regions that are far apart."""
 
 
 def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
-    """Return the networks and jobs of all choices, large groups first. Raises PlanError if none is possible.
+    """Return the networks and jobs of all choices, large groups first. Raises LabError if none is possible.
 
     Averaging is overlapped if that is open, because overlap makes no plan slower.
     """
@@ -78,7 +78,8 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
     networks = {n: topology.grouped(n * data) for n in degrees}
     ways = WAYS_TO_AVERAGE if job.synchronisation is None else (job.synchronisation,)
     overlap = job.overlap is None or job.overlap
-    found = []
+    found: list[tuple[Topology, Job]] = []
+    refused: LabError | None = None
     for degree in sorted(degrees, reverse=True):  # large groups make few devices, whose searches are quickest
         for sharding in shardings:
             for way in ways[:1] if sharding == "zero-3" else ways:  # zero-3 averages in its passes
@@ -87,9 +88,12 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
                     chosen = job.with_fields(**fields, overlap=overlap, warmups=job.warmups)
                     if job.sharding is None:
                         chosen.with_fields(microbatch=open_microbatches(chosen)[0])
-                except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
+                except LabError as error:  # such as unequal shares, if replicas pass micro-batches together
+                    refused = refused or error  # the first choice is the plainest
                     continue
                 found.append((networks[degree], chosen))
+    if not found and refused is not None:
+        raise refused
     return found
 
 

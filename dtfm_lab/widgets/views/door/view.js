@@ -31,7 +31,7 @@ function render({ model, el }) {
     ),
     h("p", {}, "Open a network to see its plan at once. Then drag a link's label and watch the plan change."),
     body,
-    h("footer", {}, all, h("span", { class: "dtfm-grow" }), pick, file),
+    h("div", { class: "dtfm-door-foot" }, all, h("span", { class: "dtfm-grow" }), pick, file),
     line,
   );
   cleanUp.add(box.remove);

@@ -151,7 +151,7 @@ function render({ model, el }) {
     slider.title = length() ? "Drag to any moment of the iteration" : why;
     const source = model.get("source");
     const which = source === "measured" ? `iteration ${model.get("iteration")}, measured` : source;
-    what.textContent = length() ? [which, pace(LASTS_S / length()).replaceAll(" ", "\u00a0")].filter(Boolean).join(" · ") : "nothing to play yet";
+    what.textContent = length() ? [which, pace(LASTS_S / length())].filter(Boolean).join(" · ") : "nothing to play yet";
     what.title = what.textContent;
     showMoment();
   }
@@ -204,7 +204,7 @@ function render({ model, el }) {
  */
 function pace(factor) {
   const times = Number(Math.max(factor, 1 / factor).toPrecision(2)).toLocaleString("en-US");
-  return `${times} x ${factor >= 1 ? "slower" : "faster"} than real time`;
+  return `${times}\u00a0x\u00a0${factor >= 1 ? "slower" : "faster"} than real time`;
 }
 
 export default view(render);

@@ -107,7 +107,11 @@ function render({ model, el }) {
       model.save_changes();
     },
   });
-  const words = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Words", title: "Explain the words (?)", onclick: () => press("words") }, "?");
+  const words = h(
+    "button",
+    { type: "button", class: "dtfm-plain", "aria-label": "What the words mean", title: "What the words mean (?)", onclick: () => press("words") },
+    "?",
+  );
   const waiting = h("span", { class: "dtfm-waiting", role: "status" });
   headline.append(dot, sentence, waiting, ...(still ? [] : [undo, live]), words);
 

@@ -38,7 +38,7 @@ function render({ model, el }) {
   function show() {
     const focused = focusedIn(root)?.dataset.name ?? null;
     list.replaceChildren(...model.get("rows").map(line));
-    caption.textContent = model.get("caption");
+    caption.textContent = `${model.get("stale") ? "before the last edit: " : ""}${model.get("caption")}`;
     root.classList.toggle("dtfm-stale", model.get("stale"));
     if (focused) list.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
