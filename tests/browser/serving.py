@@ -38,7 +38,7 @@ CHROMIUM_FLAGS = [
     "--auto-accept-this-tab-capture",  # a reader is asked
 ]
 VIEWPORT = {"width": 1440, "height": 1000}
-PATIENCE_S = 120 * float(os.environ.get("DTFM_PATIENCE", "1"))
+PATIENCE_S = 240 * float(os.environ.get("DTFM_PATIENCE", "1"))
 """Seconds to wait for anything on the page or in the kernel, a cold start included. No test has a deadline of its own;
 ``DTFM_PATIENCE=3`` waits three times as long on a very busy machine."""
 PATIENCE_MS = PATIENCE_S * 1000
