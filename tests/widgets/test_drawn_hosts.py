@@ -101,6 +101,18 @@ def test_a_device_inside_a_host_is_selected_alone():
         assert len(state.selected) == 8
 
 
+def test_a_page_selects_a_device_of_another_host():
+    state = LabState()
+    panel = NetworkPanel(state, LARGE)
+    for host, device in (("host-1", "gpu-9"), ("host-0", "gpu-3")):
+        panel.editor.set_state({"selected": [host], "selected_members": [device]})
+        assert state.selected == (device,)
+    # A page that does not know of members selects a whole host.
+    panel.editor.set_state({"selected": ["host-1"]})
+    assert len(state.selected) == 8
+    assert panel.editor.selected_members == panel.drawing.selected_members == []
+
+
 def test_a_host_has_the_task_of_each_of_its_devices():
     hosts = DrawnHosts.of({"devices": [{"name": "a", "members": ["a0", "a1", "a2"]}, {"name": "b"}]})
     tasks = {"a1": [1, 0], "a0": [0, 0], "b": [1, 1]}

@@ -324,7 +324,7 @@ class NetworkPanel(Panel):
         # A link inside a host is shown by its two devices.
         inside = () if hosts.link(ends) else ends
         chosen = self.lab_state.selected or inside
-        with self._is_linking:
+        with self._is_linking, self.drawing.hold_trait_notifications():
             self.drawing.selected, self.drawing.selected_members = hosts.entries(chosen), hosts.parts(chosen)
             self.drawing.selected_link = hosts.link(ends)
 

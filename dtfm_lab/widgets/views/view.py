@@ -10,6 +10,7 @@ import anywidget
 import traitlets
 from traitlets import Unicode
 
+from dtfm_lab.widgets.lab_state import Guard
 from dtfm_lab.widgets.network.drawing import Document, Drawing
 from dtfm_lab.widgets.quiet import DeferredWidget
 
@@ -63,7 +64,46 @@ class View(DeferredWidget, anywidget.AnyWidget):
 
 
 PLAYED = ("playback", "playback_devices", "conditions", "restored_from")
-SHARED = ("document", "selected", "selected_members", "selected_link", "can_undo", "can_redo", *PLAYED)
+SELECTION = ("selected", "selected_members", "selected_link")
+SHARED = ("document", "can_undo", "can_redo", *PLAYED)
+
+
+class SelectionLink:
+    """Keeps the selection of a view equal to its drawing's.
+
+    All traits change together, because a selected device inside a host has no meaning with another host. The drawing's
+    owner may correct what a page has selected, which a ``traitlets.link`` of each trait refuses.
+    """
+
+    def __init__(self, drawing: Drawing, view: "DocumentView") -> None:
+        self._drawing, self._view, self._is_copying = drawing, view, Guard()
+        drawing.observe(self._to_view, SELECTION)
+        view.observe(self._to_drawing, SELECTION)
+        self._to_view()
+
+    def unlink(self) -> None:
+        self._drawing.unobserve(self._to_view, SELECTION)
+        self._view.unobserve(self._to_drawing, SELECTION)
+
+    def _to_view(self, _change: object = None) -> None:
+        if not self._is_copying:
+            with self._is_copying:
+                self._show()
+
+    def _to_drawing(self, _change: object) -> None:
+        if self._is_copying:
+            return
+        with self._is_copying:
+            with self._drawing.hold_trait_notifications():
+                for name in SELECTION:
+                    setattr(self._drawing, name, getattr(self._view, name))
+            self._show()
+
+    def _show(self) -> None:
+        # One message to the page, which would else answer to a part of the selection.
+        with self._view.hold_sync():
+            for name in SELECTION:
+                setattr(self._view, name, getattr(self._drawing, name))
 
 
 class DocumentView(View):
@@ -116,8 +156,8 @@ class DocumentView(View):
     def __init__(self, drawing: Drawing | None = None, *, document: Document | None = None, **traits: Any) -> None:
         """Show ``drawing``, or else the view's own drawing that starts with ``document``."""
         self.drawing = Drawing(document) if drawing is None else drawing
-        super().__init__(**traits, **{name: getattr(self.drawing, name) for name in SHARED})
-        self._links: list[traitlets.link] = []
+        super().__init__(**traits, **{name: getattr(self.drawing, name) for name in (*SHARED, *SELECTION)})
+        self._links: list[traitlets.link | SelectionLink] = []
         self.follow()
 
     @property
@@ -127,7 +167,9 @@ class DocumentView(View):
     # Called twice, a second set of links would replace the first, which nobody could unlink any more.
     def follow(self) -> None:
         """Show the drawing and follow its changes from now on."""
-        self._links = self._links or [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
+        if not self._links:
+            self._links = [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
+            self._links.append(SelectionLink(self.drawing, self))
 
     def leave(self) -> None:
         """Stop following the drawing."""
