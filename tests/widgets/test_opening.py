@@ -81,6 +81,16 @@ async def test_a_lab_that_does_not_plan_by_itself_asks_for_a_press_on_plan() -> 
     assert headline(the_lab.lab_state, None, None, "")[:2] == ("No plan yet.", "Press Plan.")
 
 
+async def test_no_pane_asks_for_a_press_on_plan_after_it() -> None:
+    the_lab = lab.Lab("raspberry-pi", autosave=False, live=False)
+    the_lab.plan_panel.real.seconds.value = 60
+    the_lab.plan_panel.redo()
+    await until(lambda: empty_words(the_lab) == {"Planning…"})
+    the_lab.plan_panel.end()
+    await until(lambda: "plan" not in the_lab.lab_state.busy)
+    assert not the_lab.lab_state.is_planning
+
+
 async def test_the_order_of_opening_changes_no_job_and_no_start_of_a_search() -> None:
     first, later = await opened(["lecture-hall"]), await opened(["worldwide", "lecture-hall"])
     assert first.job == later.job

@@ -91,7 +91,7 @@ class LiveReplanning(Panel):
         self.switch.observe(lambda _: self._switch(), "value")
         lab_state.observe(self._note_freedom, ["topology", "job", "plan"])
         lab_state.observe(lambda _: self._request(), ["topology", "job", "plan"])
-        lab_state.observe(lambda _: self._note_planning(), ["topology", "job", "plan", "not_planned"])
+        lab_state.observe(lambda _: self._note_planning(), ["topology", "job", "plan", "not_planned", "busy"])
         lab_state.observe(lambda _: self._yield_to_others(), "busy")
         self._switch()
 
@@ -126,10 +126,10 @@ class LiveReplanning(Panel):
             self._is_freer = is_plan_of(old, new) and old != new and not self._lab_state.plan_is_stale
 
     def _note_planning(self) -> None:
-        """Note whether a first plan is being searched for."""
+        """Note whether a first plan is being searched for, here or by a search that the user started."""
         state = self._lab_state
-        is_asked = self._task is not None and self._next_request() is not None
-        state.is_planning = is_asked and state.plan is None and not state.not_planned
+        is_asked = self._task is not None and self._next_request() is not None and not state.not_planned
+        state.is_planning = state.plan is None and (is_asked or "plan" in state.busy)
 
     def _cancel(self) -> None:
         self._cancelled.set()
