@@ -55,8 +55,9 @@ export type Scene = {
   tasks: Tasks;
   /** {device of a host: the host} */
   hostOf: Map<string, string>;
-  /** Devices of hosts that limit the plan, or are suspects. */
+  /** Devices of hosts that limit the plan. */
   bound: Set<string>;
+  /** Devices and hosts that are suspects. */
   slow: Set<string>;
   absent: Set<string>;
   shortNames: Map<string, string>;
@@ -112,8 +113,6 @@ export type Look = {
   selected: (kind: string, name: string) => boolean;
   /** Devices of hosts that are selected alone. */
   parts: Set<string>;
-  /** The host that is open, or empty. */
-  opened: string;
   nSelected: number;
   light: Light | null;
   shade: number;

@@ -181,7 +181,6 @@ function render({ model, el }) {
       run,
       found,
       parts,
-      opened,
       stage: model.get("highlight").stage ?? -1,
       aimed: graph.aimed(),
       under: graph.under(),
@@ -601,6 +600,7 @@ function render({ model, el }) {
     others.write(now().default);
     search.again();
     if (hovered && !graph.has(hovered)) point(null); // removed things are not pointed at
+    if (opened && !graph.has(`device:${opened}`)) open(""); // else Esc would close what is not there
     showStatus();
   }
 

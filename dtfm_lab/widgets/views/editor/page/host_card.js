@@ -53,7 +53,6 @@ export function hostCard(root, model, on, cleanUp) {
       read: () => on.read(there(shown).name),
       set: (conditions) => on.set(there(shown).name, conditions),
       show: (conditions) => label.write(conditions),
-      press: () => undefined,
     },
     cleanUp,
   );
@@ -87,7 +86,6 @@ export function hostCard(root, model, on, cleanUp) {
     title.textContent = name;
     about.textContent = `${members.length} × ${gpu}`;
     element.setAttribute("aria-label", `Host ${name}, ${members.length} devices`);
-    label.write(on.read(name));
     drawnLines = "";
     keepStop();
   }
@@ -97,10 +95,11 @@ export function hostCard(root, model, on, cleanUp) {
 
   /** @type {(host: SceneDevice, theme: Theme) => void} */
   function drawLines({ members, cells, name }, theme) {
-    const { bandwidth_gbps } = on.read(name);
-    const key = JSON.stringify([cells, theme.dark, bandwidth_gbps]);
+    const conditions = on.read(name);
+    const key = JSON.stringify([cells, theme.dark, conditions]);
     if (key === drawnLines) return;
     drawnLines = key;
+    label.write(conditions); // an undo changes it, too
     const places = placesOf(Object.fromEntries(members.flatMap((device, at) => (cells[at] ? [[device, there(cells[at])]] : []))));
     const uses = new Map(trafficOf(places).map(({ ends, use }) => [pairKey(ends), use]));
     const middles = middlesOf(members.length);
@@ -108,7 +107,7 @@ export function hostCard(root, model, on, cleanUp) {
       members.slice(at + 1).map((other, by) => ({ use: uses.get(pairKey([one, other])), a: middles[at], b: middles[at + 1 + by] })),
     );
     const wanted = pairs.filter(({ use }) => use || members.length <= MOST_FAINT).sort((one, other) => Number(Boolean(one.use)) - Number(Boolean(other.use)));
-    const width = uses.size > MANY_USED ? 1.5 : Math.max(1.5, linkWidth(bandwidth_gbps) / 2);
+    const width = uses.size > MANY_USED ? 1.5 : Math.max(1.5, linkWidth(conditions.bandwidth_gbps) / 2);
     lines.replaceChildren(
       ...wanted.map(({ use, a, b }) => {
         const c = control(a, b, Math.hypot(b.x - a.x, b.y - a.y) > 1.5 * PITCH.x ? BOW * Math.hypot(b.x - a.x, b.y - a.y) : 0);
