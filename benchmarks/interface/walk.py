@@ -50,8 +50,8 @@ def walk(browser: LabInBrowser, edits: int, seed: int = 0, networks: tuple[str, 
     for network in networks:
         n = edits // len(networks)
         before = len(log.wrong)
-        done = _walked(browser, network, n, random.Random(f"{seed} {network}"), log)
-        note = f"{done} edits, {len(log.late)} late answers and {len(log.refused)} refused gestures so far"
+        _walked(browser, network, n, random.Random(f"{seed} {network}"), log)
+        note = f"{n} edits, {len(log.late)} late answers and {len(log.refused)} refused gestures so far"
         yield Figure(f"contradictions, {network}", len(log.wrong) - before, "", 1, note=note)
     tracebacks = _tracebacks(browser)
     for line in [*log.console, *tracebacks]:
@@ -60,14 +60,14 @@ def walk(browser: LabInBrowser, edits: int, seed: int = 0, networks: tuple[str, 
     yield Figure("tracebacks in Python", len(tracebacks), "", 1)
 
 
-def _walked(browser: LabInBrowser, network: str, n: int, chance: random.Random, log: Log) -> int:
+def _walked(browser: LabInBrowser, network: str, n: int, chance: random.Random, log: Log) -> None:
     browser.open_lab(network)
     browser.ask(HOLDS + SHORT_SEARCHES)
     lab = LabPage(browser.page, f"walk-{network}")
     lab.whole_window()
     browser.page.set_default_timeout(SHORT_MS)
     hands, undoing = Hands(lab, chance), Undoing(browser)
-    _quiet(browser)
+    _quiet(browser, log, f"{network}, opened")
     undoing.settle(browser.ask("print(json.dumps(holds()))"))
     for number in range(n):
         try:
@@ -77,18 +77,18 @@ def _walked(browser: LabInBrowser, network: str, n: int, chance: random.Random, 
             log.refused.append(f"{network} {number}: {did}")
             with suppress(Error):
                 hands.leave()
-        took_s = _quiet(browser)
         where = f"{network} {number}, {did}"
+        took_s = _quiet(browser, log, where)
         print(f"{where} ({took_s:.1f} s)", file=sys.stderr, flush=True)
         _judge(browser, where, log, undoing, did)
         if chance.random() < 0.5:
             pane = chance.choice(REST)
             with suppress(Error):
                 lab.pane(pane)
-            took_s = _quiet(browser)
-            _judge(browser, f"{where}, then {pane}", log, undoing, "")
+            where = f"{where}, then {pane}"
+            _quiet(browser, log, where)
+            _judge(browser, where, log, undoing, "")
     browser.page.set_default_timeout(PATIENCE_MS)
-    return n
 
 
 def _judge(browser: LabInBrowser, where: str, log: Log, undoing: Undoing, did: str) -> None:
@@ -96,7 +96,7 @@ def _judge(browser: LabInBrowser, where: str, log: Log, undoing: Undoing, did: s
     found = contradictions(shown(browser), held)
     if found:
         browser.settle(AGAIN_S)
-        _quiet(browser)
+        _quiet(browser, log, where)
         held = browser.ask("print(json.dumps(holds()))")
         stays = contradictions(shown(browser), held)
         log.late += [f"{where}: {line}" for line in found if line not in stays]
@@ -111,15 +111,16 @@ def _judge(browser: LabInBrowser, where: str, log: Log, undoing: Undoing, did: s
         print(f"  said: {held['message'] or held['not_planned']}", file=sys.stderr, flush=True)
 
 
-def _quiet(browser: LabInBrowser) -> float:
-    """Wait until nothing is searched, predicted or analysed; return how long that took."""
+def _quiet(browser: LabInBrowser, log: Log, where: str) -> float:
+    """Wait until nothing is searched, predicted or analysed; return how long that took. No rest is wrong, too."""
     began = time.monotonic()
     rested = 0
     while rested < 2:
         browser.settle(QUIET_S)
         rested = rested + 1 if browser.ask("print(json.dumps(bool(at_rest())))") else 0
         if time.monotonic() - began > PATIENCE_S:
-            print("WRONG: the lab does not come to rest", file=sys.stderr, flush=True)
+            log.wrong.append(f"{where}: the lab does not come to rest")
+            print(f"WRONG {log.wrong[-1]}", file=sys.stderr, flush=True)
             break
     return time.monotonic() - began
 
