@@ -14,6 +14,7 @@ from dtfm_lab.domain.units import format_s
 from dtfm_lab.simulation.sensitivity import gains
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
 from dtfm_lab.widgets.shell.selection import fields_of, with_field
+from dtfm_lab.widgets.what_if import worth_panel
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting
 from dtfm_lab.widgets.what_if.worth import rows_of, savings
 
@@ -124,3 +125,16 @@ async def test_the_page_worth_lists_and_selects() -> None:
     assert list(the_lab.lab_state.selected_link) == row["devices"]
     view.received({"kind": "select", "devices": ["nobody"]}, [])
     assert list(the_lab.lab_state.selected_link) == row["devices"]
+
+
+async def test_changes_in_one_turn_simulate_one_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[lab.Plan] = []
+    monkeypatch.setattr(worth_panel, "gains", lambda of, *rest, **named: asked.append(of) or gains(of, *rest, **named))
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    the_lab.lab_state.job = plan().job
+    the_lab.show_pane("worth")
+    the_lab.lab_state.plan = plan()
+    for is_planning in (True, False):
+        the_lab.lab_state.is_planning = is_planning
+    await until(lambda: bool(the_lab.worth_panel.rows.rows) and "worth" not in the_lab.lab_state.busy)
+    assert asked == [plan()]

@@ -34,7 +34,7 @@ class WorthPanel(Panel):
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, PANE)
         self._found: Asked | None = None
-        """The request that the list answers. None if there is no list."""
+        """The newest request, which the list answers or will answer. None if there is no list."""
         self._search: Stream[SensitivityGain] | None = None
         self.factor = segments(
             list(FACTORS.items()), [f"Improve one thing at a time: {name}" for name in FACTORS], value=2.0
@@ -68,6 +68,7 @@ class WorthPanel(Panel):
         if self._search is not None:
             self._search.stop()
         if asked is not None and has_event_loop():
+            self._found = asked  # at once, so that the next change of a trait does not ask for the same list
             begin(self._list(asked), self._report_error)
 
     def _asked(self) -> Asked | None:
@@ -103,8 +104,9 @@ class WorthPanel(Panel):
         return "" if self._is_small(asked) else NOT_LISTED
 
     async def _list(self, asked: Asked) -> None:
+        if asked is not self._found:
+            return  # asked for another list since
         plan, schedule, queueing, factor = asked
-        self._found = asked
         search = self._search = Stream(gains(plan, schedule, queueing=queueing, factor=factor))
         self._lab_state.set_busy(PANE, True)
         self._follow()
