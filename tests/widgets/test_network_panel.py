@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from loops import send, until
 
 import dtfm_lab as lab
@@ -212,6 +213,17 @@ def test_a_network_that_another_panel_made_is_drawn_and_can_be_undone() -> None:
     assert lab_state.topology.fingerprint == before.fingerprint
     panel.drawing.redo()
     assert lab_state.topology.fingerprint == faster.fingerprint
+
+
+@pytest.mark.parametrize("order", [("outline", "selected"), ("selected", "outline")])
+def test_a_device_that_a_page_renames_stays_selected(order: tuple[str, str]) -> None:
+    panel = panel_of("lecture-hall")
+    first, *others = panel.editor.outline["devices"]
+    panel.editor.set_state({"selected": [first["name"]]})
+    said = {"outline": panel.editor.outline | {"devices": [first | {"name": "eve"}, *others]}, "selected": ["eve"]}
+    panel.editor.set_state({name: said[name] for name in order})
+    assert panel.lab_state.selected == ("eve",)
+    assert panel.editor.selected == panel.drawing.selected == ["eve"]
 
 
 def test_what_is_no_longer_drawn_is_no_longer_selected() -> None:

@@ -177,6 +177,13 @@ class DocumentView(View):
             link.unlink()
         self._links = []
 
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take a page's document before its selection, which may name devices that only this document has."""
+        chosen = {name: value for name, value in sync_data.items() if name in SELECTION}
+        with self.hold_sync():
+            super().set_state({name: value for name, value in sync_data.items() if name not in SELECTION})
+            super().set_state(chosen)
+
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") in ("undo", "redo"):
             getattr(self.drawing, content["kind"])()
