@@ -278,7 +278,7 @@ function render({ model, el }) {
    */
   function edit(next, chosen) {
     notice = "";
-    const hasMany = next.devices.length > now().devices.length + 1; // a host's devices may lie where nobody looks
+    const hasMany = next.devices.length > now().devices.length + 1; // a host's devices may be out of sight
     if (!docs.same(next, now())) set(next);
     graph.draw(now());
     if (chosen) {

@@ -8,7 +8,7 @@ import { placesOf, trafficOf } from "shared/tasks.js";
 import { inkOn, kindColor, stageColor } from "shared/theme.js";
 import { hostBox } from "./hosts.js";
 import { control } from "./geometry.js";
-import { pairKey } from "./scene.js";
+import { pairKey, stemOf } from "./scene.js";
 import { there } from "shared/there.js";
 /** @import { CleanUps, Conditions, Model, Point, Theme } from "shared/types.d.ts" */
 /** @import { Frame, Light, Running, Scene, SceneDevice, Traits } from "../types.d.ts" */
@@ -68,6 +68,7 @@ export function hostCard(root, model, on, cleanUp) {
     columns = hostBox(members.length, ROOM).columns;
     const rows = Math.ceil(members.length / columns);
     const middles = middlesOf(members.length);
+    const stem = stemOf(members);
     buttons = members.map((device, at) => {
       const button = h("button", {
         type: "button",
@@ -76,7 +77,7 @@ export function hostCard(root, model, on, cleanUp) {
         onclick: () => on.chosen(device),
         ...shines(root, { devices: [device] }),
       });
-      button.append(h("b"), h("span", {}, ending(device, members)));
+      button.append(h("b"), h("span", {}, device.slice(stem)));
       Object.assign(button.style, { left: `${middles[at].x}px`, top: `${middles[at].y}px` });
       return button;
     });
@@ -166,15 +167,4 @@ export function hostCard(root, model, on, cleanUp) {
       element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
     },
   };
-}
-
-/**
- * What tells a device from the others of its host: "17" for "gpu-17" beside "gpu-16".
- * @type {(device: string, members: string[]) => string}
- */
-function ending(device, members) {
-  let common = 0;
-  while (members.every((name) => name.length > common + 1 && name[common] === members[0][common])) common++;
-  const stem = /^.*[-_ ./]/.exec(members[0].slice(0, common))?.[0].length ?? 0;
-  return device.slice(stem);
 }

@@ -128,12 +128,20 @@ function shortNames(devices, regionOf) {
   const short = new Map();
   for (const names of members.values()) {
     if (names.length < 2) continue;
-    let common = 0;
-    while (names.every((name) => name.length > common + 1 && name[common] === names[0][common])) common++;
-    const stem = /^.*[-_ ./]/.exec(names[0].slice(0, common))?.[0].length ?? 0;
+    const stem = stemOf(names);
     if (stem) for (const name of names) short.set(name, name.slice(stem));
   }
   return short;
+}
+
+/**
+ * The length of what all these names begin with, up to a separator: 4 for "gpu-16" and "gpu-17".
+ * @type {(names: string[]) => number}
+ */
+export function stemOf(names) {
+  let common = 0;
+  while (names.every((name) => name.length > common + 1 && name[common] === names[0][common])) common++;
+  return /^.*[-_ ./]/.exec(names[0].slice(0, common))?.[0].length ?? 0;
 }
 
 /** @type {(ends: string[]) => string} */
