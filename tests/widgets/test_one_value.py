@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab.planning import simulated
@@ -82,6 +83,18 @@ def test_dollars_on_devices_without_a_typical_price_ask_for_one() -> None:
     the_lab.plan_panel.objective_controls.objective.value = "price"
     assert the_lab.plan_panel.typical_prices.layout.display == "none"
     assert "type its price below the picture" in the_lab.lab_state.note_of("plan")
+
+
+async def test_the_slow_search_leaves_the_note_on_missing_prices() -> None:
+    the_lab = lab.Lab("lecture-hall", autosave=False, live=False)
+    state, panel = the_lab.lab_state, the_lab.plan_panel
+    the_lab.show_pane("plan")
+    panel.objective_controls.objective.value = "price"
+    said = state.note_of("plan")
+    panel.slow.value = True
+    await until(lambda: bool(panel.teaching.view.frames))
+    panel.slow.value = False
+    assert state.note_of("plan") == said != ""
 
 
 def test_the_curve_ends_at_the_bound_that_the_bar_tells(state) -> None:

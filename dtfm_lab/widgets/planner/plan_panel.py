@@ -211,6 +211,8 @@ class PlanPanel(Panel):
         """Tell the modes that follow the plan whether they are on the screen."""
         mode = self.mode.value if STEP in (self.lab_state.pane, *self.lab_state.shown_panes) else None
         (self.teaching.enter if mode == TEACHING else self.teaching.leave)()
+        if mode != TEACHING and self._price_words:  # the slow search has cleared the note
+            self.lab_state.set_note(STEP, self._price_words)
         self.real.look(mode in (REAL, RACE))
 
     def _describe_plan(self) -> None:
