@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
+from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.domain.units import format_share
 from dtfm_lab.figures.palette import CATEGORIES, EDGES, LINE_GREY, MARKER_EDGE
 from dtfm_lab.planning.search import PROVEN
@@ -142,7 +143,7 @@ def short(names: Iterable[str]) -> list[str]:
     If one is long, the letters that all have in common at their beginning or end are left out, then the middle of those
     that are still long.
     """
-    links = [name.split(" -> ") for name in names]
+    links = [name.split(LINK_SEPARATOR) for name in names]
     every = sorted({end for link in links for end in link})
     before = after = 0
     # Shortened only if some name is too long, and by what all have in common.

@@ -17,7 +17,7 @@ from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan, subplan_for
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.trace import SMALL_MODEL, Subplan, part_words
+from dtfm_lab.domain.trace import LINK_SEPARATOR, SMALL_MODEL, Subplan, part_words
 from dtfm_lab.domain.units import counted
 from dtfm_lab.runtime.client.gpu_inventory import check_runs_on, why_too_large_for_gpus
 from dtfm_lab.runtime.client.run import Run
@@ -177,7 +177,7 @@ def _links_of(spec: RunSpec) -> list[str]:
     """Return the links that carry messages."""
     names = [spec.device_name(*worker) for worker in spec.workers]
     return [
-        f"{names[rank]} -> {names[target]}"
+        f"{names[rank]}{LINK_SEPARATOR}{names[target]}"
         for rank, worker in enumerate(spec.workers)
         for target in spec.targets(*worker)
     ]
@@ -185,7 +185,7 @@ def _links_of(spec: RunSpec) -> list[str]:
 
 def with_slow_link(network: Topology, secret: Secret, names: Sequence[str]) -> Topology:
     """Return the network with the secret's link slower, one way. ``names`` are the plan's, in the network's order."""
-    source, target = secret.name.split(" -> ")
+    source, target = secret.name.split(LINK_SEPARATOR)
     i, j = names.index(source), names.index(target)
     return network.with_link(
         network.names[i],

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from html import escape
 
 from dtfm_lab.compare import Comparison
+from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.runtime.client.launch import Secret
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets import quiet as w
@@ -45,7 +46,7 @@ class MysteryControls:
         """The selection as ("link", "a -> b") or ("device", "a"). None for nothing, or for several devices."""
         state = self._lab_state
         if len(state.selected_link) == 2:
-            return "link", " -> ".join(state.selected_link)
+            return "link", LINK_SEPARATOR.join(state.selected_link)
         return ("device", str(state.selected[0])) if len(state.selected) == 1 else None
 
     def _guess(self) -> None:
@@ -72,7 +73,7 @@ class MysteryControls:
         self._lab_state.is_mystery = False
         self._lab_state.set_note("compare", f"Mystery: {answer}.")
         # Shown at once in all pictures, so that the evidence can be seen.
-        link = tuple(secret.name.split(" -> ")) if secret.of == "link" else ()
+        link = tuple(secret.name.split(LINK_SEPARATOR)) if secret.of == "link" else ()
         self._lab_state.selected_link, self._lab_state.selected = link, () if link else (secret.name,)
 
     def _say(self, answer: str) -> None:
@@ -107,14 +108,14 @@ def is_it(candidate: tuple[str, str], secret: Secret) -> bool:
     """True if a candidate is the secret. A link counts in both directions, because the network draws them as one
     line."""
     of, name = candidate
-    return of == secret.of and name in (secret.name, " -> ".join(reversed(secret.name.split(" -> "))))
+    return of == secret.of and name in (secret.name, LINK_SEPARATOR.join(reversed(secret.name.split(LINK_SEPARATOR))))
 
 
 def square_of(candidate: tuple[str, str], secret: Secret) -> str:
     """Return the square of a guess."""
     if is_it(candidate, secret):
         return FOUND
-    touched = set(candidate[1].split(" -> ")) & set(secret.name.split(" -> "))
+    touched = set(candidate[1].split(LINK_SEPARATOR)) & set(secret.name.split(LINK_SEPARATOR))
     return NEAR if touched else WRONG
 
 
