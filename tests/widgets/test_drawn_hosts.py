@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dtfm_lab import lab
+from dtfm_lab import Lab, lab
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.widgets.lab_state import LabState, planned_as
 from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
@@ -111,6 +111,17 @@ def test_a_page_selects_a_device_of_another_host():
     panel.editor.set_state({"selected": ["host-1"]})
     assert len(state.selected) == 8
     assert panel.editor.selected_members == panel.drawing.selected_members == []
+
+
+def test_a_part_of_a_host_has_no_field_that_would_change_all_of_it():
+    the_lab = Lab(LARGE, autosave=False, live=False)
+    state, inspector, drawing = the_lab.lab_state, the_lab.network_pane.inspector, the_lab.network_panel.drawing
+    state.selected = ("gpu-3",)
+    assert inspector.facts["fields"] == []
+    for selected, changed in ((("gpu-3",), []), (LARGE.names[8:16], ["host-1"])):
+        state.selected = selected
+        inspector.received({"kind": "edit", "key": "uplink_gbps", "text": "2.5"}, [])
+        assert [one["name"] for one in drawing.document["devices"] if one.get("uplink_gbps")] == changed
 
 
 def test_a_host_has_the_task_of_each_of_its_devices():

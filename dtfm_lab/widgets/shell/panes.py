@@ -257,24 +257,29 @@ class NetworkPane:
         self._panel.shown.value = "map" if known >= LEAST_PLACES else "canvas"
 
     def _inspect(self) -> None:
-        facts, selected = inspect(self._lab_state), self._lab_state.selected
+        facts = inspect(self._lab_state)
         if facts["kind"] in ("device", "link") and "rows" in facts:
             facts["rows"] = [*self.answers.rows(), *facts["rows"]]
             facts["can_explain"] = self.answers.can_explain
-            drawn = self._panel.drawn_hosts.entries(selected)
-            facts["fields"] = fields_of(self._panel.drawing.document, drawn[0]) if len(drawn) == 1 else []
+            entry = self._edited_entry()
+            facts["fields"] = [] if entry is None else fields_of(self._panel.drawing.document, entry)
         self.inspector.facts = facts
+
+    def _edited_entry(self) -> str | None:
+        """Return the selected device or host of the drawing. None for several, and for a part of a host: a field would
+        change all of the host's devices."""
+        hosts, selected = self._panel.drawn_hosts, self._lab_state.selected
+        drawn = hosts.entries(selected)
+        return drawn[0] if len(drawn) == 1 and not hosts.parts(selected) else None
 
     def _edit(self, key: str, text: str) -> None:
         """Change a field of the selected device as one undoable edit, or explain why the device is in its place."""
         if key == "why":
             return self.answers.explain()
-        # A host with several GPUs is one entry of the drawing.
-        drawn = self._panel.drawn_hosts.entries(self._lab_state.selected)
-        if len(drawn) != 1:
+        if (entry := self._edited_entry()) is None:
             return None
         try:
-            self._panel.drawing.document = with_field(self._panel.drawing.document, drawn[0], key, text)
+            self._panel.drawing.document = with_field(self._panel.drawing.document, entry, key, text)
         except TopologyError as error:
             self._lab_state.report_error("network", str(error))
             self.inspector.send_state("facts")  # reset the field to the value that still applies
