@@ -136,7 +136,7 @@ def test_a_file_with_a_measurement_of_nothing_is_refused(change: dict, says: str
         ((), "has no blocks"),
         ((at_share(4096, 0.4), at_share(1024, 0.1)), "each wider than the last"),
         ((replace(at_share(1024, 0.1), forward_s=0.0),), "forward_s of a measured block is 0"),
-        ((replace(at_share(1024, 0.1), n_heads=7),), "no multiple of its 7 heads"),
+        ((replace(at_share(1024, 0.1), n_heads=7),), "not a multiple of its 7 heads"),
     ],
 )
 def test_a_measurement_that_cannot_be_is_refused(blocks: tuple[MeasuredBlock, ...], says: str):

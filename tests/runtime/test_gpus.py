@@ -149,12 +149,12 @@ def test_workers_have_to_fit_in_the_gpus_that_they_share():
         found,
     )
     assert "2 workers need" in (found := why_too_large_for_gpus(spec, with_free(80, 0.9)))
-    assert "on GPU 1, H1, of which 0.9 are free" in found
+    assert "on GPU 1, H1, where 0.9 are free" in found
     assert why_too_large_for_gpus(on_gpus(2, "real"), with_free(80, 0.3)).startswith("a worker needs some")
 
 
 def test_memory_that_a_driver_does_not_tell_is_the_whole_gpus_or_not_checked():
-    assert "of which 0.5 are free" in why_too_large_for_gpus(on_gpus(4), with_free(None, total=0.5))
+    assert "where 0.5 are free" in why_too_large_for_gpus(on_gpus(4), with_free(None, total=0.5))
     assert why_too_large_for_gpus(on_gpus(4), with_free(None, total=None)) == ""
 
 
