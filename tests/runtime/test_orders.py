@@ -42,5 +42,5 @@ def test_every_order_has_a_name_of_its_own():
     ids=["unknown", "nameless", "a value missing", "a value too many", "no JSON"],
 )
 def test_what_is_no_order_is_refused(line):
-    with pytest.raises(ValueError, match=r"no order|Expecting value"):
+    with pytest.raises(ValueError, match=r"not an order|Expecting value"):
         orders.from_line(line)

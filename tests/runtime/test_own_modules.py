@@ -212,7 +212,7 @@ def test_a_pickle_of_another_folder_is_not_read(tmp_path):
 
 def test_what_is_done_to_the_labs_own_models_only_is_refused():
     plan = placed("perceptron", 2, 1)
-    with pytest.raises(JobError, match="own, and schedule zb-h1 splits backwards; wanted another one"):
+    with pytest.raises(JobError, match="own module, and schedule zb-h1 splits backwards; wanted another one"):
         lab.run(plan, "zb-h1")
     with pytest.raises(JobError, match="and sample_bytes is 9; wanted 0"):
         lab.run(plan, sample_bytes=9)
