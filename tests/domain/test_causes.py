@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.errors import TraceError
-from dtfm_lab.domain.job import Job, gpt
+from dtfm_lab.domain.job import MODELS, Job, gpt
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import COMPUTE, PASSES, Action
@@ -214,6 +214,18 @@ def test_every_devices_seconds_add_up_to_the_iteration(size, seed, data):
         frame = trace.to_frame()
         computing = frame[frame["lane"] == "compute"].assign(busy_s=frame["end_s"] - frame["start_s"])
         assert np.allclose(computing.groupby("device")["busy_s"].sum()[bubble["device"]], bubble["busy_s"])
+
+
+@pytest.mark.parametrize("sharding", ["none", "zero-1"])
+def test_seconds_add_up_although_averaging_overlaps_the_backward(sharding):
+    """Sums of gradients that take no time lie inside a part of a backward, which is still running at their end."""
+    between = 1.0 - np.eye(4)
+    topology = Topology.from_matrices(0.005 * between, 3600 * between + np.eye(4), gpu="H100")
+    given = {"n_stages": 1, "n_replicas": 4, "microbatch": 8, "global_batch": 64}
+    job = Job(model=MODELS["gpt2-small"], overlap=True, sharding=sharding, **given)
+    bubble = simulate(evaluate(topology, job, stages=[[0, 1, 2, 3]])).bubble
+    assert np.allclose(bubble[["busy_s", *IDLE]].sum(axis=1), bubble["iteration_s"], rtol=1e-12)
+    assert np.allclose(bubble["dependency_s"], 0.0), "there is no other stage to wait for"
 
 
 @given(sizes, seeds, st.data())

@@ -276,8 +276,14 @@ def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]
     rows, owner = computes[order], owner[order]
     first = np.ones(len(rows), dtype=bool)
     first[1:] = owner[1:] != owner[:-1]
+    # A device is free when all its computations so far have ended: with overlap, sums of gradients that take no time
+    # begin and end inside a backward. Ranks in place of seconds let one running maximum serve all owners.
+    by_end_s = np.argsort(trace.end_s[rows], kind="stable")
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[by_end_s] = np.arange(len(rows))
+    latest = by_end_s[np.maximum.accumulate(owner * len(rows) + rank) % max(len(rows), 1)]
     free_s = np.zeros(len(rows))
-    free_s[1:] = np.where(first[1:], 0.0, trace.end_s[rows[:-1]])
+    free_s[1:] = np.where(first[1:], 0.0, trace.end_s[rows[latest[:-1]]])
     idle = (trace.start_s[rows] > free_s) & (trace.after[rows] >= 0)
 
     # after a device's last computation: until the iteration ends
