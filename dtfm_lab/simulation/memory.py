@@ -151,9 +151,8 @@ class MemoryReport:
             return f"{needs} {has}"
         n_over, n = np.count_nonzero(self.over_bytes), self.limit_bytes.size
         do = "does" if n_over == 1 else "do"
-        return (
-            f"{needs} {has} ({format_bytes(self.over_bytes[at])} over; {n_over} of {counted(n, 'device')} {do} not fit)"
-        )
+        others = f"; {n_over} of {counted(n, 'device')} {do} not fit" if n > 1 else ""
+        return f"{needs} {has} ({format_bytes(self.over_bytes[at])} over{others})"
 
     @cached_property
     def advice(self) -> str:

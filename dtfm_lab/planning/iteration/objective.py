@@ -314,13 +314,13 @@ class Search:
     def begin(self) -> Iterator[Candidate]:
         """Yield the user's plan, then the structured plans that fit, priced by the simulator."""
         timed = self.request.steps is None
-        # they compile while structured plans are estimated, which need none of them
-        start_kernels(len(self.request.topology))
         if (given := self._given()) is not None:
             yield given
         for _ in self.structured.estimate(self._estimated_enough if timed else lambda: False):
             pass
         for found in self.structured.simulated():
+            # Not earlier: numba compiles for one thread at a time, and the first plan waits for the simulator's kernels.
+            start_kernels(len(self.request.topology))
             if found is not None:
                 yield found
             enough = self._share >= STRUCTURED_SHARE if timed else self.structured.n_simulated >= STRUCTURED_STEPS
