@@ -75,7 +75,8 @@ job = lab.Job.from_bytes(n_stages=2, n_replicas=2, gradient_bytes=400e6, activat
 # %% [markdown]
 # ## 2. By hand
 #
-# The paper defines the *communication cost* of a placement in four equations.
+# The DT-FM paper ([Yuan et al. 2022](https://arxiv.org/abs/2206.01288)) defines the *communication cost* of a placement
+# in four equations.
 #
 # **Equation 2, a group.** Each of its $D$ devices owns one $D$-th of the gradient, a *shard*. It collects that shard
 # from all others and sends the average back, one partner after the other. The group waits for its slowest member:
@@ -92,9 +93,12 @@ job = lab.Job.from_bytes(n_stages=2, n_replicas=2, gradient_bytes=400e6, activat
 #
 # $$w(C, C') = \min_{\text{pairings}}\; \max_{\text{pairs}}\; 2\left(\alpha_{dd'} + \frac{c_{pp}}{\beta_{dd'}}\right)$$
 #
-# $c_{pp}$ is the activations. Here are two pairings. Ada with cleo takes 2 (0.1 + 100 / 50) = 4.2 s, and ben with dan
-# 2 (0.1 + 100 / 200) = 1.2 s. The slower pair counts: 4.2 s. Ada with dan takes 2 (0.1 + 100 / 100) = 2.2 s, and ben
-# with cleo the same: **2.2 s**, the best.
+# $c_{pp}$ is the activations of one pipeline over one boundary in an iteration. The 2 counts the activations and their
+# gradients back, which are as large.
+#
+# Here are two pairings. Ada with cleo takes 2 (0.1 + 100 / 50) = 4.2 s, and ben with dan 2 (0.1 + 100 / 200) = 1.2 s.
+# The slower pair counts: 4.2 s. Ada with dan takes 2 (0.1 + 100 / 100) = 2.2 s, and ben with cleo the same: **2.2 s**,
+# the best.
 #
 # **Equation 4, the path.** The groups take the order with the smallest sum of hops. With two stages there is one hop.
 # **Equation 1** adds the slowest group and the path. Only the slowest group counts, since all groups synchronise at
@@ -239,7 +243,7 @@ print(f"activations of a pipeline over a boundary {paper.hop_bytes / 1e6:.0f} MB
 
 # %% [markdown]
 # A shard is about six times smaller than the activations. It is tempting to make every city a pipeline, so that
-# shards cross between cities, and to expect a sixth of the cost.
+# shards cross between cities, and to expect the other way to cost six times as much.
 
 # %%
 lab.guess(
@@ -261,7 +265,7 @@ lab.figures.cost_breakdown(city_is_stage, city_is_pipeline)
 # %% [markdown]
 # <details><summary>After your guess</summary>
 #
-# It is far from a sixth, for three reasons in the equations. First, a device sends its small shard seven times, to
+# It is far from six times, for three reasons in the equations. First, a device sends its small shard seven times, to
 # each partner in its group. Second, the partners are in all cities, far ones too, while a path chooses seven short
 # hops. Third, messages inside a city also take time: 3.8 s for each hop.
 #
@@ -313,7 +317,8 @@ for stage, group in enumerate(best_there.stages):
 # </details>
 #
 # > **Takeaway.** The communication cost is the slowest group's averaging plus the cheapest path through the stages. A
-# > group costs its slowest member, and a hop its slowest pair. Faster links elsewhere save nothing.
+# > group costs its slowest member, and a hop its slowest pair. Doubling another link saves nothing unless it makes a
+# > better pairing or order possible.
 #
 # ## Missions
 
