@@ -132,7 +132,7 @@ WORDS = {
     "gap": "Share of a plan's cost that is above its lower bound. At 20 %, no plan in this shape saves more than 20 %.",
     "gathering": "Fetching parameters that are sharded over replicas just before a layer uses them: ZeRO-3, FSDP.",
     "gradient": "How each parameter should change. It is as large as the parameters.",
-    "hop": "One message along a pipeline, from a stage to the next one or back.",
+    "hop": "The step from a stage to the next one, over which activations go forward and their gradients back.",
     "iteration": "One training step: every micro-batch forward and backward, averaging, and the optimizer step.",
     "latency": "The time that a message of one bit takes. Many small messages are slow on a link with high latency.",
     "micro-batch": "A part of a replica's batch. The batch is split so that all stages have something to compute.",
