@@ -131,7 +131,7 @@ OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
 all in fp32. With a parameter and a gradient of 2 bytes, these are the 16 bytes of Rajbhandari et al. 2020
 ("ZeRO", section 3.1)."""
 MOMENTS_BYTES = {"fp16": 8, "bf16": 8, "fp32": 8, "fp64": 16}
-"""The part of these that the two moments take."""
+"""Bytes of Adam's two moments per parameter, by dtype. They are part of ``OPTIMIZER_BYTES``."""
 
 
 def optimizer_bytes(job: Job) -> int:
@@ -141,7 +141,7 @@ def optimizer_bytes(job: Job) -> int:
 
 
 class HeldOfParameter(NamedTuple):
-    """How many copies of a number that belongs to each trained parameter a device holds."""
+    """What a device holds of one kind of number that each trained parameter has, such as its gradient."""
 
     each_bytes: int
     """Bytes of one number."""
@@ -162,7 +162,8 @@ def beside_gradients(job: Job, n_replicas: int) -> int:
     """Return the bytes per parameter of a second copy of its gradient (``gradient_buffers``).
 
     Replicas that split gradients have no second copy, because each layer's is freed once it is scattered. A single
-    replica has no buckets. Whole gradients in the precision of those that are added up are the same ones.
+    replica has no buckets. Buffers of whole gradients are a second copy only if gradients are added up in another
+    precision than the job's.
     """
     if sharded_over(job.sharding, 2).gradients > 1:
         return 0
@@ -213,11 +214,11 @@ class StaticMemory(NamedTuple):
     gradients: IntArray
     optimizer: IntArray
     frozen: IntArray
-    """Weights that are not trained."""
+    """Bytes of the weights that are not trained."""
 
     @property
     def weights(self) -> IntArray:
-        """All weights of the products, trained or not."""
+        """Bytes of all weights of the products, trained or not."""
         return self.parameters + self.frozen
 
     @property
@@ -481,14 +482,15 @@ class _Intervals:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """Return (keys,) ``when`` of the key's action of these kinds; nan if it has no such action."""
+        """Return (keys,) the value of ``when`` for the action of these kinds with that key; nan for a key without
+        such an action."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]
         return moments
 
     def _at(self, moments: FloatArray, which: IntArray) -> FloatArray:
-        """Return the moment of each row's key; the end of its iteration if that is nan."""
+        """Return the moment that belongs to each row's key, or the end of the row's iteration if that moment is nan."""
         found = moments[self.key[which]]
         return np.where(np.isnan(found), self.until[which], found)
 

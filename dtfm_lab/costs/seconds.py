@@ -68,7 +68,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 WAYS = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
 """Ways to average whose seconds are known without a simulation, in the order of their numbers."""
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
-"""Their numbers in compiled loops. NOTHING means that nothing is averaged after the passes."""
+"""Numbers of these ways in compiled loops. NOTHING means that nothing is averaged after the passes."""
 
 
 def way_of(job: Job) -> int | None:
@@ -87,7 +87,8 @@ def travels_beside(job: Job) -> bool:
 
 
 def shard(whole: Any, n: Any) -> Any:
-    """Return one of n equal parts of a whole: bytes of a message, or seconds. Each of n replicas averages one part."""
+    """Return the n-th part of a whole, in bytes or seconds. A shard is the part of a gradient that one of n replicas
+    averages."""
     return whole / n
 
 
@@ -244,7 +245,7 @@ class PassParts(NamedTuple):
     forward: float
     backward: float
     again: float
-    """Part of what is recomputed in the backward."""
+    """The part that the backward repeats because it recomputes its forward."""
 
 
 NO_MESSAGES = PassParts(0.0, 0.0, 0.0)
@@ -508,7 +509,8 @@ def pass_times(
 
 
 def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[float]) -> list[ComputeTime]:
-    """Return the passes of a device, with what precedes its forwards and its backwards."""
+    """Return the seconds of a device's passes. ``before_s`` is what precedes its forwards and what precedes its
+    backwards."""
     return [
         ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
         ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),

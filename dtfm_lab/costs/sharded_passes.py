@@ -28,11 +28,11 @@ class PassSeconds(NamedTuple):
 
     forward: float
     backward: float
-    """Including what is recomputed."""
+    """Seconds of a whole backward, including what it recomputes."""
     backward_input: float
-    """The first half of a split backward, including what is recomputed."""
+    """Seconds of the first half of a split backward, including what it recomputes."""
     backward_weight: float
-    """The second half, which computes the gradients of weights."""
+    """Seconds of the second half of a split backward, which computes the gradients of the weights."""
 
 
 class Rings(Protocol):
@@ -60,7 +60,7 @@ class LayerMessages(NamedTuple):
     first."""
 
     shares: Sequence[float]
-    """Each layer's share of the computing; they sum to 1."""
+    """Share of the stage's computing that each layer does. The shares sum to 1."""
     gather_s: Sequence[float]
     """Seconds in which a layer's parameters are gathered."""
     scatter_s: Sequence[float]

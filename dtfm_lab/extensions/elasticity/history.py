@@ -156,14 +156,15 @@ class History:
 
     @property
     def begun_s(self) -> float:
-        """When the first step begins, even if it is lost later. The end of the hours without a step."""
+        """Second at which the first step begins, even if a loss undoes that step later. If there is no step, the end of
+        the hours."""
         worked = np.flatnonzero((self.state == TimeUse.TRAINING) | (self.state == TimeUse.REDONE))
         return float(self.start_s[worked[0]]) if len(worked) else self.availability.end_s
 
     @property
     def throughput(self) -> float:
-        """Samples per second from the start of the first step to the end of the last step that counts. 0 without
-        one."""
+        """Samples per second from the start of the first step to the end of the last step that counts; 0 if no step
+        counts."""
         counted = np.flatnonzero(self.steps > 0)
         return self.samples / (float(self.end_s[counted[-1]]) - self.begun_s) if len(counted) else 0.0
 

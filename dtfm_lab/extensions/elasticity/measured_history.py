@@ -38,7 +38,7 @@ class Booked:
     first_step_s: float = 0.0
     departures: list[Departure] = field(default_factory=list)
     waits: list[tuple[float, float]] = field(default_factory=list)
-    """Intervals, (start, end), in which no plan fitted the devices online."""
+    """Intervals, (start, end) in seconds of the run, in which no plan fitted the devices online."""
 
 
 def plan_of(operation: Operation, availability: Availability) -> Plan | None:
@@ -76,7 +76,7 @@ class _Rows:
         self._book(booked.first_step_s, TimeUse.RECONFIGURING)
 
     def add(self, time_s: float, event: Event) -> None:
-        """Record what an event has ended."""
+        """Record an event: end the segment of time that it closes."""
         match event["event"]:
             case "iteration":
                 self._book(time_s, TimeUse.TRAINING, steps=1)
@@ -150,8 +150,8 @@ class _Rows:
                 self.losses[self.last_loss] = loss._replace(redone_s=redone_s, samples=loss.samples + samples)
 
     def _index(self, line: str) -> int:
-        """Return the operation that the run follows from now on: the first one with this plan from the current one
-        on."""
+        """Return the index of the operation that the run follows from now on. It is the first one with this plan,
+        searched from the current operation on."""
         plan = RunSpec.from_line(line).plan
         # Only from the current one on, since a policy may return to an earlier plan.
         for index in range(self.operation, len(self.booked.followed)):

@@ -56,7 +56,8 @@ class PlannedFleet:
     _class_of: IntArray = field(init=False, repr=False)
     _planned: dict[Counts, Plan | None] = field(default_factory=dict, init=False, repr=False)
     _known: dict[tuple[object, ...], Operation] = field(default_factory=dict, init=False, repr=False)
-    """The first of all equal operations. Hours return to the same few, so cached results about them are found again."""
+    """The first of all equal operations, by its key. Hours return to the same few operations, so results that are
+    cached for the first one are found again."""
     _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
     _sharing_s: dict[tuple[Job, bytes, bytes], float] = field(default_factory=dict, init=False, repr=False)
 

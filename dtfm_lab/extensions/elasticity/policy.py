@@ -171,7 +171,7 @@ class Response:
     """What to do next."""
 
     operation: Operation | None
-    """None: wait until something changes."""
+    """The operation to use next; None to wait until something changes."""
     pause_s: float = 0.0
     """Seconds until the operation starts."""
     keeps: WorkKept = WorkKept.STEPS
@@ -212,9 +212,10 @@ class Situation:
     pause_left_s: float
     """Seconds until the operation starts, 0 if it has."""
     reading: bool
-    """True if these seconds are a restart, in which every device reads a checkpoint and no state has to be moved."""
+    """True if the rest of the pause is a restart, in which every device reads a checkpoint and no state has to be
+    moved."""
     meanwhile: bool
-    """True if the previous operation still works until then."""
+    """True if the previous operation continues until the pause ends."""
     step_done: float
     """Share of the current step that is done."""
     losses: int
@@ -279,7 +280,7 @@ policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policie
 
 
 def _unlike(value: object, hint: Any) -> str:
-    """Return what is wanted instead of an option's value, or "" if the value fits its annotation."""
+    """Return which values an option accepts, for an error message, or "" if the value fits its annotation."""
     number = as_number(value)
     if get_origin(hint) is Literal:
         return "" if value in get_args(hint) else " or ".join(get_args(hint))

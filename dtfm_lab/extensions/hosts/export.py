@@ -193,7 +193,7 @@ exec {host_command(host)}
 
 
 def _describe_workers(spec: RunSpec, host: RunHost) -> str:
-    """``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``."""
+    """Return a host's workers in words: ``ada (stage 0, replica 0), barbara (stages 1 and 3, replica 0)``."""
     workers = []
     for worker in host.workers:
         position, replica = spec.workers[worker]

@@ -43,7 +43,7 @@ MOST_NAMED = 5
 """Maximum number of rows that a sentence names."""
 Prediction = dict[str, Any]
 Key = tuple[str, str]
-"""Setting and quantity."""
+"""Identifies a row: its setting and its quantity."""
 
 
 def seal(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _key(one: Prediction) -> Key:
 
 
 def _said(what: str, keys: Sequence[Key]) -> list[str]:
-    """Return a sentence part that names the first of these rows; empty without rows."""
+    """Return a part of a sentence that says ``what`` and names the first of these rows; empty without rows."""
     named = [f"{setting} {quantity}" for setting, quantity in keys[:MOST_NAMED]]
     more = [f"{len(keys) - MOST_NAMED} more"] if len(keys) > MOST_NAMED else []
     return [f"{what}: {', '.join(named + more)}"] if keys else []

@@ -22,7 +22,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.undoing import Undoable
 
 LEFT_PX, RIGHT_PX = 92, 16
-"""Room beside the axis of time, the same as of the rows of devices above it."""
+"""Pixels to the left and right of the axis of time, the same as in the rows of devices above it."""
 PANEL_PX = 104
 """Height of a panel, with its heading."""
 
@@ -120,7 +120,7 @@ class TimeLine:
             self._report_error(str(error))
 
     def _change(self, hours: Availability | None) -> None:
-        """Switch to other hours, None for the recorded ones. The previous hours can be restored with undo."""
+        """Switch to other hours, or to the recorded ones if ``hours`` is None. Undo restores the previous hours."""
         self._past.add(self.edited)
         self._set(hours)
 
