@@ -56,7 +56,10 @@ ALL_REDUCE_GB_PER_S = (436.0, 361.7, 160.1, 99.6, 84.7, 64.9, 32.9)
 ALL_GATHER_GB_PER_S = (249.8, 184.6, 119.0, 69.0, 55.0, 28.0, 11.0)
 REDUCE_SCATTER_GB_PER_S = (249.7, 181.6, 115.8, 68.6, 54.5, 27.9, 11.1)
 ALL_REDUCE_BAND = ((422, 462), (302, 436), (45, 219), (42, 193), (31, 188), (25, 194), (12, 177))
-"""Measured on the cluster with 256 MB, by number of hosts. For all-reduce also the 5th and 95th percentile."""
+"""5th and 95th percentile of the measured all-reduce in GB/s, by number of hosts.
+
+Like the three means above, it was measured on the cluster with messages of 256 MB.
+"""
 SEND_GB_PER_S = {"inside": 200.0, "between": 50.0}
 """Bandwidth of a message between two GPUs: about half of NVLink's 450 GB/s, and a GPU's own NIC of 400 Gbit/s."""
 LATENCY_S = 10e-6

@@ -329,8 +329,10 @@ class Row:
 
 
 def numbers(name: str) -> list[dict[str, str]]:
-    """Return the lines of a CSV file of ``published/data`` by heading. Lines that start with # give its source and
-    licence."""
+    """Return the rows of a CSV file of ``published/data``, each as values by column name.
+
+    Lines that start with # are skipped. They give the file's source and licence.
+    """
     lines = (DATA / name).read_text(encoding="utf-8").splitlines()
     return list(csv.DictReader(line for line in lines if line and not line.startswith("#")))
 

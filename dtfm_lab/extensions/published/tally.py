@@ -49,7 +49,7 @@ class Group:
 
     @property
     def verdict(self) -> str:
-        """Like a row's verdict, for the goal; empty if there is no goal."""
+        """Verdict on the goal, in the words of a row's verdict; empty if there is no goal."""
         if self.goal is None:
             return ""
         if self.reached:

@@ -165,10 +165,10 @@ def hosts_of(
 
 
 def measured_model(name: str, parameters: Sequence[int], output_elements: int = 1) -> ModelSpec:
-    """Return a model of blocks with these numbers of parameters, each passing on ``output_elements`` numbers per
+    """Return a model of blocks with these numbers of parameters. Each block passes on ``output_elements`` numbers per
     sequence.
 
-    Its seconds are given separately. None follow from its FLOP.
+    The model has no FLOP, so it can only be used with measured seconds.
     """
     # No FLOP: such a model is only used with measured seconds.
     blocks = tuple(

@@ -85,7 +85,7 @@ class Ablation:
 
     @property
     def sentence(self) -> str:
-        """``Latency, 4.2 s (26 %): it would take 12.1 s if links had no latency.``"""
+        """The gain in a sentence: ``Latency, 4.2 s (26 %): it would take 12.1 s if links had no latency.``"""
         begin = self.noun[0].upper() + self.noun[1:]
         if abs(self.share) < SAME:
             return f"{begin}, nothing: it would take as long if {self.condition}."
@@ -102,7 +102,7 @@ def _percent(share: float) -> str:
 
 
 Trials = Iterator[tuple[str, Plan]]
-"""The condition in words, and the plan to predict instead of the system's own."""
+"""Pairs of a condition in words, and the plan to predict under that condition instead of the system's own."""
 Trying = Callable[[Outcome], Trials]
 
 

@@ -1,4 +1,5 @@
-"""``lab.strategies``: what each training system would do with a network and a job, and which is fastest where."""
+"""Implements ``lab.strategies``: what each training system would do with a network and a job, and which is fastest
+where."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Unpack, overload

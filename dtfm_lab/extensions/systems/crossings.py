@@ -324,8 +324,8 @@ def _with_best_of(
 def _between(
     found: Crossings, at: float, given: Sequence[CrossingPoint], rivals: set[str], budget: Budget
 ) -> CrossingPoint:
-    """Return the systems at a value between given ones. Rivals choose again. Systems with a search, and all others,
-    take the best of their plans at the given values."""
+    """Return the point at a value between given ones. Rivals choose their plans again. All other systems, and those
+    with a search, take the best of their plans at the given values."""
     # Only the leaders can cross here; the others keep their best plan, which is quicker.
     network, job = found.axis.at(found.topology, found.job, at)
     anew = [one for one in found.systems if one.label in rivals and not one.searches]

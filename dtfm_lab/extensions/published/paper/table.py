@@ -30,7 +30,7 @@ class Stated:
     published: tuple[float, float]
     """Lowest and highest value, as the paper states them."""
     at: Sequence[Mapping[str, Any]]
-    """Settings whose measured seconds give one value of the ratio, ``ratio``."""
+    """Settings for which the paper's measured seconds give the stated ratio, each with its value under ``ratio``."""
     over: str
     """The system in the numerator. ``rival`` is Megatron-LM with the ranks of the paper's ratios."""
     under: str
@@ -41,7 +41,7 @@ class Stated:
     """The assumption that would close the remaining gap, with its number."""
 
     def of(self, setting: Setting, seconds: Seconds) -> float | None:
-        """Return the ratio in a setting; None if either system has no seconds."""
+        """Return the ratio of the two systems' ``seconds`` in a setting; None if either is missing."""
         there = Setting(self.under_case, setting.layers, setting.batch) if self.under_case else setting
         over = seconds(_system(self.over, setting.case), setting)
         under = seconds(_system(self.under, there.case), there)

@@ -1,7 +1,8 @@
-"""Megatron-LM and DeepSpeed's ZeRO-3 on Selene, NVIDIA's cluster of A100s, as Megatron-LM's authors measured them.
+"""Predict Megatron-LM and DeepSpeed's ZeRO-3 on Selene, NVIDIA's cluster of A100s, as Megatron-LM's authors measured
+them.
 
-The quantity is FLOP/s per GPU. The rows use the systems' strategies with the measured grids. The lab's efficiency of
-A100s is fitted to Megatron-LM's rows, so they only show how well it fits.
+The quantity is FLOP/s per GPU. The rows use the systems' strategies with the measured grids. The lab's efficiency
+of A100s is fitted to Megatron-LM's rows, so they only show how well it fits.
 """
 
 from collections.abc import Iterator

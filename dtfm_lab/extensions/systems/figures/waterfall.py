@@ -15,7 +15,8 @@ ROW_PX = 52
 NAME_LETTERS = 52
 """Maximum letters per line next to a bar."""
 ROOM, ROOM_WORDS = 1.2, 1.4
-"""Length of the axis relative to the longest bar. The rest holds the bar's number, or its number and words."""
+"""Length of the axis relative to the longest bar: with room for the bar's number, and with room for its number and
+words."""
 LEAST = 2e-3
 """Minimum width of a change, as a share of the longest bar, so that it is visible."""
 KINDS = {"end": ("the model", BLUE), "longer": ("takes longer", ORANGE), "shorter": ("takes less", GREEN)}
