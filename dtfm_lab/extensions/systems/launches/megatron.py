@@ -76,7 +76,7 @@ OLD = {
     "num-key-value-heads": "num-query-groups",
     "use-rotary-position-embedding": "use-rotary-position-embeddings",
 }
-"""Names in other versions, in DeepSpeed's launcher and in Megatron-DeepSpeed, and today's name."""
+"""Maps flags of other versions, of DeepSpeed's launcher and of Megatron-DeepSpeed to today's names."""
 LAUNCHERS = ("nnodes", "nproc-per-node")
 """Flags that are read from the words before the script's name."""
 CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file)[= ]+([^\s-]\S*)")
@@ -168,7 +168,7 @@ def _given(
     notes: list[str],
     script: Script | None,
 ) -> dict[str, Any]:
-    """Return the flags that affect the plan, checked. The names of the others go to ``ignored`` or ``notes``."""
+    """Return the flags that affect the plan, checked. Adds the names of the others to ``ignored`` or ``notes``."""
     named: dict[str, Any] = {}
     # The program's own flags come last and win.
     for typed, value in [*((name, launcher[name]) for name in LAUNCHERS if name in launcher), *flags.items()]:

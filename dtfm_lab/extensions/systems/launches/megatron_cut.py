@@ -73,7 +73,10 @@ def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] 
 
 
 def interleaved_stages(given: Mapping[str, Any], stages: int) -> int:
-    """Return the stages per device."""
+    """Return the number of stages per device: more than 1 if the flags ask for an interleaved schedule.
+
+    Raises LabError if the flags do not divide the layers evenly.
+    """
     if (several := given.get("num_virtual_stages_per_pipeline_rank")) is not None:
         return int(several)
     if (layers := given.get("num_layers_per_virtual_pipeline_stage")) is None or stages == 1:

@@ -228,7 +228,7 @@ def _dense(pattern: str, n_layers: int) -> int:
 
 
 def _listed(pattern: str) -> object:
-    """Evaluate a number, or a list made with + and *; None for anything else."""
+    """Evaluate a pattern: a whole number, or lists combined with + and *. Return None for anything else."""
 
     def value(node: ast.expr) -> Any:
         match node:

@@ -72,8 +72,8 @@ class Values:
         return bool(OPEN.search(text))
 
     def absent_in(self, left: re.Match[str], names: set[str]) -> str:
-        """Return "" for a variable of these names that is not set where it is used, as a shell does; else the text
-        itself."""
+        """Return the value of a variable that was left in a text: "" if it is one of ``names`` and was never set, as a
+        shell does; else the text as it is."""
         name = left[1] or left[2] or ""
         return "" if name in names and name not in self.open and name not in self.known else left[0]
 

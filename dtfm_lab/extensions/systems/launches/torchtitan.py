@@ -266,7 +266,8 @@ def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> dict[str, Any]:
-    """Return the settings that affect the plan, under torchtitan's present names. The names of others go to a list.
+    """Return the settings that affect the plan, under torchtitan's present names. Adds the names of the others to
+    one of the lists.
 
     Raises LabError for a setting that has no model.
     """

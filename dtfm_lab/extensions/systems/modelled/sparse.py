@@ -32,7 +32,8 @@ class SparseWorkers(LocalWorkers):
 
     @property
     def copies(self) -> str:
-        """What sends a worker's choice to all others: ``storage``, or ``peers`` if the worker itself does."""
+        """How a worker's choice reaches all others: through ``storage``, or through ``peers`` if the worker sends it to
+        each."""
         return "storage"
 
     def exchanged_s(self, plan: Plan) -> float:

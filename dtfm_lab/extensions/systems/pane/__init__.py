@@ -334,7 +334,7 @@ class SystemsPanel(Panel):
         return next((one for one in self.outcomes or () if one.strategy.name == name), None)
 
     def _offer_ours(self) -> None:
-        """Make our plan the lab's where it is better: the lab has one best plan."""
+        """Offer the plan of the lab's own system as the lab's best plan, unless the outcomes are out of date."""
         ours = self._outcome(OURS)
         if ours is not None and ours.found is not None and not self.staleness(self._lab_state):
             self._lab_state.offer(ours.found, "Systems")

@@ -187,7 +187,7 @@ def _row(bar: Bar, fastest_s: float, longest_s: float, plan: Plan | None) -> dic
 
 
 def shape_words(outcome: Outcome) -> str:
-    """Return ``4 stages x 16 replicas, 1f1b, micro-batch 2, ZeRO-3, 2 idle``."""
+    """Return the plan's shape and choices in words: ``4 stages x 16 replicas, 1f1b, micro-batch 2, ZeRO-3, 2 idle``."""
     job, n_idle = outcome.job, len(outcome.plan.idle_devices)
     parts = [outcome.shape]
     parts += [job.schedule_name] if (job.n_stages or 1) > 1 else []

@@ -21,9 +21,9 @@ CHANGED = ("topology", "job", "plan", "schedule", "queueing", "choices")
 def answers(
     question: SystemsQuestion, systems: Sequence[Strategy], options: Mapping[str, Any], before: Outcomes | None = None
 ) -> Iterator[Outcomes]:
-    """Yield all outcomes so far, after each system. Outcomes of ``before`` stay unless their system was asked again.
+    """Yield all outcomes so far, after each system. An outcome in ``before`` stays unless its system is asked again.
 
-    Causes are computed here, so that showing them takes no time. To be run on a thread.
+    Causes are computed here, so that showing them takes no time. Run this on a thread.
     """
     for newest in stream_outcomes(question.topology, question.job, systems, Budget(**options)):
         for one in newest:
