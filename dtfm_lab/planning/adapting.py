@@ -242,8 +242,8 @@ def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]],
 
 
 def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> list[str]:
-    """Return the free devices with at least the memory, and nearly the speed, of the plan's least device; empty if
-    there are too few to fill the holes."""
+    """Return the free devices that can replace a used one: at least the smallest memory in the plan, and nearly its
+    lowest speed. Empty if there are too few to fill the holes."""
     job, old, new = plan.job, plan.topology.devices, network.devices
     grid = plan.placement.devices
     speed, wanted_speed = (np.array(speeds_of(job, devices, plan.efficiency)) for devices in (new, old))

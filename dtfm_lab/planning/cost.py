@@ -245,7 +245,7 @@ def _kept_bound_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
 
 
 def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters: bool = True) -> float:
-    """Return the same bound for S stages of D replicas on any symmetric pair costs."""
+    """Return the bound of ``lower_bound_s`` for S stages of D replicas on any symmetric pair costs."""
     n_devices = len(pair.hop_s)
     if n_devices < max(2, n_stages * n_replicas):
         return 0.0
@@ -322,7 +322,7 @@ class _Partners:
 
     @staticmethod
     def _first_of_each_cluster(cost: FloatArray, labels: IntArray, most: IntArray) -> FloatArray:
-        """Keep the ``most`` cheapest devices of each cluster: its pipelines cannot use more."""
+        """Keep the ``most`` cheapest devices of each cluster, because its pipelines cannot use more."""
         order = np.lexsort((cost, labels))
         place = np.arange(len(order))
         starts = np.maximum.accumulate(np.where(np.diff(labels[order], prepend=-1) != 0, place, 0))
@@ -369,8 +369,8 @@ def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
 def _least_hops(
     partners: list[FloatArray], lengths: list[int], budgets: FloatArray, n_stages: int, n_replicas: int
 ) -> FloatArray:
-    """Return (budgets,) minimum number of hops of this level or more, with a data-parallel cost below the next
-    budget."""
+    """Return (budgets,) the minimum number of hops that cost this level or more, in a placement whose data-parallel
+    cost is below the next budget."""
     below = np.append(budgets[1:], np.inf)
     segments = np.zeros(len(budgets))
     longer = np.zeros(len(budgets))

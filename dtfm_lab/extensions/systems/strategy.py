@@ -264,7 +264,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 FORMER: dict[str, dict[str, Any]] = read_mapping(Path(__file__).parent / "modelled" / "former.yaml")
-"""Former names of systems: what each is called now, or what to ask for instead."""
+"""Maps former names of systems to their present names, or to what to ask for instead."""
 
 
 class Systems(Registry[type[Strategy]]):

@@ -59,7 +59,8 @@ IN_WORDS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Why:
-    """Why a system takes this long here: ``text``, ``to_frame()``, ``causes``, ``towards``."""
+    """The explanation of a system's iteration time. ``text`` and ``to_frame()`` present it, ``causes`` are what
+    saves time when removed, and ``towards`` leads to a faster system."""
 
     outcome: Outcome
     against: Outcome | None = None
@@ -67,7 +68,7 @@ class Why:
     ablations: tuple[Ablation, ...] = ()
     """Everything that was removed, the greatest gain first."""
     towards: Waterfall | None = None
-    """From the outcome to the compared one, choice by choice."""
+    """The steps from the outcome to the compared one, one choice at a time; None if they were not computed."""
 
     def __post_init__(self) -> None:
         by_gain = sorted(self.ablations, key=lambda one: one.iteration_s)
@@ -235,8 +236,8 @@ def _stream(outcome: Outcome, best: Outcome | None) -> Iterator[Why]:
 
 
 def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
-    """Return the fastest that trains as the outcome does or as one process would, if it is faster; else the fastest of
-    all."""
+    """Return the fastest outcome that trains as this one does, or as a single process would, if it is faster than this
+    one. Otherwise return the fastest of all."""
     alike = [
         one
         for one in outcomes

@@ -147,9 +147,9 @@ class CostAnalysis:
 
     plan: Plan
     groups: tuple[GroupBottleneck, ...]
-    """By stage."""
+    """The bottleneck of each stage's group, first stage first."""
     hops: tuple[HopBottleneck, ...]
-    """By the earlier of the two stages."""
+    """The bottleneck of each hop, by the earlier of its two stages."""
     pair: PairCosts
     """Seconds between any two devices."""
 

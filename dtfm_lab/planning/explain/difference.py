@@ -76,7 +76,8 @@ class Difference:
 
     @cached_property
     def matched_stages(self) -> dict[int, int]:
-        """Stage after -> stage before, for stages that share a device. In plans for seconds, the same number."""
+        """Maps each stage of the later plan to the matching stage of the earlier plan, for stages that share a
+        device. In plans for seconds, both have the same number."""
         # Under a search for seconds, stages have numbers that mean something: the first holds the first layers.
         if self.by_seconds:
             both = zip(self.before.stages, self.after.stages, strict=False)
@@ -310,7 +311,7 @@ class Difference:
 
     @property
     def _gone(self) -> list[str]:
-        """Devices of the earlier placement that the later network lacks."""
+        """Names of the devices of the earlier placement that the later network lacks."""
         return sorted(set(_stage_of(self.before)) - set(self.after.topology.names))
 
     @property

@@ -8,7 +8,8 @@ from dtfm_lab.planning.explain.communication import ROUNDING, CostAnalysis, Pair
 
 
 def none_of(plan: Plan, no: str = "no") -> str:
-    """Return ``no plan``, or ``no plan of 2 x 2``: the plans that the bound on the seconds covers."""
+    """Return the subject of a sentence about the bound: ``no plan``, or ``no plan of 2 x 2`` if the bound covers
+    only that shape."""
     return plan.scope.replace("any", no, 1)
 
 

@@ -80,7 +80,7 @@ class Worth:
 
     @property
     def sentence(self) -> str:
-        """``without the Raspberry Pi 16.7 s an iteration instead of 843 s``."""
+        """The difference in a sentence: ``without the Raspberry Pi 16.7 s an iteration instead of 843 s``."""
         if self.without is None:
             return f"without {self.device} no plan fits"
         what = "of communication" if self.without.objective == "communication" else "an iteration"

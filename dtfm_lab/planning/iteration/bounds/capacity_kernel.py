@@ -37,7 +37,7 @@ class Rules(NamedTuple):
     n_stages: int
     n_replicas: int
     n_microbatches: float
-    """Maximum micro-batches of a pipeline."""
+    """Maximum number of micro-batches of a pipeline."""
     nics: bool
     """True if all messages of a device share one network interface."""
     waits: bool
@@ -69,13 +69,14 @@ class BestLinks(NamedTuple):
 
 
 class BestAveraging(NamedTuple):
-    """Everything that follows the passes."""
+    """Minimum seconds of what follows the passes: averaging and the exchange of a tied embedding."""
 
     how: int
     pair_s: FloatArray
     """(Q, C, C) seconds of averaging messages with a peer, including latency."""
     floor_s: FloatArray
-    """(2, Q, C) input of ``averaging_s``, for groups on one side of the cut and on both."""
+    """(2, Q, C) minimum seconds of averaging that do not depend on the peers, for groups on one side of the cut and on
+    both."""
     tied_s: FloatArray
     """(C, 2) seconds to exchange a tied embedding, with a device on the same side and anywhere."""
     tied_before: bool
@@ -91,7 +92,7 @@ class Cut(NamedTuple):
     on_side: IntArray
     """(I,) numbers of devices of a group on side 0."""
     crossing: float
-    """Maximum micro-batches of a pipeline that crosses the cut."""
+    """Maximum number of micro-batches of a pipeline that crosses the cut."""
 
 
 class StagePasses(NamedTuple):

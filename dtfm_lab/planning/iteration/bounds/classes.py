@@ -187,13 +187,14 @@ class ClassPassCosts(NamedTuple):
 
 
 def _of_roles(prefix: FloatArray, first: float, last: float, counts: list[IntArray]) -> list[FloatArray]:
-    """Return costs of the first, the cheapest and the last of these numbers of blocks."""
+    """Return, for the three roles first, middle and last, the costs of stages with these ``counts`` of blocks. A middle
+    stage has the cheapest blocks."""
     found = zip(windows(prefix), counts, (first, 0.0, last), strict=True)
     return [window[k] + extra for window, k, extra in found]
 
 
 def windows(prefix: FloatArray) -> FloatArray:
-    """Return (3, L + 1) sums of the first, the cheapest and the last 0 to L consecutive blocks."""
+    """Return (3, L + 1) sums over 0 to L consecutive blocks: the first ones, the cheapest ones and the last ones."""
     n = len(prefix)
     least = [(prefix[k:] - prefix[: n - k]).min() for k in range(n)]
     return np.stack([prefix, np.array(least), prefix[-1] - prefix[::-1]])
@@ -379,13 +380,13 @@ class Averages:
 
     @cached_property
     def _there_s(self) -> FloatArray:
-        """(Q, C, C) seconds for which a message with a share of the gradient occupies its link."""
+        """(Q, C, C) seconds for which a message of gradients occupies its link. It carries one part of the gradient."""
         sizes = shard(self._problem.gradient_bytes(self.parameters), self._parts)
         return self._moving_s(sizes)
 
     @cached_property
     def _back_s(self) -> FloatArray:
-        """(Q, C, C) the same for what comes back."""
+        """(Q, C, C) seconds for which a message that brings a part of the result back occupies its link."""
         sizes = shard(self._problem.average_bytes(self.parameters), self._parts)
         return self._moving_s(sizes)
 
@@ -431,7 +432,8 @@ class Averages:
         return found
 
     def across_s(self, side: IntArray) -> FloatArray:
-        """Return (Q, C) the same for a group with devices on both of these (C,) sides of a cut."""
+        """Return (Q, C) the same seconds as ``floor_s`` for a group with devices on both of these (C,) sides of a
+        cut."""
         n, latency = self.n_replicas, self.classes.latency_s
         floor = self.floor_s
         if self._how == "ring":
