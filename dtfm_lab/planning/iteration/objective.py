@@ -238,7 +238,7 @@ class Search:
         self.best: Candidate | None = None
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
-        """Why the latest choice to fail had no plan."""
+        """The error of the latest choice that had no plan."""
         self.start: Plan | None = None
         """The plan that the user gave, on the network of its groups of GPUs."""
         self._retried: set[tuple[bytes, Job]] = set()

@@ -79,8 +79,8 @@ def _placements_by(
 
 
 def _shapes(problem: IterationProblem) -> list[Job]:
-    """Return the job in each shape that its batch divides into evenly, or else in each shape. Most devices come
-    first."""
+    """Return the job in each shape that divides its batch evenly, or in every shape if there is none. Shapes with
+    the most devices come first."""
     job, microbatch = problem.job, problem.microbatches[0]
     found = shapes_of(problem, microbatch, most_shapes=problem.n_devices**2)
     even = [(s, r) for s, r in found if not job.global_batch % (r * microbatch)]

@@ -145,7 +145,7 @@ class Passes(NamedTuple):
     """(L + 1,) bytes of one micro-batch's input to a stage, other than the first, that begins with each block. With
     recomputation a micro-batch keeps only this, if it is less than all its activations."""
     least_inputs: FloatArray
-    """(2,) the same for the first stage, and the minimum for all others."""
+    """(2,) bytes of one micro-batch's input to the first stage, and the minimum over all other stages."""
     alone: IntArray
     """(2,) 1 if the embedding, and the head, may have its own stage, because the model has one."""
 

@@ -107,8 +107,8 @@ round."""
 FEW_ROWS = 12
 """Number of structured placements that are priced for every shape, however slow its plans are."""
 HOPELESS = 2.0
-"""From this multiple of the best plan's seconds on, a shape gets no further placements and skips the first round of
-annealing. It is annealed when its turn comes."""
+"""A shape whose plan takes at least this multiple of the best plan's seconds gets no further placements and skips the
+first round of annealing. It is annealed when its turn comes."""
 MOST_ROUNDS = 3
 """Number of rounds after which a search without any valid plan gives up. The first round covers all shapes."""
 LONGER = 4

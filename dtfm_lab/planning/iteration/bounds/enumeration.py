@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CHUNK = 120
 """Number of grids whose bounds are found in one step."""
 MOST_NODES = 1_000_000
-"""After this many nodes, the bound of a grid stays the one without a cut."""
+"""Maximum number of nodes in the search over one grid's cuts. A grid that needs more keeps its bound without a cut."""
 ROUNDING = 1 - 1e-10
 """Factor on the bound. It is smaller than the gap at which a plan counts as proven."""
 FIRST_NODES = 2000

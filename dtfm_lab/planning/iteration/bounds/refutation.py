@@ -319,7 +319,7 @@ class Program:
     on_side: IntArray
     """(I,) numbers of devices on side 0 that a stage may have."""
     prices: tuple[FloatArray, float] | None = None
-    """(C,) US dollars per hour, and the maximum that all used devices together may cost."""
+    """(C,) US dollars per hour, and the maximum US dollars per hour of all used devices together."""
     staying: tuple[int, int] | None = None
     """Number of pipelines wholly on side 0 and wholly on side 1. All others cross. None for any numbers."""
 

@@ -35,7 +35,8 @@ class GroupMessages(NamedTuple):
     there: FloatArray
     """(R, R) seconds for which a message of gradients occupies the link from row to column."""
     back: FloatArray
-    """(R, R) the same for the values that come back. Between leaders of regions, for their shards."""
+    """(R, R) seconds for which a message of the values that come back occupies the link. Between leaders of regions, it
+    carries a shard."""
     late: FloatArray
     """(R, R) latencies."""
     whole_s: float

@@ -54,15 +54,15 @@ class Least(NamedTuple):
     """(2,) bytes of the input of the first stage and of others, which is all that stages keep if they recompute; else
     infinite."""
     backward: float
-    """FLOP of a backward in forwards, without the forward that it repeats."""
+    """FLOP of a backward divided by FLOP of a forward, without the forward that the backward repeats."""
     weight: float
-    """FLOP of the backward to the weights in forwards, if it is separate; 0 if backwards are whole."""
+    """FLOP of a separate backward to the weights divided by FLOP of a forward; 0 if backwards are whole."""
     weight_after: float
     """Share of the backward to the weights that surely follows the last backward to the inputs: 0 or 1."""
     averages: bool
     """True if the averaging is known and follows the passes."""
     most_microbatches: float
-    """Maximum micro-batches of a pipeline."""
+    """Maximum number of micro-batches of a pipeline."""
 
 
 class Grid(NamedTuple):

@@ -92,12 +92,12 @@ def estimate(
     ready: FloatArray,
     scratch: FloatArray,
 ) -> tuple[float, float, int]:
-    """Estimate the same in O(S^2): the path of the first micro-batch there and back, and the slowest cycle of the event
-    graph.
+    """Estimate the result of ``play`` in O(S^2) steps: the path of the first micro-batch there and back, and the
+    slowest cycle of the event graph.
 
     A cycle goes down from stage s to t and back, and gains warmups[s] - warmups[t] + 1 micro-batches. Returns the
-    seconds of the pipeline, the seconds of each further micro-batch, and the stage at which the slowest cycle begins.
-    ``ready`` is filled as by ``play``. ``scratch`` is (9, S).
+    seconds of the pipeline, the seconds of each further micro-batch, and the stage at which the slowest cycle
+    begins. ``ready`` is filled as by ``play``. ``scratch`` is (9, S).
     """
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
