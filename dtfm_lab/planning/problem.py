@@ -109,7 +109,8 @@ class PopulationFrame:
 
 
 def spread(n: int) -> Sequence[int]:
-    """Return ``SHOWN`` of n places, the first and the last among them; all if there are no more."""
+    """Return ``SHOWN`` of the numbers 0 to n - 1, evenly spread and including both ends. Return all of them if n is
+    smaller."""
     return range(n) if n <= SHOWN else np.linspace(0, n - 1, SHOWN).round().astype(int).tolist()
 
 

@@ -223,13 +223,15 @@ def _checked(horizon_s: object) -> float:
 
 
 def _kept_near(step: PlanStep, before: Plan) -> Plan:
-    """Return the step's plan, not priced, with interchangeable devices where most of them were."""
+    """Return the step's plan, unpriced, with interchangeable devices exchanged so that most of them keep their place in
+    ``before``."""
     found = unpriced_plan(step.topology, step.job, step.best, step.queueing)
     return replace(found, placement=Placement(nearest_grid(found, before)))
 
 
 def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
-    """Return the step's plan with its interchangeable devices as in ``near``, where most of them were."""
+    """Return the step's plan with the placement of ``near``, in which most interchangeable devices keep their place in
+    ``before``."""
     replay = ReplayedPlan.of(near) if step.objective != "communication" else None
     if replay is None or not isclose(replay.iteration_s, step.iteration_s, rel_tol=1e-9):
         # no replay, or the exchange changes the time: `nearest` simulates, and keeps the step's plan if needed

@@ -29,7 +29,7 @@ class Ground(Problem):
 
 
 class Made(NamedTuple):
-    """A new row, and what was done, in words."""
+    """A new row, and words for what was done to get it."""
 
     row: IntArray
     words: str

@@ -119,7 +119,7 @@ def require_shapes(problem: IterationProblem) -> None:
 
 @dataclass(frozen=True, eq=False)
 class FittingPlan:
-    """A plan that fits memory, or as much of one as was constructed."""
+    """A plan that fits memory. If no placement was constructed for it, it has a problem but no grid."""
 
     problem: IterationProblem
     """The problem with this plan's checkpointing."""
@@ -317,7 +317,7 @@ class KernelPlan:
     value: float
     """The objective: an estimate or, once ``judged``, exact."""
     lacks: float
-    """How much the plan exceeds memory and limits; 0 if it is valid."""
+    """By how much the plan exceeds memory and limits; 0 if it is valid."""
     judged: bool = False
     """True if the value comes from the replay or the simulator."""
     operator: str = ""

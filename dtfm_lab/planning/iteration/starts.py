@@ -251,8 +251,8 @@ class StartingPlans:
     def structured(
         self, shape_search: ShapeSearch, i: int, factor: float, *, chains: bool = False
     ) -> tuple[str, KernelPlan] | None:
-        """Return the i-th structured placement of a shape, priced, only along ``chains`` or of all; None if there are
-        fewer."""
+        """Return the i-th structured placement of a shape, priced; None if there are fewer. With ``chains``, only
+        placements along chains of clusters count."""
         rows = self._starts.rows(*shape_search.shape, chains=chains)
         if i >= len(rows):
             return None

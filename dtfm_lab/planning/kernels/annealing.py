@@ -33,7 +33,8 @@ BETTER = 1e-9
 
 
 class AnnealingState(NamedTuple):
-    """A row of all N devices: S stages of D replicas, at position stage x D + replica, followed by the idle ones."""
+    """The row that is annealed, with its costs. It holds all N devices: S stages of D replicas at positions stage x D +
+    replica, followed by the idle ones."""
 
     n_stages: int
     n_replicas: int
@@ -64,8 +65,8 @@ class AnnealingState(NamedTuple):
 def annealing_state(
     group_s: FloatArray, hop_s: FloatArray, classes: IntArray, similar: IntArray, n_stages: int, n_replicas: int
 ) -> AnnealingState:
-    """Return a state with the devices in the order of their numbers. The caller sets ``row``; the ``recompute``
-    functions set the rest."""
+    """Return a state with the devices in the order of their numbers. The caller sets ``row``, and the ``recompute``
+    functions derive the rest from it."""
     s, d, n_hops = n_stages, n_replicas, max(n_stages - 1, 1)
     row = np.arange(len(hop_s))
     sums = np.zeros((s, d)), np.zeros(s), np.zeros(n_hops)

@@ -33,7 +33,8 @@ FLIPPED_ENTRIES = 4_000_000
 
 
 class ClusteredPlacements:
-    """Placements from the clusterings of one problem's devices, as rows of all N devices, the idle ones last."""
+    """Placements made by clustering one problem's devices. Each is a row of all N devices with the idle devices
+    last."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         self._problem = problem
@@ -43,7 +44,8 @@ class ClusteredPlacements:
         self._assignments = np.array([_round_robin(run, problem.n_replicas) for run in runs])
 
     def rows(self) -> tuple[IntArray, FloatArray]:
-        """Return placements of different cost from the clusterings as they are, cheapest first, and their costs."""
+        """Return the placements from the clusterings without flipped branches, one for each cost, the cheapest
+        first, and their costs."""
         rows = np.concatenate([self._assigned(order) for order in self._leaf_orders])
         cost_s = self._costs(rows)
         by_cost = np.argsort(cost_s, kind="stable")

@@ -21,7 +21,7 @@ PATIENCE_S = 20.0
 """Maximum wait for the driver's answer. Without persistence mode, the driver first initialises every GPU."""
 QUERY = "name,uuid,memory.total,driver_version,memory.free"
 CAPABILITY = "compute_cap"
-"""Queried as well. Drivers before release 470 refuse a query that contains it."""
+"""Name of the field with a GPU's compute capability. Drivers before release 470 refuse a query that contains it."""
 CONTEXT_BYTES = 512 * 2**20
 """Memory for a process's CUDA context, its kernels and cuBLAS's workspaces. An allowance, not yet measured on a GPU."""
 
@@ -68,7 +68,8 @@ def _asked(fields: str) -> subprocess.CompletedProcess[str]:
 
 
 def parse_query(answer: str) -> list[AttachedGpu]:
-    """Return one GPU per line of ``QUERY`` and perhaps ``CAPABILITY``. A field without a value is in brackets."""
+    """Parse the driver's answer: one GPU per line, with the fields of ``QUERY`` and perhaps ``CAPABILITY``. A field
+    without a value is in brackets."""
     rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
     return [
         AttachedGpu(name, uuid, _bytes(memory), driver, "".join(capability), _bytes(free))

@@ -131,7 +131,8 @@ def _check_files(spec: RunSpec) -> RunSpec:
 
 
 FACTOR = 3.0
-"""How many times slower. On a busy machine, computations differ by only 10 to 20 %."""
+"""Factor by which a mystery run slows its secret link or device. On a busy machine, computations differ by only 10
+to 20 %."""
 
 
 class Secret(NamedTuple):

@@ -34,12 +34,12 @@ from dtfm_lab.domain.network import shortened
 IDLE_S = 600
 """A server ends after this many seconds without a run."""
 IDLE_VARIABLE = "DTFM_LAB_WARM_S"
-"""Environment variable that overrides it. 0 means no server."""
+"""Environment variable that overrides ``IDLE_S``. With 0, no server is started."""
 LONGEST_IDLE_S = 10**7
 HURRY_S = 2.0
 """Maximum wait for a server that loads torch at the lowest priority. On a busy machine that may take minutes."""
 MESSAGE_BYTES = 1 << 12
-"""Longer than any message of the server."""
+"""Maximum bytes to read of one message from the server. All its messages are shorter."""
 STOP_PATIENCE_S = 1.5
 """Time between closing a run's input and killing it with all its workers."""
 STRAGGLERS_S = 2.0
