@@ -50,7 +50,8 @@ def describe_progress(run: RunRecord) -> str:
 
 
 def describe_profiling(run: RunRecord) -> str:
-    """Return ``profiling 3 of 8``; the last one stays until its time is known."""
+    """Return how far the calibration is: ``profiling 3 of 8``. The text for the last iteration stays until the
+    number of iterations is final."""
     done, total = run.profiled
     return f"profiling {min(done + 1, max(1, total))} of {max(1, total)}"
 

@@ -20,7 +20,7 @@ class SpillBuffer:
         self._n_on_disk = 0
         self._tail = bytearray()
         self._spill_at = MOST_IN_MEMORY
-        """Length of the tail at which it is written next. It is longer after the disk refused a write."""
+        """Length in memory from which on the tail is written to the file. It grows after the disk refused a write."""
 
     def __len__(self) -> int:
         return self._n_on_disk + len(self._tail)

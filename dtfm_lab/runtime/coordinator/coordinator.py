@@ -48,7 +48,8 @@ PROMPT = "It is a truth "
 MOST_LOSSES = 3
 """Maximum number of times that one device may be lost in one iteration. The run fails at the next loss."""
 FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
-"""Iteration numbers that training never uses: calibrations count up from the first, evaluations down."""
+"""Iteration numbers that training never uses: calibrations count up from the first number, evaluations down from the
+second."""
 
 
 class Coordinator:

@@ -28,7 +28,7 @@ class Recovery:
     """Folder that all workers read. None if donors send the state."""
 
     def describe_source(self, spec: RunSpec, rank: int) -> str:
-        """Return where this rank's state comes from, for people."""
+        """Return where this rank's state comes from, in words for the user."""
         if self.checkpoint is not None:
             return f"checkpoint of iteration {self.version}"
         return spec.device_name(*spec.workers[self.donors[rank]]) if rank in self.donors else "the beginning"
@@ -89,7 +89,7 @@ def _why_alone(spec: RunSpec) -> str:
 
 
 def describe_stages(spec: RunSpec, rank: int) -> str:
-    """Return the stages of a rank for people: ``stage 1`` or ``stages 1, 3``."""
+    """Return the stages of a rank for messages to the user: ``stage 1`` or ``stages 1, 3``."""
     held = spec.built.stages_of(spec.workers[rank][0])
     return f"stage{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
 
@@ -120,7 +120,8 @@ class CheckpointPolicy:
         self._every = spec.checkpoint_every
         # so that a resumed run writes after the same iterations as one that was never interrupted
         self._latest = spec.first_iteration - spec.first_iteration % max(1, self._every)
-        """Iterations at the newest checkpoint, or the value that stands for it before the first one."""
+        """Number of iterations at the newest checkpoint. Before there is one, the multiple of the interval at or before
+        the first iteration."""
         self._after_next = False
         self._temporary: str | None = None
         self._n_handed = 0

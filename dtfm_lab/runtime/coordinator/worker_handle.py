@@ -35,7 +35,8 @@ TIMES = 20.0
 UNKNOWN_S = 300.0
 """Limit in seconds for anything that has not been timed."""
 GAP_S = 2.0
-"""From this gap between two checks on, the coordinator itself was stopped. The gap then counts against no worker."""
+"""If two checks are at least this many seconds apart, the coordinator itself was stopped. The gap then counts
+against no worker."""
 OF_COMPUTATIONS = (Iterate.do, Evaluate.do)
 """Orders during which a worker without heartbeats must be computing."""
 
@@ -198,7 +199,7 @@ def _signal_name(number: int) -> str:
 SILENT_S = 5.0
 """A worker that has sent nothing for this many seconds is silent. Heartbeats come every half second."""
 PROOF_S = 1.0
-"""A message that arrives this many seconds after a knock was sent after it."""
+"""A message that arrives more than this many seconds after a knock must have been sent after the knock."""
 
 
 class RemoteWorker(WorkerHandle):

@@ -205,7 +205,7 @@ class WorkerPool:
         return self._spec.device_name(*self._spec.workers[rank])
 
     def describe(self, rank: int) -> str:
-        """Return a rank for people: ``worker device-1 (stage 1, replica 0)``."""
+        """Return the name of a rank for messages to the user: ``worker device-1 (stage 1, replica 0)``."""
         _, replica = self._spec.workers[rank]
         return f"worker {self.device(rank)} ({describe_stages(self._spec, rank)}, replica {replica})"
 

@@ -87,7 +87,7 @@ def new_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def new_event(*, timing: bool = False, blocking: bool = True) -> torch.cuda.Event:
-    """``blocking``: True if a host that waits for the event sleeps instead of spinning."""
+    """Return a new event. ``blocking``: True if a host that waits for the event sleeps instead of spinning."""
     return torch.cuda.Event(enable_timing=timing, blocking=blocking)  # type: ignore[no-untyped-call]  # as above
 
 

@@ -144,7 +144,8 @@ def values_of(line: bytes) -> dict[str, Any]:
 
 
 def whole_number(values: dict[str, Any], name: str) -> int:
-    """Return the whole number of this name, at least 0. Raises ValueError or KeyError."""
+    """Return ``values[name]``, which must be a whole number from 0 to ``LARGEST``. Raises ValueError if it is not, and
+    KeyError if it is missing."""
     number = values[name]
     # not isinstance, because True is an int, too
     if type(number) is not int or not 0 <= number <= LARGEST:

@@ -19,7 +19,7 @@ from dtfm_lab.files.reading import UNREADABLE, explained
 SHIPPED = Path(__file__).parents[1] / "text.txt"
 """Jane Austen, Pride and Prejudice (1813), chapters 1 to 12; in the public domain."""
 HELD_OUT_PART = 10
-"""One of this many equal parts, the last, is never trained on."""
+"""The text is divided into this many equal parts. The last one is held out and never trained on."""
 
 
 @dataclass(frozen=True)

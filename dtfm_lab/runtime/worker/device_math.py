@@ -109,7 +109,7 @@ class AllReduce:
             self.pack(at)
 
     def send_parameters(self, vector: torch.Tensor) -> None:
-        """From now on, send the stepped shard of ``vector``, the parameters."""
+        """From now on, send this replica's stepped shard of ``vector``, which holds the parameters."""
         self._averaged[self.stepped] = self._codec_onward.encode(vector[self.stepped.bounds(vector.numel())])
 
     def content(self, action: Action) -> torch.Tensor:
@@ -209,8 +209,8 @@ class DeviceMath:
             steps, planned.synchronisation, replica, members, planned.n_replicas, self._codec, self._uncompressed
         )
         self._sums_of = planned.n_replicas if len(members) == 1 else 1
-        """Number of replicas whose gradients are in this device's. It is 1 unless all other replicas of the stage are
-        absent."""
+        """Number of replicas whose gradients are summed on this device. It is 1 unless all other replicas of the
+        stage are absent."""
         for stage in self._stages.values():
             stage.losses.clear()
 
