@@ -436,7 +436,8 @@ def _remedy(plan: Plan, schedule: str | Schedule, form: tuple[tuple[str, dict[st
 
 
 def _claim(remedy: Remedy, report: MemoryReport) -> str:
-    """Return what the device that lacks most now would need if all then fit, else the one that then lacks most."""
+    """Return a claim about one device after the changes. If all devices then fit, it is the one that lacks most now,
+    otherwise the one that lacks most then."""
     after = remedy.after
     at = report.worst if after.fits else after.worst
     device = "it" if at == report.worst else after.devices[at[0]][at[1]]

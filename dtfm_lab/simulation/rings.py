@@ -52,7 +52,7 @@ class RingInputs:
     """Seconds of one message, at both ends, or of all the sums of a node together."""
     latency_s: FloatArray
     ready_s: FloatArray
-    """For a ring's first sends: when what they need has ended."""
+    """Second at which everything that a ring's first send needs has ended, for each such send."""
     kernel: Callable[[str, int], Callable[..., object]]
     """``engine.kernel``: returns the form of an inner loop to use for a number of messages."""
 
@@ -182,7 +182,7 @@ def _like_the_slowest(parts: FloatArray) -> FloatArray:
 
 
 def _is_own(queue: IntArray) -> bool:
-    """Return True if each queue belongs to one link, shared by all buckets of its row."""
+    """Return True if all buckets of a row use the same queue, and no two rows share one."""
     if (queue != queue[:, :1]).any():
         return False
     used = queue[:, 0][queue[:, 0] >= 0]
@@ -207,10 +207,11 @@ def _numbered(queue: IntArray) -> IntArray:
 
 
 def _pattern(queue: IntArray) -> FloatArray:
-    """Return (replicas, buckets) equal rows where queues are shared in the same way.
+    """Return (replicas, buckets) numbers that describe how queues are shared. Rows are equal if their queues are
+    shared in the same way.
 
-    An entry encodes the distance to the replica that uses the queue first, and which of the queues that begin there it
-    is.
+    An entry encodes the distance to the replica that uses the queue first, and which of the queues that begin
+    there it is.
     """
     _, first, inverse = np.unique(queue, return_index=True, return_inverse=True)
     n_buckets = queue.shape[1]

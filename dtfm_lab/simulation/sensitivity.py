@@ -83,7 +83,7 @@ class SensitivityGain:
 
     @property
     def sentence(self) -> str:
-        """``10 % more bandwidth on Tokyo - London: -3.1 %``"""
+        """The gain in words: ``10 % more bandwidth on Tokyo - London: -3.1 %``."""
         more, less = (f"{round(100 * share, 1):g} %" for share in (self.factor - 1, 1 - 1 / self.factor))
         begin = {
             "bandwidth": f"{more} more bandwidth on {self.name}",
@@ -190,7 +190,8 @@ class Baseline:
 
     @property
     def parts(self) -> list[tuple[float, TaskTimes]]:
-        """Share and times of the iterations that do not synchronise and of those that do; of all, if all are equal."""
+        """Each kind of iteration, as its share of all iterations and its times: first those that do not synchronise,
+        then those that do. There is one kind if all iterations are equal."""
         every, times = self.plan.job.averages_every, self.simulated.times
         shares = (1.0,) if len(times) == 1 else (1 - 1 / every, 1 / every)
         return list(zip(shares, times, strict=True))

@@ -133,7 +133,8 @@ class SimulatedIterations(NamedTuple):
     profiled: bool
     """True if a profile was given."""
     times: list[TaskTimes]
-    """Times of an iteration; of one that does not synchronise and one that does, if most do not."""
+    """Times of one iteration. If most iterations do not synchronise: times of one that does not, then of one that
+    does."""
 
 
 def simulated_iterations(

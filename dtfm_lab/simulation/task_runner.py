@@ -53,7 +53,7 @@ class StoredRows(Protocol):
     def __contains__(self, key: str) -> bool: ...
     def __getitem__(self, key: str) -> Mapping[str, Any]: ...
     def where(self, key: str) -> str:
-        """Return where a row was read, for errors."""
+        """Return the place from which a row was read, for error messages."""
 
     def keep(self, key: str, row: Mapping[str, Any]) -> None:
         """Write a row."""
@@ -237,8 +237,8 @@ def _number(what: str, value: object, kind: type) -> Any:
 
 
 def received(rows: Iterator[T], progress: Callable[[T], object] | None, newest: int | None = None) -> deque[T]:
-    """Return all rows, or the last ``newest``. ``progress`` is called with each as it arrives. Ctrl-C returns those so
-    far.
+    """Return all rows, or only the last ``newest``. Calls ``progress`` with each row as it arrives. Ctrl-C returns the
+    rows so far.
 
     The stream is closed at the end, before the executor that its rows come from.
     """

@@ -222,8 +222,8 @@ class StageOfModule(nn.Module):
 
 
 def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: torch.dtype) -> dict[int, StageOfModule]:
-    """Return the stages ``held`` by one device, of the job's module cut into ``n_stages``, for the job's
-    micro-batches."""
+    """Return the stages ``held`` by one device. The job's own module is cut into ``n_stages``, and is exported for
+    micro-batches of the job's size."""
     source = job.modelled().source
     assert job.microbatch is not None, "a run has a shape"
     exported = _exported(source, job.microbatch, seed, dtype)

@@ -342,7 +342,7 @@ class NcclBackend:
         return cast(AbstractContextManager[None], torch.cuda.stream(self._streams[pair]))
 
     def whole(self, buffer: Any) -> torch.Tensor:
-        """``buffer`` is a CudaSendBuffer."""
+        """Return (bytes,) uint8 to send: the content of ``buffer``, a CudaSendBuffer, once it is complete."""
         buffer.written.synchronize()  # only a complete content may be announced
         return cast(torch.Tensor, buffer.content)
 

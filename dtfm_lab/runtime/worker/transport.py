@@ -41,7 +41,7 @@ class PeerListener:
     def __init__(self, host: str, secret: str, certificates: Certificates | None = None) -> None:
         self._accepted: dict[tuple[int, int], socket.socket] = {}
         self._attempts: dict[tuple[int, int], str] = {}
-        """The attempt of a peer to which each connection belongs, including those already handed out."""
+        """The attempt that each (epoch, rank) connected with, including connections that were handed out already."""
         self._changed = threading.Condition()
         self._oldest_epoch = 0
         self.certificates = certificates
