@@ -370,9 +370,9 @@ def _expert_flop(model: ModelSpec, layer: Layer) -> float:
 
 
 def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
-    """Return the FLOP at the peak that take as long as a product in the forward and its two products in the backward.
+    """Return the FLOP that a GPU would do at its peak in the time that a product takes in the forward and the backward.
 
-    If the weights are frozen, the backward has only one product.
+    The backward has two products, or one if the weights are frozen.
     """
     rows, columns, depth, times, fused, aligned = product
     if fused:

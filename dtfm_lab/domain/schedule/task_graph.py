@@ -26,7 +26,11 @@ ROLES = {kind: COMPUTATION if kind in COMPUTE else SEND if kind in SENDS else RE
 
 @dataclass(frozen=True, eq=False)
 class TaskGraph:
-    """One column per property, one entry per node. Nodes of one device are consecutive, in the order of its program."""
+    """All actions of an iteration, as a graph. Each array has one entry per node, and a node is one action of one
+    device.
+
+    The nodes of one device are consecutive, in the order of its program.
+    """
 
     programs: Programs
     actions: tuple[Action, ...]

@@ -28,7 +28,7 @@ PATH = ["row", "replica", "stage", "device", "link", "action", "kind", "microbat
 
 
 class Cause(StrEnum):
-    """Cause of a segment of a chain, and of the idle time of a device that waits for it."""
+    """Why a device waits. The same causes name the segments of a chain of actions that wait for each other."""
 
     DEPENDENCY = "dependency"
     """A forward or backward on another device, up to the median duration of its kind."""

@@ -161,10 +161,10 @@ class TraceColumns:
 
     @property
     def iteration_s(self) -> float:
-        """The median iteration, so that one slow start does not count.
+        """Seconds of an iteration. It is the median over all iterations, so that one slow start does not count.
 
-        If only every H-th iteration synchronises, the average over H: H - 1 median iterations that do not, and one that
-        does.
+        If only every H-th iteration synchronises, it is the mean of H iterations: H - 1 medians of those that do not
+        synchronise, and one median of those that do.
         """
         every = self.context.synchronise_every
         synchronises = (np.unique(self.iteration) + 1) % every == 0

@@ -138,7 +138,8 @@ def rival(case: str) -> str:
 
 
 def published_name(system: str, case: str) -> str:
-    """Return the system's name in the published seconds: the best of Megatron-LM's settings."""
+    """Return the name of a system in the table of published seconds. For Megatron-LM it names the fastest setting of
+    this case."""
     if system == "megatron":
         return "megatron-p4t2" if case == DATACENTER else "megatron-p8"
     return "megatron-p8-random" if system == HAS_RANDOM else system

@@ -41,7 +41,7 @@ REPEATED = {"582": "482"}
 
 
 class Shape(NamedTuple):
-    """The model of a line."""
+    """Shape of the model in one line of the measurements."""
 
     layers: int
     width: int

@@ -29,8 +29,9 @@ MODEL_NAMES = {
     "Yi 34B": "yi-34b",
 }
 HOST_MEMORY_BYTES_PER_S = 6.12e9 / 2
-"""Between two GeForce GPUs of a host, each way. Two RTX 3090s without peer-to-peer copy 6.11 to 6.13 GB/s in both
-directions together, by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to 8.6)."""
+"""Bytes/s between two GeForce GPUs of a host, each way. Two RTX 3090s without peer-to-peer copy 6.11 to 6.13 GB/s in
+both directions together, by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to
+8.6)."""
 COPIED_LOGIT_BYTES = 8
 """Bytes per logit in addition to what ``operators=eager`` counts. Hugging Face's Llama of 2024 makes a copy in fp32,
 and another of all tokens except the last (modeling_llama.py, ``logits.float()`` and ``logits[..., :-1,

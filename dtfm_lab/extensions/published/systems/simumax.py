@@ -18,7 +18,7 @@ from dtfm_lab.extensions.published.units import hosts_of, listed_plan, simulated
 
 GPUS = 8
 NVLINK_BYTES_PER_S = 900e9
-"""One way, from the B200's data sheet."""
+"""NVLink's bytes/s between two B200s, one way, from the data sheet."""
 TRIED = (0.4, 0.6)
 """Efficiencies at which an iteration is simulated."""
 BETWEEN = "8"

@@ -21,7 +21,8 @@ from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
 
 LOCAL_BATCH = 2
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9
-"""Between two GPUs of a host, from the H100's data sheet, one way; and a host's network, 400 Gbit/s per GPU."""
+"""Bytes/s between two GPUs of a host, one way, from the H100's data sheet; and bytes/s of a host's network, with 400
+Gbit/s per GPU."""
 
 
 @published("torchtitan")

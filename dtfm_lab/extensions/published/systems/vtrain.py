@@ -10,7 +10,8 @@ from dtfm_lab.extensions.published.units import PER_HOST, hosts_of, listed_plan,
 
 VOCABULARY = 50257
 INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
-"""One way, from its configurations: inside a host, and 800 Gbit/s for each host."""
+"""Bytes/s one way, from vTrain's configurations: between GPUs inside a host, and between hosts, where each host has 800
+Gbit/s."""
 ASSUMED = assumptions()["vtrain"]
 REPEATED = {"92": 53937.9, "93": 53909.6}
 """Milliseconds of the other measurement of the same configuration, by line."""
