@@ -72,7 +72,8 @@ class Crossings:
     axis: Axis
     systems: tuple[Strategy, ...]
     points: tuple[CrossingPoint, ...] = ()
-    """Given in any order, kept in the order of their values. Points between given values are marked ``refined``."""
+    """The points in the order of their values, however they were given. Points between given values are marked
+    ``refined``."""
     mathematics: bool = False
     """True if systems that change the mathematics may count as the fastest."""
     latest: str = ""
@@ -269,7 +270,8 @@ def compared_by_default(systems: Asked) -> tuple[Strategy, ...]:
 
 
 def _spread_out(values: Sequence[float]) -> Iterator[float]:
-    """Yield the same values: the first and the last, then repeatedly halves of the intervals between."""
+    """Yield the values in another order: the first and the last, then those halfway, a quarter of the way, and so
+    on."""
     n, parts = len(values), 1
     seen: set[int] = set()
     while len(seen) < n:

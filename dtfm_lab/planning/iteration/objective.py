@@ -319,7 +319,7 @@ class Search:
         for _ in self.structured.estimate(self._estimated_enough if timed else lambda: False):
             pass
         for found in self.structured.simulated():
-            # Not earlier: numba compiles for one thread at a time, and the first plan waits for the simulator's kernels.
+            # Not earlier: numba compiles one thread at a time, and the first plan waits for the simulator's kernels.
             start_kernels(len(self.request.topology))
             if found is not None:
                 yield found

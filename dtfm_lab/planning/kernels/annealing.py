@@ -154,7 +154,7 @@ def anneal_groups(
     """Take ``n_moves`` Metropolis steps while the temperature falls from ``hot_s`` to ``cold_s``.
 
     ``best`` (N,) becomes the cheapest row seen, with its columns not matched yet (see ``align``). Returns its cost in
-    seconds. The state's row is the first one and becomes the last one.
+    seconds. The steps begin with the state's row and change it.
     """
     n_stages = state.n_stages
     # the weight is for the mean group, the loop below keeps the sum

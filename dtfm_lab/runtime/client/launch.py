@@ -110,9 +110,9 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
 
 
 def what_would_run(plan: Plan) -> str:
-    """Return what ``start`` would train here where that is less than the plan, such as "one pipeline of 8".
+    """Describe what ``start`` would train here if that is less than the plan, such as "one pipeline of 8".
 
-    Empty where the whole plan would run with its own model. Raises LabError where nothing could run.
+    Empty if the whole plan would run with its own model. Raises LabError if nothing could run.
     """
     running, part = what_runs(plan, None)
     return part_words(part, SMALL_MODEL if why_not_trained(running.job) else "")

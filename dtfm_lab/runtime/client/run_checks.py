@@ -119,7 +119,7 @@ UNLIKE_SUMS = ("ring", "hierarchical")
 
 def absolute_path(what: str, given: object) -> str | None:
     """Return the path as an absolute one, because a run's processes may have another working directory. Raises
-    LabError."""
+    LabError if it is not a usable path."""
     if given is None:
         return None
     if not isinstance(given, str | os.PathLike):

@@ -85,8 +85,8 @@ class WorkLimits:
         self._looked_s = now_s
 
     def overdue(self, rank: int, progress: ReportedWork, do: str) -> str | None:
-        """Return what the worker has been doing for too long while ``do`` is ordered, as a predicate. None if
-        nothing."""
+        """Return what the worker did for too long, such as ``was at ... for more than 30 s``; None if it is within its
+        limit. ``do`` names the current order."""
         limit_s = self._limit_s(rank, progress, do)
         if time.monotonic() - progress.since_s <= limit_s:
             return None

@@ -26,7 +26,7 @@ class Command:
 
 @dataclass(frozen=True)
 class If:
-    """Conditions with the statements they guard, and the statements for when none holds."""
+    """An ``if``: each condition with the statements that it guards, and the statements to run if no condition holds."""
 
     branches: list[tuple[str, list[Statement]]]
     otherwise: list[Statement]
@@ -43,7 +43,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class CaseStatement:
-    """A word, and the branch of each set of patterns."""
+    """A ``case``: its word, and the statements for each set of patterns."""
 
     word: str
     branches: list[tuple[list[str], list[Statement]]]

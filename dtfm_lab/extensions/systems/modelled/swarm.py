@@ -46,7 +46,7 @@ class RoutedPipelines(GridStrategy):
     @property
     @abstractmethod
     def microbatches(self) -> str:
-        """Which micro-batches are tried."""
+        """``tried`` to try several micro-batch sizes, ``given`` to keep the job's own."""
 
     @abstractmethod
     def trained(self, job: Job) -> Job:
@@ -60,7 +60,8 @@ class RoutedPipelines(GridStrategy):
     def joined_s(
         self, first_and_last_s: float, between_s: float, job: Job, averaging_s: float, n_replicas: int
     ) -> float:
-        """Return the seconds of an iteration: the last micro-batch's path, those before it, and the average after them.
+        """Return the seconds of an iteration: the paths of the first and the last micro-batches, the others between
+        them, and the averaging at the end.
 
         ``between_s`` separates the ends of two consecutive micro-batches.
         """

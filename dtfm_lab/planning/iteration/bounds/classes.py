@@ -416,7 +416,7 @@ class Averages:
 
     @cached_property
     def floor_s(self) -> FloatArray:
-        """(Q, C) seconds that do not depend on the peers."""
+        """(Q, C) seconds of averaging that do not depend on the peers."""
         latency, n = self.classes.latency_s, self.n_replicas
         if self._how == "ring" and n > 1:
             floor = ring_link_s(n, self._there_s, self._back_s, latency).min(axis=2)

@@ -72,7 +72,8 @@ class LayoutEstimate:
     period_s: FloatArray
     """(P,) seconds that each further micro-batch of a pipeline takes."""
     fill_s: FloatArray
-    """(P,) the rest of a pipeline's seconds."""
+    """(P,) seconds that do not depend on the number of micro-batches. A pipeline takes ``fill_s + n * period_s``
+    seconds for n micro-batches."""
     warmups: IntArray | None
     """(S,) warm-up forwards before the first backward; None for 1F1B's warm-ups."""
 
@@ -350,10 +351,10 @@ class _Priced:
     """
     overlaps: list[bool]
     period_s: list[FloatArray]
-    """By V, (C, P)."""
+    """One array (C, P) for each V: seconds per micro-batch of a pipeline."""
     fill_s: list[FloatArray]
     in_flight: list[IntArray]
-    """By V, (C, S) micro-batches in flight."""
+    """One array (C, S) for each V: micro-batches in flight."""
 
 
 class _Stage:
