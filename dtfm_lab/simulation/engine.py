@@ -167,7 +167,7 @@ class PlacedTasks:
     def played(
         self, links: Links, queues: tuple[IntArray, int], duration_s: FloatArray, latency_s: FloatArray
     ) -> TaskTimes:
-        """Return the times of tasks with these durations.
+        """Return the times of tasks that take these durations and latencies, with the given queues.
 
         If the rounds of a ring are taken together, a duration covers one message, or all sums.
         """
@@ -263,7 +263,7 @@ class TaskTimes:
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray
-    """The node whose end it waited for last; -1 for none."""
+    """The node that each node waited for last, until that node ended; -1 if it waited for none."""
     before: IntArray
     """The previous node on its link or NIC; -1 for none."""
     ahead: IntArray

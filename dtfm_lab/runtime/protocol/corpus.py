@@ -93,7 +93,8 @@ class Corpus:
         return float(-(shares * np.log(shares)).sum())
 
     def windows(self, part: NDArray[np.uint8], starts: IntArray) -> NDArray[np.uint8]:
-        """Return (n, seq_len + 1) bytes of a part, as a copy."""
+        """Return (n, seq_len + 1) bytes: for each of the ``starts`` in ``part``, a copy of one sequence and the byte
+        after it."""
         return np.asarray(part[starts[:, None] + np.arange(self.seq_len + 1)])
 
     @cached_property

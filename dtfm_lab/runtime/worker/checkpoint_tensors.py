@@ -36,7 +36,7 @@ _PIECE = re.compile(r"(.+)\.(\d+)-(\d+)")
 
 
 def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> list[Path]:
-    """Write this replica's tensors and return the files.
+    """Write this replica's tensors and return the paths of the files.
 
     There is one file per stage, and one replica writes it for all. After local updates there is one file per stage and
     replica. If replicas split the optimizer states, each also writes its part to a second file, next to the file of the

@@ -86,7 +86,8 @@ class Happening:
 
 
 class Happenings:
-    """Reads a run whenever ``look`` is called. ``add`` appends what the run does not record."""
+    """The lines of text about what happens in a run. ``look`` adds what is new in the run's record, and ``add`` adds a
+    line about anything else."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s

@@ -152,7 +152,7 @@ def between(topology: Topology, ends: tuple[str, ...]) -> str:
 
 
 def device_words(plan: Plan, name: str) -> str:
-    """Return ``mac (Apple M2 Max)``."""
+    """Return a device's name with its GPU: ``mac (Apple M2 Max)``."""
     return f"{name} ({plan.topology.devices[plan.topology.index(name)].gpu})"
 
 
