@@ -88,7 +88,7 @@ class Gathered(NamedTuple):
     """Number of gradients still to be added, in the job's precision (``passing_gradient_elements``)."""
 
     def total_bytes(self, job: Job) -> float:
-        """Bytes of all of it."""
+        """Bytes of everything that is gathered."""
         gradient_bytes = self.gradient_elements * BYTES_PER_ELEMENT[job.gradients_in]
         return self.weights_bytes + self.passing_elements * BYTES_PER_ELEMENT[job.dtype] + gradient_bytes
 
@@ -144,7 +144,7 @@ class HeldOfParameter(NamedTuple):
     """What a device holds of one kind of number that each trained parameter has, such as its gradient."""
 
     each_bytes: int
-    """Bytes of one number."""
+    """Bytes of one such number."""
     parts: int
     """Number of replicas that share the first copy."""
     copies: int

@@ -168,7 +168,7 @@ class PolicyEvent(Enum):
 
 @dataclass(slots=True)  # made at every change: a frozen one takes three times as long
 class Response:
-    """What to do next."""
+    """A policy's answer: what to do next."""
 
     operation: Operation | None
     """The operation to use next; None to wait until something changes."""

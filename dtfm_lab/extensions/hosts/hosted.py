@@ -64,7 +64,7 @@ class HostAgent:
         # Reading the notes must never wait, since this process also watches for ended processes.
         os.set_blocking(self._notes, False)
         self._ranks: dict[int, int] = {}
-        """Rank by process id."""
+        """Rank of each process, by process id."""
         self._in_vain: dict[int, int] = {}
         """Number of times in a row that the process of a rank ended before it joined."""
         self._end: tuple[int, str] | None = None

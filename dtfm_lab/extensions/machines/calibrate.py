@@ -64,7 +64,7 @@ class CalibrationRow(NamedTuple):
     what: str
     measured: float
     assumed: float | None
-    """None without an assumption."""
+    """The lab's previous value; None if it had none."""
     unit: str
     """``s``, ``bytes`` or ``bytes/s``."""
 

@@ -50,7 +50,7 @@ class _Rate(ToolOutput):
 
 class _Sender(ToolOutput):
     min_rtt: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Microseconds."""
+    """Minimum round trip of the connection in microseconds."""
 
 
 class _Stream(ToolOutput):

@@ -46,7 +46,7 @@ class Measurement(NamedTuple):
     target: str
     bytes_per_s: float
     latency_s: float | None
-    """One way, None if not measured."""
+    """Seconds of one way; None if not measured."""
     tool: str
 
 

@@ -77,7 +77,7 @@ class Calibration:
     efficiency: float
     """Median of the rows' own efficiencies on a log scale."""
     low: float
-    """Lowest efficiency of a row."""
+    """Lowest efficiency of all rows."""
     high: float
     rows: tuple[MeasuredRow, ...]
     factor: float | None = None

@@ -36,11 +36,11 @@ class By(NamedTuple):
     """A measure by which policies are ranked."""
 
     value: Callable[[History], float]
-    """Larger is better."""
+    """Returns the number by which a history is ranked. Larger is better."""
     wins: str
-    """What the best one does, in words."""
+    """What the best policy does, in words."""
     text: Callable[[History], str]
-    """The number next to a bar."""
+    """Returns the text next to a history's bar."""
     axis: str
 
 

@@ -136,7 +136,7 @@ class _Probe:
         self.alive: dict[str, SshHost] = {}
         self.found: dict[str, ReportedHost] = {}
         self.failed: dict[str, str] = {}
-        """Why a host was left out."""
+        """Why each host that was left out was left out, by host."""
         self.ways: dict[tuple[str, str], str] = {}
         """Address of the answering host by (timing host, answering host). Each pair that can be timed appears once."""
         self.measured: dict[tuple[str, str], Measurement] = {}

@@ -29,7 +29,7 @@ class HoursView(View):
     moment_s = traitlets.Float(-1.0).tag(sync=True)
     """The selected second, -1 for none. Set by the page or from Python."""
     said = traitlets.Unicode("").tag(sync=True)
-    """Description of that moment."""
+    """What happens at the selected moment, in words."""
     chosen = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the devices that are selected on the network."""
 
