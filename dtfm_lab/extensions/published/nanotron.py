@@ -90,7 +90,7 @@ WHOLE_GRADIENT_BYTES = 2
 SLOW_MODE_S = 0.75
 """Median extra seconds per micro-batch in the cluster's slow mode (5 to 95 %: 0.3 to 1.1)."""
 SLOW_MODE_MOST_S = 1.1
-"""Its 95th percentile."""
+"""95th percentile of the extra seconds per micro-batch in the slow mode."""
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
 """Number of hosts from which pipelines were often in slow mode, by ZeRO stage."""
 SLOW_SHARE = {0: 0.25, 1: 0.15}
@@ -387,7 +387,8 @@ def predict(one: Configuration) -> Predicted:
 
 
 def _memory_bytes(one: Configuration, plan: Plan) -> float:
-    """Return the peak of the GPU that holds the most: what the lab counts, plus what nanotron keeps in addition."""
+    """Return the memory of the GPU that holds the most at its peak: what the lab counts, plus what nanotron keeps in
+    addition."""
     job, tp = plan.job, one.tp
     held = memory(plan, "1f1b").peak_bytes.max(axis=1) / tp
     where = "pipeline" if one.pp > 1 else "alone"
@@ -413,7 +414,7 @@ class SweepRow:
 
     one: Configuration
     tokens_per_s_per_gpu: float | None
-    """None if it failed, or if nothing was measured."""
+    """Measured throughput; None if the run failed or was not measured."""
     peak_memory_bytes: float | None
     failed: bool
     global_batch: int | None = None

@@ -82,7 +82,7 @@ class OwnRow:
     quantity: str
     unit: str
     published: float
-    """NaN if the row is predicted blind."""
+    """The published or measured number; NaN if the row is predicted blind."""
     topology: Topology
     job: Job
     rank_map: tuple[int | None, ...] | None
@@ -91,7 +91,8 @@ class OwnRow:
     schedule: str | None
     queueing: str
     efficiency: float | None
-    """None if it is fitted, or if the lab's value for the device and the job applies."""
+    """The share of the peak that the row states; None if it is fitted, or if the lab's value for the device and the job
+    applies."""
     fitted: bool
     """True if the efficiency is fitted to other rows of the group."""
     band: Band

@@ -240,7 +240,7 @@ class Row:
     fitted_elsewhere: bool = False
     """True if constants were fitted on such GPUs with such a framework, from other sources. The source fills it in."""
     known_miss: KnownMiss | None = None
-    """Filled in by the source."""
+    """Why the row is known to be outside its band. The source fills it in."""
 
     def __post_init__(self) -> None:
         if self.quantity not in QUANTITIES:

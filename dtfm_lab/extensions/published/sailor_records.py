@@ -79,7 +79,7 @@ class TensorGroup:
 
 @dataclass(frozen=True)
 class Record:
-    """One measured iteration."""
+    """One measured iteration: its groups of GPUs, and the seconds of their passes and messages."""
 
     __pydantic_config__ = ONLY_KNOWN
 
@@ -98,7 +98,7 @@ class Record:
     curves: dict[str, tuple[float, ...]]
     """Seconds of a message from one group to another, such as ``T4 x2 -> T4 x2``, at the document's message sizes."""
     measured_iteration_s: float | None = None
-    """None if the record is predicted blind."""
+    """Seconds of the measured iteration; None if the record is predicted blind."""
     n_microbatches: int = 0
     layers_per_stage: tuple[int, ...] = ()
     measured_synchronisation_s: float | None = None
@@ -133,7 +133,7 @@ class Record:
 
     @cached_property
     def group(self) -> dict[tuple[int, int], TensorGroup]:
-        """Groups by stage and replica."""
+        """The tensor-parallel group of each (stage, replica)."""
         return {(group.stage, group.replica): group for group in self.devices}
 
 

@@ -33,7 +33,7 @@ ALIKE = 1e-6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CrossingPoint:
-    """The systems at one value."""
+    """The seconds and plans of all systems at one value."""
 
     value: float
     seconds: Mapping[str, float]

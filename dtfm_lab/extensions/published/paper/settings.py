@@ -52,7 +52,7 @@ class Setting:
 
     @property
     def topology(self) -> Topology:
-        """The network as it was."""
+        """The network on which the authors measured."""
         return network(self.case)
 
     @cached_property

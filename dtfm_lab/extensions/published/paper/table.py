@@ -70,7 +70,7 @@ class Ratio:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Our lowest and highest value."""
+        """Lowest and highest value of the predicted ratio."""
         return min(self.ours.values()), max(self.ours.values())
 
     @property
@@ -105,7 +105,7 @@ PETA = 1e15
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One system in one setting."""
+    """The outcome of one system in one setting."""
 
     setting: Setting
     system: str

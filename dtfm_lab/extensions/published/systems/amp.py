@@ -66,7 +66,7 @@ def profile() -> dict[int, list[float]]:
 
 @dataclass(frozen=True)
 class AmpTrial:
-    """A line of the measurements."""
+    """One measured configuration: a line of the measurements."""
 
     line: dict[str, str]
 

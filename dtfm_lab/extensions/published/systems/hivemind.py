@@ -76,12 +76,12 @@ class Software:
 
 
 FREE = Software({})
-"""The links alone."""
+"""Hivemind without any cost of its own, so that only the links count."""
 
 
 @dataclass(frozen=True)
 class HivemindRun:
-    """A line of the measurements."""
+    """One run with hivemind: a line of the measurements."""
 
     line: dict[str, str]
 
@@ -129,7 +129,7 @@ class HivemindRun:
 
 
 def runs() -> list[HivemindRun]:
-    """Return all lines."""
+    """Return all runs of the measurements."""
     return [HivemindRun(line) for line in numbers("wan_hivemind_roberta.csv")]
 
 

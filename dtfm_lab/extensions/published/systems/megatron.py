@@ -29,7 +29,7 @@ ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight 
 
 @dataclass(frozen=True)
 class Measured:
-    """A line of table 1 or 2."""
+    """One measured configuration: a line of table 1 or 2 of the paper."""
 
     line: dict[str, str]
 
