@@ -79,7 +79,7 @@ class BackgroundTasks:
         self._ended_cpu_s = 0.0
 
     def run(self, work: Callable[[], T], name: str = "background task") -> BackgroundTask[T]:
-        """Start a task."""
+        """Start a task that calls ``work``, and return it. ``name`` is the name of its thread."""
         self._collect_ended()
         task = BackgroundTask(work, name)
         self._running.append(task)

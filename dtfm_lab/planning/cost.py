@@ -28,10 +28,11 @@ class PairCosts:
     """Seconds between any two devices, (N, N) symmetric, zero on the diagonal."""
 
     group_s: FloatArray
-    """As partners in a data-parallel group: seconds for one gradient shard out and one back, equation 2."""
+    """Seconds if the two devices are partners in a data-parallel group: one gradient shard out and one back,
+    equation 2."""
     hop_s: FloatArray
-    """As neighbours in a pipeline: seconds for a mini-batch's activations forward and their gradients back, equation
-    3."""
+    """Seconds if the two devices are neighbours in a pipeline: a mini-batch's activations forward and their gradients
+    back, equation 3."""
 
 
 def pair_costs(topology: Topology, job: Job) -> PairCosts:

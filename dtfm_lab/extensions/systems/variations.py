@@ -25,7 +25,7 @@ class Axis:
 
     name: str
     noun: str
-    """What a sentence calls it."""
+    """What a sentence calls the quantity, such as in "at which bandwidth"."""
     own: float
     """The present value of the network and the job."""
     unit: str

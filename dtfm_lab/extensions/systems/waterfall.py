@@ -52,7 +52,7 @@ class Switch:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WaterfallStep:
-    """One switch and its outcome."""
+    """One step of a waterfall: a switch and its outcome."""
 
     switch: Switch
     outcome: Outcome
@@ -63,7 +63,7 @@ class WaterfallStep:
 
     @property
     def sentence(self) -> str:
-        """What is assumed."""
+        """A sentence on what this step assumes."""
         return self.switch.sentence
 
     @property

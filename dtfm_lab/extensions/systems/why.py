@@ -97,7 +97,7 @@ class Why:
 
     @property
     def times(self) -> float | None:
-        """Its seconds divided by the compared system's."""
+        """This system's seconds divided by the compared system's; None without a system to compare with."""
         if self.against is None or not self.against.iteration_s or self.outcome.iteration_s is None:
             return None
         return self.outcome.iteration_s / self.against.iteration_s

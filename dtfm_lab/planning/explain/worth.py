@@ -57,7 +57,7 @@ class Worth:
     serving: Plan | None
     """The best plan found that uses the device; None if it fits nowhere."""
     without: Plan | None
-    """None if no plan without the device fits."""
+    """The best plan found without the device; None if no such plan fits."""
 
     @property
     def worth_s(self) -> float:

@@ -54,7 +54,7 @@ def is_script(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Script:
-    """What a script launches."""
+    """What a script launches: its command, and what is known about the variables and files that it uses."""
 
     command: str
     """The command's words, with known variables filled in; empty if no command has flags."""

@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 
 @dataclass
 class Values:
-    """Values of variables."""
+    """What is known about a script's variables: values, unknown values, and arguments."""
 
     known: dict[str, str] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)

@@ -53,7 +53,8 @@ class RoutedPipelines(GridStrategy):
         """Return the job as the system trains it, in any shape."""
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
-        """Return (stages - 1,) bytes of a micro-batch from each stage to the next, and the same for the way back."""
+        """Return (stages - 1,) bytes of a micro-batch's activations from each stage to the next, and (stages - 1,)
+        bytes of their gradients back."""
         onward = np.array(boundary_bytes(job, n_stages))[1:-1]
         return onward, onward
 

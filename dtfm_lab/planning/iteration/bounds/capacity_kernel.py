@@ -33,7 +33,7 @@ class Rules(NamedTuple):
     """Settings that hold for all devices."""
 
     limit_s: float
-    """Seconds of the iteration."""
+    """Seconds within which the iteration has to end."""
     n_stages: int
     n_replicas: int
     n_microbatches: float
@@ -49,7 +49,7 @@ class Rules(NamedTuple):
 
 
 class Stages(NamedTuple):
-    """The Q kinds of stages."""
+    """Properties of the Q kinds of stages."""
 
     role: IntArray
     """(Q,) 0 first, 1 middle, 2 last, 3 sole."""
@@ -131,7 +131,7 @@ class Above(NamedTuple):
 
 
 class Below(NamedTuple):
-    """The neighbour after a device."""
+    """The neighbour after a device: the links to and from it, and the round trip over them."""
 
     from_s: float
     to_s: float
