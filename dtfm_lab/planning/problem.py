@@ -65,8 +65,8 @@ class Individual:
         return replace(self, parents=()) if self.parents else self
 
     def changed(self, of_grid: Callable[[IntArray], IntArray], factor: float = 1.0) -> "Individual":
-        """Return the individual with other numbers of devices and its cost in another unit. The same applies to its
-        parents."""
+        """Return the individual with its device numbers changed by ``of_grid`` and its cost multiplied by
+        ``factor``. Its parents change in the same way."""
         parents = tuple(parent.changed(of_grid, factor) for parent in self.parents)
         return replace(self, grid=of_grid(self.grid), cost_s=self.cost_s * factor, parents=parents)
 
@@ -81,7 +81,8 @@ class Population:
     """A sentence that says which placements are in it."""
 
     def changed(self, of_grid: Callable[[IntArray], IntArray] = np.asarray, factor: float = 1.0) -> "Population":
-        """Return the population with other numbers of devices and costs in another unit."""
+        """Return the population with the device numbers of all individuals changed by ``of_grid`` and their costs
+        multiplied by ``factor``."""
         return replace(self, individuals=tuple(one.changed(of_grid, factor) for one in self.individuals))
 
 
@@ -91,7 +92,7 @@ class PopulationFrame:
 
     generation: int
     individuals: tuple[Individual, ...]
-    """Cheapest first."""
+    """Individuals, the cheapest first."""
     best: Individual
     """The cheapest so far."""
     median_s: float

@@ -65,7 +65,7 @@ class Replan:
 
     @property
     def stays(self) -> bool:
-        """True if the plan is ``stay``."""
+        """True if the new plan is ``stay``: the old plan with only its holes filled."""
         return self.plan is self.stay
 
     @cached_property

@@ -60,11 +60,11 @@ class Frontier:
     plans: tuple[Plan, ...]
     """Plans by global batch, the fastest first, so that dollars per hour fall. Each fits the memory of its devices."""
     lower_bounds_s: Mapping[int, float] = field(default_factory=dict)
-    """By global batch: seconds of an iteration that no plan of any price can beat."""
+    """Seconds of an iteration that no plan of any price can beat, by global batch."""
     searches: int = 0
     """Number of searches done so far."""
     n_searches: int = 0
-    """Number of searches requested."""
+    """Maximum number of searches of all batches together."""
     latest: str = ""
     """A description of the newest search."""
     evaluations: int = 0

@@ -136,8 +136,8 @@ class Passes(NamedTuple):
     then keeps only ``input_bytes``.
     """
     extra: FloatArray
-    """(2, 4) the same four numbers of the embedding, which the first stage has in addition, and of the head, which the
-    last stage has in addition."""
+    """(2, 4) the four numbers of ``layer`` for the embedding, which only the first stage holds, and for the head, which
+    only the last stage holds."""
     again_bytes: float
     """Bytes held in addition during a backward that recomputes its blocks one at a time. On the last stage, subtract
     what the head kept, which is free by then."""

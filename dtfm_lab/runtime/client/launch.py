@@ -139,7 +139,7 @@ class Secret(NamedTuple):
     """The link or device that was made slow, and by which factor."""
 
     of: str
-    """``link`` or ``device``."""
+    """What was made slow: ``link`` or ``device``."""
     name: str
     """The device, or the link as "a -> b"."""
     factor: float

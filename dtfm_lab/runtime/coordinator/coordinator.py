@@ -66,7 +66,7 @@ class Coordinator:
         self._calibrated_s: list[float] = []
         """Seconds of each calibration iteration that is counted and synchronises."""
         self._train_orders: dict[int, orders.Train] | None = None
-        """By rank, the order to build the stages that are trained. None before the calibration is over."""
+        """The order to build the stages that are trained, by rank; None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
         """Ranks whose new worker has no state yet: how the previous worker was lost, and when."""
         self._handed: Recovery | None = None

@@ -60,7 +60,7 @@ class ReportedWork:
 
 
 class WorkLimits:
-    """The limits of every rank."""
+    """How long each rank may work on one thing before it counts as stuck."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec

@@ -108,7 +108,7 @@ def enumerated(
     row_of = np.concatenate([np.arange(len(one)) for one in bounds])
     bound_s = np.concatenate(bounds)
     least_s = np.inf
-    """Minimum with a cut."""
+    """Minimum over the grids whose cuts were tried so far."""
     for cell in np.argsort(bound_s, kind="stable"):
         high_s = min(least_s, upper_s())
         low_s = max(low_s, min(float(bound_s[cell]), high_s))

@@ -42,9 +42,10 @@ class Least(NamedTuple):
     """(5, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes held, bytes of frozen
     weights, FLOP repeated."""
     window: FloatArray
-    """(3, 5, L + 1) the same for the first, the cheapest and the last 0 to L consecutive blocks."""
+    """(3, 5, L + 1) sums of the five rows of ``layer`` over 0 to L consecutive blocks: the first ones, the cheapest
+    ones and the last ones."""
     extra: FloatArray
-    """(2, 5) the same for the embedding and the head."""
+    """(2, 5) the five numbers of ``layer`` for the embedding and for the head."""
     least_blocks: IntArray
     most_blocks: IntArray
     """(S,) maximum blocks of each stage. ``least_blocks``, (S,), is the minimum."""
