@@ -38,7 +38,7 @@ UNPACKED = 32
 
 
 class Executor(Protocol):
-    """Runs functions elsewhere."""
+    """An object that calls functions elsewhere, such as in other processes or on other hosts."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
         """Return the future of one call: an object with ``result``, ``cancel`` and ``done``."""

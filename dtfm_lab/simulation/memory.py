@@ -103,7 +103,7 @@ class MemoryReport:
     """What every device of a plan holds at its peak, and the memory that it has."""
 
     devices: tuple[tuple[str, ...], ...]
-    """(positions, replicas) names."""
+    """(positions, replicas) names of the devices."""
     static: StaticMemory
     activations_bytes: IntArray
     """(positions, replicas) bytes at the peak."""
@@ -123,7 +123,7 @@ class MemoryReport:
 
     @property
     def peak_bytes(self) -> IntArray:
-        """(positions, replicas) bytes."""
+        """(positions, replicas) bytes that each device holds at its peak."""
         return self.static.total[:, None] + self.activations_bytes + self.messages_bytes
 
     @property

@@ -56,7 +56,7 @@ class StoredRows(Protocol):
         """Return the place from which a row was read, for error messages."""
 
     def keep(self, key: str, row: Mapping[str, Any]) -> None:
-        """Write a row."""
+        """Store a row under its key."""
 
 
 def results(

@@ -39,13 +39,13 @@ class WorkersLost(Exception):
 
     def __init__(self, how: dict[int, str], answered: Collection[int] = ()) -> None:
         self.how = how
-        """Rank -> how it was lost."""
+        """How each rank was lost, by rank."""
         self.answered = frozenset(answered)
         """Ranks that had already done what was ordered."""
 
 
 class WorkerPool:
-    """A worker for every rank."""
+    """The workers of all ranks. A lost worker can be replaced by a new one."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class WorkerPool:
         self.epoch = 0
         """Number of the newest join order. Answers to earlier orders are ignored."""
         self.workers: dict[int, WorkerHandle] = {rank: start_worker(spec, rank) for rank in range(len(spec.workers))}
-        """By rank. Workers that have left are missing until a new plan says how to continue."""
+        """The worker of each rank. Workers that have left are missing until a new plan says how to continue."""
         self.gone: set[int] = set()
         """Ranks whose devices have left permanently. They get no replacement."""
         self.new_plan: dict[str, Any] | None = None

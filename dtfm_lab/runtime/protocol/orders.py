@@ -90,7 +90,7 @@ class Calibrate:
     do: ClassVar[str] = "calibrate"
     iteration: int
     counts: bool
-    """False for a warm-up."""
+    """True if this iteration counts; False for a warm-up."""
     first: bool
     """True if the copy must be made first."""
     began_monotonic_s: float

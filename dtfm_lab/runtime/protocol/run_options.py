@@ -188,7 +188,7 @@ class RunSpec(RunSettings):
     stand_in: ModelSpec | None = None
     checkpoint_folder: str | None = None
     resume_from: str | None = None
-    """Folder of one checkpoint."""
+    """Folder of the checkpoint that the run resumes from; None if it starts from the beginning."""
     subplan: Subplan | None = None
     """Which part of a larger plan this is; None if all of it runs."""
     first_iteration: int = 0

@@ -94,7 +94,7 @@ class PacedClock(Clock):
 
 
 class RealClock(Clock):
-    """Wall time."""
+    """A clock that measures wall time."""
 
     def start_iteration(self, began_monotonic_s: float) -> None:
         super().start_iteration(began_monotonic_s)

@@ -215,7 +215,7 @@ class DeviceMath:
             stage.losses.clear()
 
     def begin(self, *, synchronises: bool, iteration: int) -> None:
-        """Start an iteration."""
+        """Start an iteration, and prepare the averaging if it synchronises."""
         turn = ((iteration + 1) // self._averages_every - 1) % self._fragments
         self._fragment = Shard(turn, self._fragments).bounds(self.state.parameters.numel())
         self._synchronises = synchronises

@@ -193,11 +193,11 @@ class ExportedModule:
 
 
 class StageOfModule(nn.Module):
-    """One stage. It takes what crossed the previous cut and its micro-batch, and returns what crosses the next, or the
-    loss.
+    """One stage of a module. It takes what crossed the previous cut and its micro-batch, and returns what crosses
+    the next cut, or the loss.
 
-    Several values cross as one vector, padded with zeros to the size that the job states for this cut. Values that are
-    not per sample count once per sample there. The first stage only looks at its micro-batch.
+    Several values cross as one vector, padded with zeros to the size that the job states for this cut. Values
+    that are not per sample count once per sample there. The first stage only looks at its micro-batch.
     """
 
     def __init__(self, part: fx.GraphModule, shapes: list[torch.Size], most_elements: int | None) -> None:

@@ -1,8 +1,9 @@
-"""The rounds of a ring without an action for each: when replicas that become ready one by one have all been averaged.
+"""Compute when each replica of a ring has its average, without an action for each round. Replicas may become ready
+one by one.
 
-A device sends its messages in the order in which they become ready, and all that it receives comes from the one device
-before it. They therefore leave in the order in which they arrive, merged with the first messages for the device's
-buckets. One list of arrivals passes from device to device round the ring, and no search is needed.
+A device sends its messages in the order in which they become ready, and all that it receives comes from the one
+device before it. They therefore leave in the order in which they arrive, merged with the first messages for the
+device's buckets. One list of arrivals passes from device to device round the ring, and no search is needed.
 """
 
 import heapq
