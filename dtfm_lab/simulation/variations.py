@@ -60,7 +60,7 @@ class SimulatedOutcome:
     """Maximum number of micro-batches, counted once per stage, that a device holds from forward to backward."""
     price_per_million_tokens: float
     iteration_low_s: float = math.nan
-    """Start of the interval in which the iteration lies with 90 % confidence: see ``Trace.interval``."""
+    """Lower end of the interval that holds the iteration's seconds with 90 % confidence: see ``Trace.interval``."""
     iteration_high_s: float = math.nan
     basis: str = ""
     """What the seconds rest on, in a word, and why: ``guessed: the model has ...``."""
