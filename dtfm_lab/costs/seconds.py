@@ -240,7 +240,7 @@ ALL_REDUCES = {LayerKind.EMBEDDING: (1, 0), LayerKind.BLOCK: (2, 2), LayerKind.H
 
 
 class PassParts(NamedTuple):
-    """Seconds, or bytes, of one micro-batch over a stage."""
+    """Seconds, or bytes, of one micro-batch over a stage or a layer, by pass."""
 
     forward: float
     backward: float

@@ -109,7 +109,7 @@ class History:
     state: IntArray
     """(K,) values of ``TimeUse``."""
     operation: IntArray
-    """(K,) index into ``operations``, -1 without one."""
+    """(K,) index into ``operations``; -1 for a segment without an operation."""
     steps: IntArray
     """(K,) steps that ended in the segment and count."""
     losses: tuple[Loss, ...] = ()
@@ -140,7 +140,7 @@ class History:
         return samples
 
     def _of_operations(self, what: str) -> FloatArray:
-        """Return (K,) an attribute of each segment's operation, 0 without one."""
+        """Return (K,) an attribute of each segment's operation; 0 for a segment without an operation."""
         numbers: FloatArray = np.array([*(getattr(one, what) for one in self.operations), 0.0])[self.operation]
         return numbers
 

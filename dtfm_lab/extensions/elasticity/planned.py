@@ -85,7 +85,8 @@ class PlannedFleet:
         return tuple(np.bincount(self._class_of[list(devices)], minlength=int(self._class_of.max()) + 1).tolist())
 
     def _found(self, devices: Collection[int]) -> Plan | None:
-        """Return the plan for this number of devices of each class. The first such fleet was searched."""
+        """Return the plan for the number of devices of each class among these. Only the first such fleet is
+        searched."""
         key = self._counts(devices)
         if key not in self._planned:
             self._planned[key] = self._search(self._ordered(frozenset(devices)))

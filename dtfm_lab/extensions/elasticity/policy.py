@@ -200,7 +200,7 @@ class Situation:
     present: frozenset[int]
     """Devices that are ready now."""
     operation: Operation | None
-    """The current operation, or the next one during a pause. None without one."""
+    """The current operation, or the next one during a pause; None if there is neither."""
     lost: frozenset[int]
     """Devices of the operation that have left."""
     left: frozenset[int]

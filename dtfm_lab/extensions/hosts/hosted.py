@@ -40,7 +40,7 @@ from dtfm_lab.runtime.protocol.processes import (
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 COORDINATOR = -1
-"""Stands for the coordinator where workers have a rank."""
+"""Number that identifies the coordinator where workers are identified by their ranks."""
 MOST_IN_VAIN = 5
 """Maximum number of restarts of a process that ends before it joins the run."""
 LEAVE_S = 20.0

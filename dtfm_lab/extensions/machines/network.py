@@ -232,7 +232,8 @@ class _Assembly:
         return speeds, ", ".join([standards, *([said] if some_pcie or host.pcie else []), *rest])
 
     def _wanted(self, untold: Sequence[tuple[ReportedHost, ReportedHost]]) -> str:
-        """Return what would determine the unknown links: the place of each host without one, once per cluster."""
+        """Return what would determine the unknown links: the place of each host that has none, named once per
+        cluster."""
         (a, b), named, noted = untold[0], [], set()
         for host in chain.from_iterable(untold):
             if host.name not in noted and find_place(host.region) is None:

@@ -96,7 +96,8 @@ def _data(text: str, path: Path) -> list[Any]:
 
 
 def _yaml_documents(text: str, path: Path) -> list[Any]:
-    """Return the mappings of a YAML file. Documents without one are ignored if another has one."""
+    """Return the mapping in each document of a YAML file. Empty documents are skipped, unless the whole file is
+    empty."""
     parts, line = [], 0
     for part in re.split(r"^---[ \t]*(?:#.*)?$", text, flags=re.MULTILINE):
         if any(each.strip() and not each.lstrip().startswith("#") for each in part.splitlines()):

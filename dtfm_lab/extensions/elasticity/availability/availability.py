@@ -214,7 +214,7 @@ class Availability:
 
     @property
     def mean_between_losses_s(self) -> float:
-        """The length of the hours divided by the number of instants with departures. Infinite without any."""
+        """The length of the hours divided by the number of instants with departures; infinite if no device leaves."""
         instants = len(np.unique(self.time_s[~self.comes]))
         return self.end_s / instants if instants else np.inf
 

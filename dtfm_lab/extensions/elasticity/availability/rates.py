@@ -169,12 +169,12 @@ class _Losses:
     """When each region is lost as a whole."""
 
     region: IntArray
-    """(devices,) index of the device's region, -1 without one."""
+    """(devices,) index of the device's region; -1 if it has none."""
     times_s: list[FloatArray]
     """Times of the losses of each region, ascending."""
 
     def after(self, device: IntArray, time_s: FloatArray) -> FloatArray:
-        """Return the next loss of each device's region after a time, infinite without one."""
+        """Return the time of the next loss of each device's region after ``time_s``; infinite if none follows."""
         found = np.full(len(device), np.inf)
         region = self.region[device]
         for index, times_s in enumerate(self.times_s):
