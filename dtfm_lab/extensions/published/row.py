@@ -189,7 +189,7 @@ COLUMNS = (
 )
 """Columns of a table of rows."""
 BY_RULE = Band(1.0, 1.0)
-"""Stands for the band of the row's class and quantity."""
+"""Placeholder for the band that the rule gives to the row's class and quantity."""
 NO_WORSE = 0.01
 """How much further from 1 the ratio of a known miss may move before it counts as a new miss."""
 

@@ -12,7 +12,7 @@ from dtfm_lab.extensions.published.row import NO_WORSE, Distance, Evidence, Know
 from dtfm_lab.extensions.published.sources import Source
 
 MEAN = "mean"
-"""Stands for a quantity in a source's known misses: the goal of a group."""
+"""Replaces the quantity in a source's known misses, for a group that misses its goal."""
 RATES = ("iteration", "throughput")
 """Quantities that a group's goal is about."""
 

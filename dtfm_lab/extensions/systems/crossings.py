@@ -28,7 +28,7 @@ from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
 
 ALIKE = 1e-6
-"""Relative difference up to which seconds count as equal. Systems with the same best plan have such seconds."""
+"""Relative difference up to which seconds count as equal, as they are for systems with the same best plan."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

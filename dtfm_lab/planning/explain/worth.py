@@ -66,8 +66,8 @@ class Worth:
 
     @property
     def verdict(self) -> str:
-        """One of "needed", "cannot serve", "makes no difference", "helps" and "harms", judged by the plan's
-        objective."""
+        """What the worth means for the plan's objective: "needed", "cannot serve", "makes no difference", "helps" or
+        "harms"."""
         if self.without is None:
             return "needed"
         if self.serving is None:
@@ -337,8 +337,8 @@ def _with_share(job: Job, replica: int, factor: float) -> Job:
 
 
 def shares_with(counts: tuple[int, ...], replica: int, count: int) -> tuple[int, ...]:
-    """Return the micro-batches of each pipeline with ``count`` for one of them and the others in proportion to
-    before."""
+    """Return the micro-batches of each pipeline if ``replica`` gets ``count`` of them. The others share the rest in
+    proportion to their present numbers."""
     others = np.delete(np.array(counts), replica)
     count = min(count, sum(counts) - len(others))
     return tuple(np.insert(np.array(shared_out(others, sum(counts) - count)), replica, count).tolist())

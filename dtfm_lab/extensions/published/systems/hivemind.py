@@ -199,7 +199,8 @@ def single_streams() -> dict[Pair, TcpStream]:
 
 
 def network(peers: list[Peer], software: Software) -> Topology:
-    """Return the peers, with what a stream of hivemind reaches between each two of them."""
+    """Return a network of these peers. Each link has the speed that a stream of hivemind reaches between its two
+    peers."""
     n = len(peers)
     latency_s, reached = np.zeros((n, n)), np.ones((n, n))
     for i, a in enumerate(peers):

@@ -73,7 +73,7 @@ config.json on Hugging Face."""
 
 
 def flag(name: str) -> str:
-    """Return the flag as it is typed."""
+    """Return the flag of this name as a user types it."""
     return f"--{name.replace('_', '-')}"
 
 

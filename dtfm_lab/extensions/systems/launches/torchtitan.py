@@ -130,7 +130,7 @@ def read_python(text: str) -> Launch:
 
 
 class _Computed:
-    """Stands for a value that Python would compute."""
+    """Replaces a value that Python would compute, because the configuration is not run."""
 
 
 def _value(node: ast.expr) -> Any:

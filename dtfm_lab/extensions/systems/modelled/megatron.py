@@ -29,7 +29,7 @@ AS_SHIPPED: dict[str, Any] = {
     "microbatches": "given",
     "devices": "all",
 }
-"""Assumptions about Megatron-LM without any flags: the job's micro-batch size, on all devices."""
+"""Assumptions about Megatron-LM if no flags are given: the job's micro-batch size, on all devices."""
 
 
 def has_flash_attention(gpu: str) -> bool:

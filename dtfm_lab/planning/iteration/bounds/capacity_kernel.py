@@ -140,7 +140,8 @@ class Below(NamedTuple):
     trip_s: float
     """Minimum seconds from the end of a forward to the beginning of its backward."""
     idle_s: float
-    """Seconds of the first of these trips that other forwards cannot fill, because memory holds too few of them."""
+    """Seconds of the first of these round trips in which the device has nothing to do, because memory holds too few
+    micro-batches for other forwards."""
     sent_s: float
     near: bool
 
