@@ -205,9 +205,9 @@ class Generation:
     evaluations: int
     """Number of placements priced so far, including neighbours in a local search."""
     median_s: float | None = None
-    """Median cost of the current population; None for a planner without one."""
+    """Median cost of the current population; None if the planner has no population."""
     diversity: float | None = None
-    """Diversity of the current population, 0 to 1 (see ``diversity`` below); None for a planner without one."""
+    """Diversity of the current population, 0 to 1 (see ``diversity`` below); None if the planner has no population."""
     operator: str = ""
     """What made the newest individual, such as chance, structure, recombination or reheating."""
     parents: tuple[int, ...] = ()

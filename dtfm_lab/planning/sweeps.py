@@ -63,7 +63,7 @@ class Planned:
     """Number of devices in use."""
     communication_cost_s: float
     iteration_lower_bound_s: float
-    """No plan is faster; NaN if the search gives no such bound."""
+    """Lower bound on the seconds of an iteration, which no plan beats; NaN if the search gives none."""
     evaluations: int
     planning_s: float
     """Seconds that the search took."""

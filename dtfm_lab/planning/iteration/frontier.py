@@ -102,7 +102,7 @@ class Frontier:
 
     @property
     def cheapest(self) -> Plan:
-        """The plan with the fewest dollars per billion tokens. If several are equally cheap, the fastest of them."""
+        """The plan with the fewest dollars per billion tokens. Ties go to the fastest."""
         return min(self.plans, key=lambda plan: (price_of_tokens(plan), iteration_s(plan) / plan.job.tokens))
 
     def at(self, price_per_hour: float, global_batch: int | None = None) -> Plan:
@@ -241,7 +241,7 @@ def price_of_tokens(plan: Plan) -> float:
 
 
 def described(plan: Plan) -> str:
-    """Return a description such as ``16.7 s at $12.34 an hour ($5.60 a billion tokens)``."""
+    """Return a plan's time and price in words: ``16.7 s at $12.34 an hour ($5.60 a billion tokens)``."""
     tokens = f"{money(price_of_tokens(plan))} a billion {plan.job.counted}"
     return f"{format_s(iteration_s(plan))} at ${plan.price_per_hour:,.2f} an hour ({tokens})"
 

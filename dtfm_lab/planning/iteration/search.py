@@ -463,7 +463,8 @@ def _priority(shape_search: ShapeSearch) -> float:
 
 
 def _near_priority(shape_search: ShapeSearch) -> float:
-    """Return the priority by the number of annealings, not by their lengths. With few of them, no shape gets most."""
+    """Return the priority of a shape by the number of its annealings, whatever their lengths. So no shape gets most of
+    them if there are only a few."""
     assert shape_search.best is not None
     return math.log(max(shape_search.best.price, 1e-300)) + NEAR_CURIOSITY * shape_search.slices
 

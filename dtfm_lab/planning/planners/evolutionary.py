@@ -49,8 +49,8 @@ RECOMBINED_HOT = (0.0008, 0.006)
 DONOR_SHARE = (0.1, 0.5)
 """Minimum and maximum share of the devices that a recombination takes from the donor."""
 COLD = 1e-4
-"""Last temperature, as such a share. With fewer stages, a cost has fewer and larger parts, so temperatures are
-higher."""
+"""Last temperature, as a share of the best cost at 8 stages. With fewer stages, a cost has fewer and larger parts, so
+temperatures are higher."""
 SLICE_US = 50_000
 """Nominal microseconds of a slice. It sets how often a search reports progress and changes no result."""
 N_SIMILAR = 16
@@ -162,8 +162,8 @@ class _Reproduction:
         self._annealer = Annealer(problem, rng)
 
     def initial_population(self, clustered_rows: IntArray, random_rows: list[IntArray]) -> Iterator[Offspring]:
-        """Yield the start if there is one, clustered placements as they are, some with flipped branches, and random
-        ones."""
+        """Yield the first placements: the given start if there is one, then clustered placements as they are, some with
+        flipped branches, and random ones."""
         if self._problem.start is not None:
             yield Offspring("start", (), self._problem.row(self._problem.start), RECOMBINED_HOT[0])
         for row in clustered_rows:

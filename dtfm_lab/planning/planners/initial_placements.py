@@ -18,7 +18,7 @@ from dtfm_lab.planning.cost import total_costs
 from dtfm_lab.planning.problem import Problem
 
 LINKAGES = ("average", "complete", "ward")
-"""Linkage methods. The last is poor as it is but good with flipped branches, so it is only used with these."""
+"""Linkage methods of the clustering. The last is only used with flipped branches, because it is poor without them."""
 OPTIMAL_ORDER_UP_TO = 256
 """Maximum number of devices whose optimal leaf order is computed. More take too long."""
 ALL_COMPOSITIONS_UP_TO = 10

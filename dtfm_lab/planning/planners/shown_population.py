@@ -48,7 +48,7 @@ class ShownPopulation:
     def __init__(self, problem: Problem, population: list[PopulationMember]) -> None:
         self._problem, self._population = problem, population
         self._rows: list[IntArray] = []
-        """Placements that annealing begins with, by number, as far as they are known beforehand."""
+        """Placements that annealing will begin with, by number, as far as they are known."""
         self._waiting: dict[int, PopulationMember] = {}
         """The placements of ``_rows`` that have not been annealed yet."""
         self._newest: deque[PopulationMember] = deque(maxlen=SHOWN)

@@ -292,7 +292,8 @@ MOST_CUTS = 3
 
 
 def cuts_of(classes: DeviceClasses, message_s: FloatArray) -> list[IntArray]:
-    """Return (C,) sides, 0 or 1, of a few cuts. The cut across which messages take longest comes first.
+    """Return a few cuts, each as (C,) the side, 0 or 1, of every class. The cut across which messages take longest
+    comes first.
 
     ``message_s`` is (C, C). Groups are joined by the minimum time of the slower direction (single linkage).
     """

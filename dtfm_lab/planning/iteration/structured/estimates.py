@@ -492,8 +492,8 @@ class _Stage:
         return _Priced(np.array(seconds), overlaps, periods, fills, flights)
 
     def _away(self, both: FloatArray, round_trip: FloatArray) -> FloatArray:
-        """Return (C, S, P) seconds from a stage's forward of a micro-batch to the end of its backward, without any
-        wait."""
+        """Return (C, S, P) seconds from a stage's forward of a micro-batch to the end of its backward, if nothing
+        waits."""
         away = both.copy()
         away[:, :-1] += round_trip
         return np.asarray(np.cumsum(away[:, ::-1], axis=1)[:, ::-1])

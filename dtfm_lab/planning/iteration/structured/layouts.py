@@ -162,7 +162,7 @@ class NeighbourLinks:
     there_latency_s: FloatArray
     back_latency_s: FloatArray
     alone_s_per_byte: FloatArray
-    """(R,) seconds per byte of each pipeline's slowest link, without any wait."""
+    """(R,) seconds per byte of each pipeline's slowest link if no message waits."""
     busiest_s_per_byte: float
     """Seconds per byte for which one micro-batch of every pipeline occupies the busiest link or NIC."""
 
