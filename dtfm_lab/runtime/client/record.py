@@ -244,7 +244,8 @@ class RunRecord:
         self.replans += ({key: event[key] for key in ("iteration", "undone", "kept", "started", "from_checkpoint")},)
 
     def _part(self) -> Trace | None:
-        """Return the trace of this plan's whole iterations so far; None if the checkpoint is older than all of them."""
+        """Return the trace of this plan's whole iterations so far; None if the run went back to a checkpoint from
+        before all of them."""
         self._write_rows(self.last_whole + 1)
         rows = np.frombuffer(self._rows.view(), ROW)
         return self._trace_of(rows, tuple(self._actions), self.context()) if len(rows) else None

@@ -104,7 +104,7 @@ def _living_peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
 
 
 HANDED = "handed-"
-"""Prefix of folders whose state goes to a new plan."""
+"""Prefix of the names of folders that hold the state for a new plan."""
 
 
 class CheckpointPolicy:

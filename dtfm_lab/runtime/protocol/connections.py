@@ -127,8 +127,8 @@ class Listener:
         threading.Thread(target=self._authenticate, args=(connection, peer), daemon=True).start()
 
     def _make_room(self, older_s: float) -> bool:
-        """Drop a connection at least ``older_s`` old, of the address that has the most. Return whether there was
-        one."""
+        """Drop one connection that is at least ``older_s`` old, from the address with the most connections. Return
+        False if there is none."""
         with self._lock:
             until_s = time.monotonic() - older_s
             n_of = Counter(address for address, _ in self._pending.values())

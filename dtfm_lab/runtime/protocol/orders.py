@@ -153,7 +153,7 @@ KINDS: dict[str, type[Order]] = {kind.do: kind for kind in get_args(Order)}
 
 
 def to_line(order: Order, epoch: int | None = None) -> bytes:
-    """Return an order, with its epoch if it has one, as it is sent: ``{"do": "slow", "factor": 2.0}``."""
+    """Return an order as one line of JSON, with its epoch if one is given: ``{"do": "slow", "factor": 2.0}``."""
     about = {"do": order.do} | ({} if epoch is None else {"epoch": epoch})
     return json.dumps(about | asdict(order)).encode()
 
