@@ -328,8 +328,8 @@ def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ActionTimes:
-    """Actions with their times, one per row: of a trace, or of a schedule in which computations take 1 and messages
-    0."""
+    """Actions with their times, one per row. They come from a trace, or from a schedule in which each computation
+    takes 1 and messages take 0."""
 
     actions: tuple[Action, ...]
     action: IntArray

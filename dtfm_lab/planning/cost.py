@@ -235,7 +235,8 @@ def lower_bound_s(topology: Topology, job: Job) -> float:
 
 
 def quick_bound_s(topology: Topology, job: Job) -> float:
-    """Return a lower bound in seconds from order statistics alone, in a hundredth of the time."""
+    """Return a lower bound in seconds from order statistics alone. It takes a hundredth of the time of
+    ``lower_bound_s``."""
     return bound_of_pairs(pair_costs(topology, job), job.n_stages, job.n_replicas, clusters=False)
 
 

@@ -45,12 +45,13 @@ class Done(NamedTuple):
 
 
 def distributed(function: Callable[..., Any]) -> Callable[..., list[Done]]:
-    """Return a function ``run(n, each=(), **given)`` that runs yours in ``n`` processes. Missions take such a function.
+    """Return a function ``run(n, each=(), **given)`` that runs your function in ``n`` processes. Missions take such a
+    ``run``.
 
     Each process calls ``function(rank, n, **given)``, with ``each[rank]`` as further arguments. The processes are one
-    gloo group. Your function can use ``torch``, ``dist`` (torch.distributed, where only ``send``, ``recv``,
-    ``isend`` and ``irecv`` work) and ``pieces``, but nothing else from your notebook. Arguments and results are
-    numbers, texts and lists, or a tensor. Raises LabError for a function whose source cannot be read.
+    gloo group. Your function can use ``torch``, ``dist`` (torch.distributed, where only ``send``, ``recv``, ``isend``
+    and ``irecv`` work) and ``pieces``, but nothing else from your notebook. Arguments and results are numbers, texts
+    and lists, or a tensor. Raises LabError for a function whose source cannot be read.
     """
     try:
         # Another process cannot get the function itself, only its source.

@@ -41,7 +41,7 @@ ASSUMED = assumptions()["amp"]
 
 
 class Sustained(NamedTuple):
-    """The lab's guessed share of the peak, applied to what a T4 of 70 W sustains instead of its peak."""
+    """The share of the peak that the lab guesses, lowered because a T4 of 70 W does not sustain its peak."""
 
     factor: float = 24 / 65
     """Sustained TFLOP/s of fp16 products of 4,096 x 4,096 x 4,096 over the data sheet's peak. The clock falls until the
