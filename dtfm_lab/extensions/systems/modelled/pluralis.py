@@ -56,8 +56,8 @@ class Pluralis(RoutedPipelines):
     def joined_s(
         self, first_and_last_s: float, between_s: float, job: Job, averaging_s: float, n_replicas: int
     ) -> float:
-        """Return the seconds of an iteration if iterations follow each other without a gap. Averages run beside the
-        passes."""
+        """Return the seconds of an iteration. If training is asynchronous, iterations follow each other without a
+        gap, and averages run beside them."""
         if not self.asynchronous:
             return super().joined_s(first_and_last_s, between_s, job, averaging_s, n_replicas)
         return max(sum(job.microbatch_counts) * between_s, averaging_s)
