@@ -79,7 +79,7 @@ def _placements_by(
 
 
 def _shapes(problem: IterationProblem) -> list[Job]:
-    """Return the job in each shape that divides its batch evenly, or in every shape if there is none. Shapes with
+    """Return the job in each shape that divides its batch evenly, or in every shape if no shape does. Shapes with
     the most devices come first."""
     job, microbatch = problem.job, problem.microbatches[0]
     found = shapes_of(problem, microbatch, most_shapes=problem.n_devices**2)

@@ -128,7 +128,7 @@ class Listener:
 
     def _make_room(self, older_s: float) -> bool:
         """Drop one connection that is at least ``older_s`` old, from the address with the most connections. Return
-        False if there is none."""
+        False if no connection is that old."""
         with self._lock:
             until_s = time.monotonic() - older_s
             n_of = Counter(address for address, _ in self._pending.values())

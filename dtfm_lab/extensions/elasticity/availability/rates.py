@@ -169,7 +169,7 @@ class _Losses:
     """When each region is lost as a whole."""
 
     region: IntArray
-    """(devices,) index of the device's region; -1 if it has none."""
+    """(devices,) index of the device's region; -1 if missing."""
     times_s: list[FloatArray]
     """Times of the losses of each region, ascending."""
 

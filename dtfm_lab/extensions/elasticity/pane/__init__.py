@@ -119,7 +119,7 @@ class HoursPanel(Panel):
 
     @property
     def history(self) -> History | None:
-        """The displayed history: that of the selected row, or else the best one. None if there is no history."""
+        """The displayed history: the selected row's, or else the best one. None if there is no history."""
         found = self.histories
         return next((one for one in found if one.policy == self.race.chosen), found[0] if found else None)
 

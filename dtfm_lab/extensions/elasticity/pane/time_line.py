@@ -120,7 +120,7 @@ class TimeLine:
             self._report_error(str(error))
 
     def _change(self, hours: Availability | None) -> None:
-        """Switch to other hours, or to the recorded ones if ``hours`` is None. Undo restores the previous hours."""
+        """Switch to other hours; None switches to the recorded ones. Undo restores the previous hours."""
         self._past.add(self.edited)
         self._set(hours)
 

@@ -76,7 +76,7 @@ class Software:
 
 
 FREE = Software({})
-"""Hivemind without any cost of its own, so that only the links count."""
+"""Hivemind with a free software: only the links count."""
 
 
 @dataclass(frozen=True)
