@@ -207,6 +207,8 @@ def test_the_first_minute_leads_from_a_link_to_a_killed_device(page, open_notebo
     steps.get_by_role("button", name=re.compile("^Train it here")).click()
     steps.get_by_role("button", name="2 to 10 %").click()
     expect(steps).to_contain_text("You guess 2 to 10 %")
+    for before in ("starting", "profiling"):
+        eventually(page, f"the_lab.run_panel.run.status != {before!r}", True)
     for done in range(0, 40, 5):  # on a busy machine all of them take longer than a test waits for one thing
         going_on = f"the_lab.comparison is not None or len(the_lab.run_panel.run.losses) > {done}"
         eventually(page, f"{going_on} or not the_lab.run_panel.run.running", True)
