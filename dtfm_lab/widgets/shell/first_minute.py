@@ -138,7 +138,7 @@ class FirstMinute:
 
     def _train(self) -> dict[str, Any]:
         if "run" not in self._lab_state.busy and self._lab_state.plan_is_stale:
-            return _step(TRAIN, "Does it hold? The changed network needs a plan first.")
+            return _step(TRAIN, "Is the prediction right? The changed network needs a plan first.")
         if "run" not in self._lab_state.busy:
             part = self._lab_state.run_part.removeprefix("the whole plan, ")
             return _step(
