@@ -13,10 +13,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, wraps
-from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 F = TypeVar("F", bound=Callable[..., Any])
 GROUP = "dtfm_lab.extensions"
@@ -75,6 +77,8 @@ def extensions() -> Mapping[str, Extension]:
 
     An extension that cannot be loaded, or that lacks one it needs, is left out with a warning in the log.
     """
+    from importlib.metadata import entry_points  # takes a tenth of the lab's import, for it loads an e-mail parser
+
     # The lab's own first, so that no other package can take their names.
     points = sorted(entry_points(group=GROUP), key=lambda point: not point.value.startswith(OURS))
     found: dict[str, Extension] = {}
@@ -92,7 +96,7 @@ def extensions() -> Mapping[str, Extension]:
     return MappingProxyType(found)
 
 
-def _loaded(point: EntryPoint) -> Extension | None:
+def _loaded(point: "EntryPoint") -> Extension | None:
     try:
         extension = point.load()
         if not isinstance(extension, Extension):
@@ -103,7 +107,7 @@ def _loaded(point: EntryPoint) -> Extension | None:
     return extension
 
 
-def _package(point: EntryPoint) -> str:
+def _package(point: "EntryPoint") -> str:
     return point.dist.name if point.dist is not None else point.value
 
 

@@ -12,10 +12,12 @@ import logging
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtfm_lab.domain.errors import UnknownName
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 NAME_SHOWN, MOST_SHOWN = 80, 12
@@ -133,11 +135,13 @@ class Registry(Mapping[str, T]):
     def _all(self) -> dict[str, T]:
         if not self._plug_ins_loaded:
             self._plug_ins_loaded = True
+            from importlib.metadata import entry_points  # loads an e-mail parser, which takes a while
+
             for point in entry_points(group=self._group):
                 self._load(point)
         return self._entries
 
-    def _load(self, point: EntryPoint) -> None:
+    def _load(self, point: "EntryPoint") -> None:
         package = point.dist.name if point.dist is not None else point.value
         # The first one stays: a plug-in must not replace what the lab or another one offers.
         if point.name in self._entries:

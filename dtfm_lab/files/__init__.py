@@ -3,10 +3,12 @@ versioned and validated."""
 
 import os
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, MissingExtra
 from dtfm_lab.domain.extension import load, offered
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
@@ -26,11 +28,23 @@ from dtfm_lab.files.traces import load_trace, save_chrome_trace, save_losses, sa
 
 Writer = Callable[[Any, Path], Path]
 
+
+def save_page(plan: Plan, path: Path) -> Path:
+    """Write the still page of a plan. Raises MissingExtra without the packages that widgets need.
+
+    The page is made of widgets, which this package must not import before they are needed.
+    """
+    if find_spec("anywidget") is None:
+        raise MissingExtra(f"{path.name} needs anywidget, which is not installed: pip install 'dtfm_lab[lab]'")
+    written: Path = import_module("dtfm_lab.widgets.shell.still_page").save_page(plan, path)
+    return written
+
+
 WRITERS: dict[type, dict[str, Writer]] = {
     Topology: {"": save_topology},
     Schedule: {"": save_schedule},
     Job: {".yaml": save_job, ".yml": save_job},
-    Plan: {".json": save_plan},
+    Plan: {".json": save_plan, ".html": save_page},
     Trace: {".chrome.json": save_chrome_trace, ".json": save_trace, ".csv": save_losses},
 }
 """Writers of each noun by path suffix. The first match wins. Writers for all suffixes refuse what they cannot write."""

@@ -1,4 +1,4 @@
-"""Functions that predict, that run for real, and that compare the two."""
+"""Functions that predict and that run for real."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import os
 from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Unpack, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Unpack
 
 from dtfm_lab import files, simulation
-from dtfm_lab.compare import Comparison  # loaded later, the package would hide the function lab.compare
-from dtfm_lab.compare import compare as compare_traces
-from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.extension import answered_instead
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
@@ -29,8 +26,6 @@ from dtfm_lab.lab.arguments import (
 )
 from dtfm_lab.lab.keywords import RunKeywords, SimulateKeywords, SweepKeywords
 from dtfm_lab.lab.plans import nouns
-from dtfm_lab.planning import Difference, Draws, drawn
-from dtfm_lab.planning.draws import DRAWS, GivenSpread
 from dtfm_lab.planning.sweeps import SETTINGS, sweep_points, sweep_summary, sweep_table
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 from dtfm_lab.simulation.executors import AnyExecutor, opened
@@ -155,54 +150,3 @@ def run(
     Other options are passed to ``start``.
     """
     return start(plan, schedule, **options).wait(progress)
-
-
-@runtime_checkable
-class Comparable(Protocol):
-    """Something that can compare itself with another of its kind."""
-
-    def compared_with(self, after: Any) -> Any: ...
-
-
-@overload
-def compare(before: Plan | str, after: Plan | str) -> Difference: ...
-@overload
-def compare(before: Trace, after: Trace) -> Comparison: ...
-@overload
-def compare(before: Comparable, after: Comparable) -> Any: ...
-@overload
-def compare(
-    before: Plan | str,
-    after: Plan | str | None = None,
-    *more: Plan | str,
-    spread: GivenSpread,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Draws: ...
-def compare(
-    before: Any, after: Any = None, *more: Any, spread: GivenSpread | None = None, draws: int = DRAWS, seed: int = 0
-) -> Any:
-    """Compare two traces (errors and their causes), two plans (what moved, and what that cost), or two objects of an
-    extension.
-
-    Two traces, predicted and measured, give errors by row, iteration, kind, stage, device and link, with ``.suspects``,
-    ``.drift`` and ``.refit(plan, lab.simulate)``. Two plans give what moved, and what that cost or gained: ``.text``,
-    ``.to_frame()``, ``.parts``.
-
-    With a ``spread``, one or several plans of one network are simulated on the same random variations of it. The result
-    has expected seconds, quantiles, and how often two plans change order: ``.to_frame()``, ``.to_frame("pairs")``,
-    ``.sentence``. The spread is one standard deviation of the logarithm of bandwidth, latency and compute speed, or a
-    mapping of these names: ``spread={"bandwidth": 0.3}``. In each draw, every device has its own factor, and all links
-    between two regions share one.
-    """
-    if spread is not None:
-        plans = before, *(() if after is None and not more else (after,)), *more
-        return drawn([as_plan(plan) for plan in plans], spread, n=draws, seed=seed)
-    if more:
-        raise LabError(f"{2 + len(more)} things to compare without a spread; wanted two")
-    # Extensions bring their own results, which know best how two of them differ.
-    if isinstance(before, Comparable) and type(before) is type(after):
-        return before.compared_with(after)
-    if isinstance(before, Plan | str) or isinstance(after, Plan | str):
-        return Difference(as_plan(before), as_plan(after))
-    return compare_traces(before, after)

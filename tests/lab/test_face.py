@@ -18,6 +18,7 @@ from dtfm_lab.domain.extension import offered
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.files.reading import read_mapping
+from dtfm_lab.planning import draws
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
@@ -30,7 +31,7 @@ MOVED = offered("moved")
 
 
 HEAVY = {"IPython", "asyncio", "cupy", "ipywidgets", "loky", "networkx", "numba", "ortools", "plotly", "ssl", "torch"}
-HEAVY |= {"dtfm_lab.runtime.client", "pandas", "scipy.special"}
+HEAVY |= {"dtfm_lab.files", "dtfm_lab.planning", "dtfm_lab.simulation.engine", "importlib.metadata", "pandas", "scipy.special"}
 """What takes a while to load, and is loaded by what needs it."""
 
 
@@ -95,6 +96,12 @@ def test_every_public_name_is_there_and_listed() -> None:
     assert set(lab.__all__) <= set(dir(lab))
     for name in lab.__all__:
         assert getattr(lab, name) is not None
+
+
+def test_names_loaded_when_used_stay_functions_whatever_was_imported() -> None:
+    assert callable(lab.compare)
+    assert set(lab.lab.HOMES) < set(lab.__all__)
+    assert inspect.signature(lab.compare).parameters["draws"].default == draws.DRAWS
 
 
 @pytest.mark.parametrize("name", sorted(FORMER))
