@@ -31,7 +31,8 @@ MOVED = offered("moved")
 
 
 HEAVY = {"IPython", "asyncio", "cupy", "ipywidgets", "loky", "networkx", "numba", "ortools", "plotly", "ssl", "torch"}
-HEAVY |= {"dtfm_lab.files", "dtfm_lab.planning", "dtfm_lab.simulation.engine", "importlib.metadata", "pandas", "scipy.special"}
+HEAVY |= {"dtfm_lab.files", "dtfm_lab.planning", "dtfm_lab.simulation.engine", "importlib.metadata"}
+HEAVY |= {"pandas", "scipy.special"}
 """What takes a while to load, and is loaded by what needs it."""
 
 
