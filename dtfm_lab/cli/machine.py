@@ -11,7 +11,7 @@ import click
 from dtfm_lab import lab
 from dtfm_lab.cli.doctor import described, doctor_facts
 from dtfm_lab.cli.options import cli, json_option
-from dtfm_lab.cli.terminal import err, out, print_json
+from dtfm_lab.cli.terminal import err, out, print_host_notes, print_json
 from dtfm_lab.domain.errors import MissingExtra
 from dtfm_lab.domain.extension import extensions
 from dtfm_lab.files.workspaces import link_of, state_from_link
@@ -96,7 +96,7 @@ def serve_app(network: str | None, ip: str, port: int, browser: bool, runs: int 
         dtfm-lab lab --app --ip 0.0.0.0 --no-browser   # for others, too
     """
     if network is not None:
-        lab.load_topology(network)  # so that an unknown name is reported here, not on the page
+        print_host_notes(lab.load_topology(network))  # read here, so that an unknown name is reported in the terminal
     _serve(network, "", ip, port, browser, runs)
 
 

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 import click
 
 from dtfm_lab import files, lab
-from dtfm_lab.cli.terminal import print_notes, waiting
+from dtfm_lab.cli.terminal import print_host_notes, print_notes, waiting
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.extension import load, offered
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
@@ -372,6 +372,7 @@ def _job_options(fields: Iterable[str], *, plans: bool = True, notes: bool = Fal
             with waiting(Path(topology).name, "reading the network"):
                 network = lab.load_topology(topology)
                 network = network.with_typical_prices() if typical_prices else network
+            print_host_notes(network)
             begin = values.get("start")
             job = _default_job(network) if begin is None else begin.job
             # A module brings its own model, so the network's usual job is not loaded first.

@@ -9,7 +9,7 @@ from pandas import DataFrame
 
 from dtfm_lab import files, lab, planning
 from dtfm_lab.cli.options import AUTO
-from dtfm_lab.cli.terminal import out, print_json, print_rows, print_table, waiting
+from dtfm_lab.cli.terminal import out, print_host_notes, print_json, print_rows, print_table, waiting
 from dtfm_lab.cli.traces import interval_of, worth_of
 from dtfm_lab.domain.network import Topology, set_words
 from dtfm_lab.domain.plan import Plan
@@ -25,7 +25,7 @@ from dtfm_lab.domain.units import (
     to_ms,
 )
 from dtfm_lab.planning.explain.loose_bound import loose_bound_words
-from dtfm_lab.simulation.memory import held_memory, memory_line, memory_summary
+from dtfm_lab.simulation.memory import held_memory, memory_summary, memory_words
 
 MOST_PLACED = 24
 """Maximum number of placed devices that the table of stages names one by one."""
@@ -66,8 +66,8 @@ def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: boo
     print_table(stages)
     if plan.idle_devices:
         out.print(plan.idle_words)
-    if line := memory_line(plan):
-        out.print(line)
+    if held is not None:
+        out.print(memory_words(held))
 
 
 def _stage_devices(plan: Plan) -> list[str]:
@@ -111,7 +111,8 @@ def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
         counts = sorted(set(job.microbatch_counts), reverse=True)
         shares = str(counts[0]) if len(counts) == 1 else ", ".join(map(str, job.microbatch_counts))
         ahead = "" if job.warmups is None else f" ({', '.join(map(str, job.warmups))} warm-up passes)"
-        shape += f", {job.schedule_name}{ahead}, micro-batches of {job.microbatch}: {shares} per pipeline"
+        shape += f", {job.schedule_name}{ahead}, batch of {job.batch_words}"
+        shape += f" in micro-batches of {job.microbatch}: {shares} per pipeline"
         shape += {"none": "", "stage": ", recomputed"}.get(job.checkpoints, f", checkpoints {job.checkpoints}")
     yield f"{shape}; by {plan.planner}"
     yield from () if job.model is None else job.model.notes
@@ -121,7 +122,8 @@ def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
         left = f", {plan.speed_up_words}" if plan.speed_up_words and not loose else ""
         price = plan.price_per_billion_tokens
         dollars = f"; {money(price)} a billion {job.counted}" if price else ""
-        yield f"iteration {format_s(plan.iteration_s)}{left}{dollars}"
+        rate = f", {plan.throughput_words}" if plan.throughput_words else ""
+        yield f"iteration {format_s(plan.iteration_s)}{rate}{left}{dollars}"
         yield from [loose] if loose and says_bound else []
     elif why := planning.why_not_simulated(plan):
         yield f"iteration not simulated: {why}"
@@ -143,6 +145,7 @@ def _choices(plan: Plan) -> Iterator[str]:
 
 
 def report_topology(topology: Topology, as_json: bool) -> None:
+    print_host_notes(topology)
     if as_json:
         return print_json(files.topology_to_mapping(topology))
     out.print(f"{topology.name}: {counted(len(topology), 'device')}. {topology.description}")

@@ -25,7 +25,7 @@ from dtfm_lab.files.reading import write_text
 from dtfm_lab.files.schedules import ENDINGS, load_schedule, save_schedule
 from dtfm_lab.files.traces import save_chrome_trace
 from dtfm_lab.planning.sweeps import PLANNING, SweepPoint, sweep_summary
-from dtfm_lab.simulation.memory import memory_summary
+from dtfm_lab.simulation.memory import memory_summary, memory_words
 from dtfm_lab.simulation.schedules import build_named, choices_of, peak_activations
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, WHAT
 from dtfm_lab.simulation.variations import VARIED
@@ -75,7 +75,7 @@ def simulate(
         out.print(f"out of memory: {held.advice}")
     print_trace(trace)
     if held.fits:
-        out.print(f"memory: {held.sentence}")
+        out.print(memory_words(held))
 
 
 @cli.command("simulate --sweep")
@@ -163,6 +163,9 @@ def sensitivity(
     plan: Plan, schedule: str | None, how: dict[str, Any], factor: float, what: tuple[str, ...], as_json: bool
 ) -> None:
     """Show how much a better link or device would shorten PLAN's iteration.
+
+    Improves one link or device at a time. Then it improves together all links of two regions, all network cards, and
+    all devices with the same GPU.
 
     \b
         dtfm-lab explain --sensitivity plan.json --what bandwidth --factor 2

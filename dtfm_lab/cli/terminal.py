@@ -20,6 +20,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology, uneven_hosts
 from dtfm_lab.domain.report import Part, ReportSection
 from dtfm_lab.domain.report import Table as ReportTable
 from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money, signed_share
@@ -82,6 +83,13 @@ def print_notes(job: Job) -> None:
     """Print on standard error what the job's model assumed when it read a config.json."""
     for note in () if job.model is None else job.model.notes:
         err.print(note)
+
+
+def print_host_notes(topology: Topology) -> None:
+    """Print on standard error if a counted host has fewer GPUs than the others. This is a note, because the
+    network may be meant that way."""
+    for note in uneven_hosts(topology.devices):
+        err.print(f"note: {note}")
 
 
 def print_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -31,6 +31,7 @@ from dtfm_lab.domain.network import (
     check_count,
     check_sizes,
     check_text,
+    counted_host,
     shortened,
     typical_price,
 )
@@ -515,7 +516,7 @@ def _region_sections(region: RegionSection) -> list[DeviceSection]:
     sections = counted + [section.model_copy(update={"region": region.name}) for section in region.devices]
     if region.per_host is None:
         return sections
-    hosts = (f"{region.name}-host-{i // region.per_host}" for i in range(len(sections)))
+    hosts = (counted_host(region.name, i // region.per_host) for i in range(len(sections)))
     return [s.model_copy(update={"host": s.host or host}) for s, host in zip(sections, hosts, strict=True)]
 
 

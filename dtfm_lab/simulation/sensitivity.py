@@ -1,7 +1,8 @@
 """How much a better link or device would shorten an iteration. The iteration is simulated again with each one improved.
 
-One thing is improved at a time; schedule and placement stay. A link is both directions of a pair of devices. All links
-between the same two regions are also improved together.
+One thing is improved at a time; schedule and placement stay. A link is both directions of a pair of devices. Some are
+also improved together: all links between the same two regions, all network cards, and all devices with the same GPU. If
+several pipelines are equally slow, one faster device saves nothing, but all of its kind do.
 
 With ``pairs``, the order on every link is fixed: messages of one directed pair come from one device and keep its order.
 Improving something that has slack then changes nothing and is not simulated. Everything is simulated again on NICs, if
@@ -11,6 +12,7 @@ both directions of a pair take turns (transport ``blocking``), and if the rounds
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +22,7 @@ import numpy.typing as npt
 
 from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.network import Links, as_number, shortened
+from dtfm_lab.domain.network import Links, Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
@@ -50,7 +52,14 @@ class SensitivityGain:
     what: str
     """``bandwidth`` or ``compute``, multiplied by the factor, or ``latency``, divided by it."""
     of: str
-    """``link`` (two devices), ``regions`` (all links between two regions, or within one) or ``device``."""
+    """What is improved.
+
+    - ``link``: the link between two devices
+    - ``regions``: all links between two regions, or within one
+    - ``network``: all links between two hosts, which are the network cards
+    - ``device``: one device
+    - ``kind``: all devices of the plan with the same GPU
+    """
     name: str
     factor: float
     before_s: float
@@ -110,7 +119,8 @@ def gains(
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
 ) -> Iterator[SensitivityGain]:
-    """Yield the gain of each improvement: of links that carry messages, of pairs of regions, of devices.
+    """Yield the gain of each improvement: of links that carry messages, of pairs of regions, of all network cards, of
+    devices and of all devices with the same GPU.
 
     Parameters
     ----------
@@ -145,7 +155,7 @@ def gains(
 def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[SensitivityGain]:
     plan = base.plan
     before_s = base.iteration_s
-    targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(base))]
+    targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(base, one))]
     for number, (one, target) in enumerate(targets, start=1):
         yield SensitivityGain(
             what=one,
@@ -161,7 +171,7 @@ def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[Sensitivi
 
 
 class ImprovedTarget(NamedTuple):
-    """A link, all links of two regions, or a device, to be improved."""
+    """A link, several links, a device or several devices, to be improved together."""
 
     of: str
     name: str
@@ -242,13 +252,22 @@ class Baseline:
 
 
 def _devices(plan: Plan) -> list[ImprovedTarget]:
-    """Return all devices of the plan, in stage order."""
-    names = plan.topology.names
-    return [ImprovedTarget("device", names[d], [(d, d)]) for d in plan.placement.devices.ravel().tolist()]
+    """Return all devices of the plan, in stage order, then all devices with the same GPU if there are several."""
+    devices, used = plan.topology.devices, plan.placement.devices.ravel().tolist()
+    found = [ImprovedTarget("device", devices[d].name, [(d, d)]) for d in used]
+    n_of = Counter(device.gpu for device in devices)
+    for gpu, some in by_key((devices[d].gpu, d) for d in used).items():
+        if len(some) > 1:
+            n_gpus = sum(devices[d].gpus for d in some)
+            noun = "GPUs" if n_gpus > len(some) else "devices"  # a group of GPUs counts as one device
+            in_use = " in use" if len(some) < n_of[gpu] else ""
+            found.append(ImprovedTarget("kind", f"all {n_gpus:,} {gpu} {noun}{in_use}", [(d, d) for d in some]))
+    return found
 
 
-def _links(base: Baseline) -> list[ImprovedTarget]:
-    """Return pairs of devices that exchange messages, and pairs of regions with several such pairs."""
+def _links(base: Baseline, what: str) -> list[ImprovedTarget]:
+    """Return pairs of devices that exchange messages, pairs of regions with several such pairs, and all pairs whose
+    messages pass a network card."""
     topology = base.plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()
@@ -264,4 +283,22 @@ def _links(base: Baseline) -> list[ImprovedTarget]:
         a, b = (region[d] for d in some[0])
         if len(some) > 1:
             links.append(ImprovedTarget("regions", f"{a} - {b}" if a != b else f"links within {a}", some))
-    return links
+    return links + _network_cards(topology, sorted(used), what, known=list(between.values()))
+
+
+def _network_cards(
+    topology: Topology, used: list[tuple[int, int]], what: str, known: list[list[tuple[int, int]]]
+) -> list[ImprovedTarget]:
+    """Return the target of all links between two hosts. Empty if there are fewer than two such links.
+
+    In a network without hosts, these are all links. They are left out if one of the ``known`` targets has the same.
+    """
+    has_hosts = topology.nic_of is not None
+    host = np.arange(len(topology)) if topology.nic_of is None else topology.nic_of
+    apart = [(i, j) for i, j in used if host[i] != host[j]]
+    if len(apart) < 2 or (not has_hosts and apart in known):
+        return []
+    n_cards = len({int(host[device]) for pair in apart for device in pair})
+    # A card sets a link's bandwidth. The latency is the network's.
+    of_hosts = f"all {n_cards:,} network cards" if what == "bandwidth" else "all links between hosts"
+    return [ImprovedTarget("network", of_hosts if has_hosts else "all links", apart)]

@@ -116,6 +116,8 @@ class LabState(traitlets.HasTraits):
     """What failed in the run and which device took over. Empty if nothing failed, and once the run is over."""
     binding = traitlets.Tuple()
     """The device that limits the plan most, or the two at the ends of the link. Empty while it is unknown."""
+    binding_helps = traitlets.Bool(True)
+    """False if a better ``binding`` would save next to nothing, and so would any other single link or device."""
     suspects = traitlets.Tuple()
     """(source, target) of each link and (name,) of each device that the last comparison suspects.
 

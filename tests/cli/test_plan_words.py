@@ -1,11 +1,13 @@
 """What a terminal says of a plan: few words for many devices, what was chosen, and what the job pinned."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dtfm_lab import lab
+from dtfm_lab.domain.units import in_figures
 
 CLUSTER = """
 dtfm_topology: 1
@@ -89,6 +91,57 @@ def test_a_pinned_field_is_opened_as_the_line_says(shell):
     arguments = ("plan", "lecture-hall", "--job", "tiny", "--steps", "2", "--objective", "iteration")
     found = json.loads(shell(*arguments, "--set", "tensor_parallel=auto", "--json")[1])
     assert found["chosen"]["tensor_parallel"] == 1
+
+
+def test_a_smaller_last_host_is_a_note_wherever_a_network_is_read(shell, cluster, tmp_path):
+    (tmp_path / "odd.yaml").write_text(CLUSTER.replace("count: 40", "count: 42"))
+    note = "note: 42 GPUs in hosts of 8: the last host has 2\n"
+    shape = ("--stages", "1", "--replicas", "2", "--batch", "4", "--microbatch", "1", "--steps", "1")
+    for arguments in (("show", "odd.yaml"), ("plan", "odd.yaml", "--job", "tiny", *shape)):
+        status, out, err = shell(*arguments)
+        assert (status, err) == (0, note)
+        assert "last host" not in out
+        assert json.loads(shell(*arguments, "--json")[1])
+    assert shell("show", cluster)[2] == ""
+
+
+def test_a_plan_says_its_batch_and_its_throughput(shell, cluster, tmp_path):
+    out = evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]])
+    found = json.loads(evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]], "--json"))
+    assert ", batch of 32 sequences of 64 tokens in micro-batches of 1: 16 per pipeline" in out.splitlines()[0]
+    assert found["sequences_per_iteration"] == 32
+    assert found["gpus_in_use"] == 4
+    rate = 32 * 64 / found["iteration_s"]
+    assert found["tokens_per_s"] == pytest.approx(rate)
+    assert found["tokens_per_s_per_gpu"] == pytest.approx(rate / 4)
+    words = f"{in_figures(rate, 4)} tokens/s ({in_figures(rate / 4, 4)} per GPU in use)"
+    assert next(line for line in out.splitlines() if line.startswith("iteration ")).partition(", ")[2].startswith(words)
+
+
+def test_a_plan_that_nearly_fills_a_gpu_says_so_in_one_line(shell, cluster, tmp_path):
+    needs = json.loads(evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]], "--json"))["memory"]["peak_bytes"]
+    for share, begins in ((0.93, "memory is tight: node-"), (0.8, "memory: node-")):
+        Path(cluster).write_text(CLUSTER.replace("gpu: H100", f"gpu: H100, memory_gib: {needs / share / 2**30:.9f}"))
+        out = evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]])
+        last = out.splitlines()[-1]
+        assert last.startswith(begins)
+        assert ("treat it as not fitting" in last) == (share > 0.9)
+        caution = json.loads(evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]], "--json"))["memory"]["caution"]
+        assert caution == (last.partition(": ")[2] if share > 0.9 else "")
+
+
+def test_a_module_has_samples_and_a_job_of_message_sizes_no_throughput(cluster):
+    network = lab.load_topology("lecture-hall")
+    sizes = lab.Job.from_bytes(2, 2, 1e8, 1e7)
+    plan = lab.plan(network, sizes, steps=1)
+    assert (plan.tokens_per_s, plan.tokens_per_s_per_gpu, plan.throughput_words) == (None, None, "")
+    assert plan.summary()["sequences_per_iteration"] is None
+    assert "batch" not in repr(plan)
+    job = lab.load_job("tiny", n_stages=2, n_replicas=2)
+    own = replace(job, model=replace(job.model, source="own.py:made"))
+    assert own.batch_words == f"{own.global_batch} samples"
+    made = lab.evaluate(network, own, stages=[[0, 1], [2, 3]])
+    assert "samples/s (" in made.throughput_words
 
 
 def test_the_repr_of_a_plan_names_no_crowd(cluster):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtfm_lab.domain.network import Device, count_words, name_words, set_words
+from dtfm_lab.domain.network import Device, count_words, name_words, set_words, uneven_hosts
 from dtfm_lab.domain.network.naming import in_ranges
 
 HOSTS = [Device(name=f"host-{h}-gpu-{g}", gpu="H100", host=f"host-{h}") for h in range(1, 17) for g in range(8)]
@@ -23,6 +23,24 @@ HOSTS = [Device(name=f"host-{h}-gpu-{g}", gpu="H100", host=f"host-{h}") for h in
 )
 def test_many_devices_are_counted_and_named_by_host(members, words):
     assert count_words(HOSTS, members) == words
+
+
+def counted(region: str, n: int, per_host: int, gpus: int = 1) -> list[Device]:
+    """Devices of a region as a file with ``per_host`` counts them into hosts."""
+    return [
+        Device(name=f"{region}-{i}", gpu="H100", region=region, host=f"{region}-host-{i // per_host}", gpus=gpus)
+        for i in range(n)
+    ]
+
+
+def test_a_smaller_last_host_is_noted_and_other_hosts_are_not():
+    assert uneven_hosts(counted("node", 130, 8)) == ["130 GPUs in hosts of 8: the last host has 2"]
+    assert uneven_hosts(counted("node", 65, 4, gpus=2)) == ["130 GPUs in hosts of 8: the last host has 2"]
+    two = [*counted("a", 9, 4), *counted("b", 8, 4), *counted("c", 3, 8)]
+    assert uneven_hosts(two) == ["a: 9 GPUs in hosts of 4: the last host has 1"]
+    assert uneven_hosts(counted("node", 128, 8)) == []
+    assert uneven_hosts(HOSTS[:-3]) == [], "hosts that were named are as they were meant"
+    assert uneven_hosts([]) == []
 
 
 def test_groups_of_gpus_are_counted_in_gpus():

@@ -69,6 +69,42 @@ def test_averaging_over_slow_links_binds(job):
     assert "Averaging the gradients of replicas is the bottleneck" in explained.text
 
 
+ALONE = "Twice as fast alone, it would save next to nothing."
+
+
+def test_what_is_named_is_said_to_save_nothing_alone_where_it_does(job):
+    """Four equal replicas: each is on some critical path. With one slow replica, that one is worth improving."""
+    alike = explain(placed(network(["A100"] * 4, gbps=1000), job, [[0, 1, 2, 3]]))
+    assert alike.iteration.binds == "device"
+    assert alike.iteration.alone_saves < 0.01
+    assert ALONE in alike.text
+    slow = explain(placed(network(["A100", "A100", "T4", "A100"], gbps=1000), job, [[0, 1, 2, 3]]))
+    assert slow.iteration.alone_saves > 0.2
+    assert ALONE not in slow.text
+
+
+def test_a_links_worth_alone_is_what_the_sensitivity_says(job):
+    many = job.with_fields(global_batch=128)
+    for stages in ([[0], [1]], [[0, 1], [2, 3]], [[0, 1, 2, 3]]):
+        explained = explain(placed(network(["A100"] * 4, gbps=0.01), many, stages))
+        assert explained.iteration.binds != "device"
+        ends = {*explained.iteration.bottleneck.name.split(" -> ")}
+        table = explained.sensitivity(factor=2.0, what=["bandwidth", "latency"])
+        links = table[table["of"] == "link"]
+        own = links[[{*name.split(" - ")} == ends for name in links["name"]]]
+        assert explained.iteration.alone_saves == pytest.approx(-own["change"].min())
+        assert (ALONE in explained.text) == (own["change"].min() > -0.01)
+
+
+def test_memory_that_is_nearly_full_is_said(job):
+    roomy = placed(network(["A100"] * 2), job, [[0], [1]])
+    assert "Memory is tight" not in explain(roomy).text
+    needs = float(lab.memory(roomy).peak_bytes.max())
+    text = explain(placed(network(["A100"] * 2, memory_bytes=needs / 0.95), job, [[0], [1]])).text
+    assert "(95.0 %). Above 90 %, allocators thrash" in text
+    assert "Memory does not limit the plan" not in text
+
+
 def test_memory_that_forbids_a_faster_plan_is_said_with_what_it_forbids(job):
     topology = network(["A100", "A100", "A100"], gbps=2.0, ms=20.0, memory_bytes=40e9, peak_flop_per_s=3e14)
     free = placed(topology, job, [[0], [1], [2]], schedule="adaptive-1f1b", warmups=(2, 1, 0))

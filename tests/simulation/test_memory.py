@@ -17,7 +17,14 @@ from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import GB, GiB, format_bytes
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.planning.iteration.problem import IterationProblem
-from dtfm_lab.simulation.memory import memory, over_bytes_when_played, remedies
+from dtfm_lab.simulation.memory import (
+    MOST_USED,
+    memory,
+    memory_summary,
+    memory_words,
+    over_bytes_when_played,
+    remedies,
+)
 from dtfm_lab.simulation.schedules import peak_activations, schedules
 from dtfm_lab.simulation.simulate import simulate
 
@@ -256,6 +263,45 @@ def test_advice_in_full():
     )
     smaller = plan_of(2, 16, 4, model=BIG, memory_bytes=4.0 * GiB)
     assert "; nothing fits in this shape: with checkpointing block and 1f1b device-0 would" in memory(smaller).advice
+
+
+@pytest.mark.parametrize("share", [0.85, 0.89, 0.91, 0.999])
+def test_a_plan_that_fills_a_device_is_cautioned_from_nine_tenths_on(share):
+    needs = memory(plan_of(2, 16, 4, model=BIG, microbatch=2)).peak_bytes.max()
+    plan = plan_of(2, 16, 4, model=BIG, microbatch=2, memory_bytes=float(needs / share))
+    report = memory(plan)
+    assert report.fits
+    assert report.advice == ""
+    assert report.used_share.max() == pytest.approx(share)
+    assert bool(report.caution) == (share > MOST_USED)
+    assert memory_words(report).startswith("memory is tight: " if share > MOST_USED else "memory: ")
+    assert memory_summary(report)["fullest_share"] == report.used_share.max()
+
+
+def test_a_caution_in_full():
+    needs = memory(plan_of(2, 16, 4, model=BIG, microbatch=2)).peak_bytes
+    plan = plan_of(2, 16, 4, model=BIG, microbatch=2, memory_bytes=float(needs.max() / 0.95))
+    report = memory(plan)
+    position, replica = report.fullest
+    assert needs[position, replica] == needs.max()
+    needed, has = format_bytes(int(needs.max())), format_bytes(plan.topology.devices[0].memory_bytes)
+    assert report.caution == (
+        f"{report.devices[position][replica]} needs {needed} of its {has} (95.0 %). Above 90 %, allocators thrash and "
+        "iterations take 5 to 10 times as long: treat it as not fitting. Smaller micro-batches, recomputation or more "
+        "stages need less; fragmentation=0.1 keeps plans below 90 %"
+    )
+    other = plan_of(2, 16, 4, model=BIG, microbatch=1, checkpointing="block")
+    tight = [0.91 * peak for peak in memory(other).peak_bytes.ravel().tolist()]
+    other = plan_of(2, 16, 4, model=BIG, microbatch=1, checkpointing="block", memory_bytes=[x / 0.85 for x in tight])
+    assert ". More stages need less; " in memory(other).caution
+
+
+def test_no_caution_remains_with_the_fragmentation_that_it_names():
+    plan = plan_of(2, 16, 4, model=BIG, fragmentation=0.1)
+    needs = float(memory(plan).peak_bytes.max())
+    for memory_bytes in (needs / 0.9, needs / 0.9001, needs / 0.8):
+        report = memory(plan_of(2, 16, 4, model=BIG, fragmentation=0.1, memory_bytes=memory_bytes))
+        assert not (report.fits and report.caution)
 
 
 def test_mistakes_are_one_line_each():

@@ -49,16 +49,20 @@ def improved(plan: Plan, gain: SensitivityGain) -> Plan:
     topology = plan.topology
     if gain.what == "compute":
         faster = tuple(
-            replace(d, peak_flop_per_s=d.peak_flop_per_s * gain.factor) if d.name == gain.name else d
+            replace(d, peak_flop_per_s=d.peak_flop_per_s * gain.factor)
+            if gain.of == "kind" or d.name == gain.name
+            else d
             for d in topology.devices
         )
         return replace(plan, topology=replace(topology, devices=faster))
     for i, j in np.ndindex(len(topology), len(topology)):
         a, b = topology.devices[i], topology.devices[j]
-        names = {"link": (a.name, b.name), "regions": (a.region, b.region)}[gain.of]
+        names = {"link": (a.name, b.name), "regions": (a.region, b.region)}.get(gain.of, ())
         told = {" - ".join(names), " - ".join(reversed(names))}
         if gain.of == "regions" and a.region == b.region:
             told = {f"links within {a.region}"}
+        if gain.of == "network" and (not a.host or a.host != b.host):
+            told = {gain.name}
         if i == j or gain.name not in told:
             continue
         latency_s, bandwidth = (
@@ -115,7 +119,7 @@ def test_the_greatest_gain_comes_first_and_is_told_in_a_sentence():
     table = lab.explain(plan_of(2, 4, 3)).sensitivity("1f1b")
     assert table["change_s"].is_monotonic_increasing
     assert set(table["what"]) == set(WHAT)
-    assert set(table["of"]) == {"link", "regions", "device"}
+    assert set(table["of"]) == {"link", "regions", "network", "device", "kind"}
 
     def told(what: str, name: str, after_s: float, factor: float = 1.1) -> str:
         return SensitivityGain(
@@ -133,6 +137,51 @@ def test_a_schedule_stays_as_it_was_chosen():
     table = lab.explain(plan).sensitivity("adaptive-1f1b", factor=100, what="latency")
     base = simulate(plan, "adaptive-1f1b")
     assert (table["iteration_s"] <= base.iteration_s * (1 + 1e-12)).all()
+
+
+def hosts_of_two(**fields) -> Plan:
+    """Six devices in three hosts of two, in two regions; of one kind, but for the last two."""
+    plan = plan_of(1, 4, 6, seed=3, **fields)
+    devices = tuple(
+        replace(d, host=f"h{i // 2}", gpu="fast" if i > 3 else "slow") for i, d in enumerate(plan.topology.devices)
+    )
+    return plan.changed(topology=replace(plan.topology, devices=devices))
+
+
+def test_all_devices_of_a_kind_and_all_network_cards_are_rows_too():
+    plan = hosts_of_two(synchronisation="ring")
+    table = lab.explain(plan).sensitivity()
+    names = table[table["of"].isin(["network", "kind"])].groupby("what")["name"].agg(sorted).to_dict()
+    assert names == {
+        "bandwidth": ["all 3 network cards"],
+        "latency": ["all links between hosts"],
+        "compute": ["all 2 fast devices", "all 4 slow devices"],
+    }
+    for gain in gains(plan, what=["bandwidth", "latency"]):
+        if gain.of == "network":
+            assert gain.iteration_s == pytest.approx(simulate(improved(plan, gain)).iteration_s)
+
+
+def test_equally_slow_pipelines_gain_only_from_all_devices_of_their_kind():
+    topology = Topology.from_matrices(np.zeros((5, 5)), np.full((5, 5), 1e3), gpu="H100", memory_bytes=2**40)
+    job = lab.load_job("tiny", n_stages=1, n_replicas=4, global_batch=16, microbatch=1)
+    plan = evaluate(topology, job, stages=[[0, 1, 2, 3]])
+    table = lab.explain(plan).sensitivity(what="compute")
+    kind, alone = table[table["of"] == "kind"].iloc[0], table[table["of"] == "device"]
+    assert kind["name"] == "all 4 H100 devices in use"
+    assert kind["sentence"].startswith("all 4 H100 devices in use computing 10 % faster: -")
+    assert table.index[table["of"] == "kind"].tolist() == [0]
+    assert (alone["change"].abs() < 1e-3).all()
+    assert kind["change"] < -0.05
+
+
+def test_one_device_of_a_kind_and_links_that_are_a_row_already_are_not_repeated():
+    table = lab.explain(plan_of(2, 2, 1)).sensitivity()
+    assert "network" not in set(table["of"]), "one link is all there is"
+    lone = plan_of(1, 2, 3)
+    devices = tuple(replace(d, region="here", gpu=f"gpu {i}") for i, d in enumerate(lone.topology.devices))
+    table = lab.explain(lone.changed(topology=replace(lone.topology, devices=devices))).sensitivity()
+    assert set(table["of"]) == {"link", "regions", "device"}
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,10 @@ def test_what_saves_nothing_alone_is_named_without_a_saving(monkeypatch: pytest.
     assert found.saves == 0.0
     assert found.handle in found.words
     assert "next to nothing" in found.words
+    assert not found.helps
     monkeypatch.setattr(binding, "MOST_DEVICES", 3)
     assert "save" not in binding_of(plan).words, "nothing was simulated, so nothing is said of it"
+    assert binding_of(plan).helps
 
 
 def test_candidates_are_those_of_the_critical_path_and_links_of_two_regions_are_one() -> None:

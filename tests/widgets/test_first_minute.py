@@ -45,6 +45,14 @@ def test_the_first_step_selects_what_limits_the_plan() -> None:
     assert the_lab.bar.view.step["buttons"][0]["label"] == "Make ada faster"
 
 
+def test_nobody_is_led_to_improve_what_saves_nothing() -> None:
+    the_lab = opened()
+    the_lab.lab_state.binding_helps = False
+    assert buttons(the_lab) == ["step-train"]
+    the_lab.lab_state.binding_helps = True
+    assert buttons(the_lab) == ["step-pull"]
+
+
 def test_an_edit_leads_on_and_another_network_does_not() -> None:
     the_lab = opened()
     the_lab.open_network("at-home")

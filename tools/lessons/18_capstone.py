@@ -179,7 +179,7 @@ found.to_frame().set_index("title")[["iteration_s", "times", "n_stages", "n_repl
 # %% [markdown]
 # ## 5. What would help?
 #
-# One link or device at a time becomes 10 % better. Which would help your network most?
+# One link or device at a time becomes 10 % better, or all with the same GPU. Which would help your network most?
 
 # %%
 lab.explain(plan).sensitivity().head(5)[["sentence"]]

@@ -317,6 +317,14 @@ class Job(JobOptions):
         return "tokens" if self.model is None else self.model.counted
 
     @property
+    def batch_words(self) -> str:
+        """The batch of an iteration: ``512 sequences of 2,048 tokens``, or ``64 samples`` of your own module."""
+        model = self.modelled()
+        if model.source:
+            return counted(self.global_batch, "sample")
+        return f"{counted(self.global_batch, 'sequence')} of {counted(model.seq_len, 'token')}"
+
+    @property
     def flop(self) -> float:
         """FLOP of forward and backward per iteration, over all replicas, without recomputation."""
         return self.global_batch * self.modelled().forward_flop * (1 + self.modelled().backward.whole)

@@ -26,7 +26,7 @@ from dtfm_lab.domain.network.device import (
 )
 from dtfm_lab.domain.network.estimate import BETWEEN, INSIDE, BandwidthEstimate
 from dtfm_lab.domain.network.estimates import ENDS, at_their_ends, estimated, estimates_of
-from dtfm_lab.domain.network.naming import count_words, name_words, set_words
+from dtfm_lab.domain.network.naming import count_words, counted_host, name_words, set_words, uneven_hosts
 from dtfm_lab.domain.network.outgoing import OutgoingLinks, Passage
 from dtfm_lab.domain.network.places import (
     Place,

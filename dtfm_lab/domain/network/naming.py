@@ -74,6 +74,30 @@ def parts_of(group_of: Sequence[str], members: Sequence[int], gpus: Sequence[int
     ]
 
 
+def uneven_hosts(devices: Sequence[Device]) -> list[str]:
+    """Return a sentence for each region whose counted hosts are all the same size, except for a smaller last one.
+
+    ``130 GPUs in hosts of 8: the last host has 2``. A file's ``per_host`` makes such hosts (``counted_host``).
+    """
+    sizes: dict[str, dict[str, int]] = {}
+    for device in devices:
+        if device.region and device.host.startswith(counted_host(device.region, "")):
+            of_region = sizes.setdefault(device.region, {})
+            of_region[device.host] = of_region.get(device.host, 0) + device.gpus
+    found = []
+    for region, held in sizes.items():
+        *full, last = held.values()
+        if full and len(set(full)) == 1 and last < full[0]:
+            words = f"{sum(full) + last:,} GPUs in hosts of {full[0]}: the last host has {last}"
+            found.append(words if len(sizes) == 1 else f"{region}: {words}")
+    return found
+
+
+def counted_host(region: str, number: int | str) -> str:
+    """Return the name of a region's host that a file counts instead of naming it: ``rack-host-0``."""
+    return f"{region}-host-{number}"
+
+
 def name_words(names: Sequence[str], most: int = FEW_NAMES) -> str:
     """Describe many things by their names: ``host-1 to host-16 and spare``."""
     return listed(names if len(names) <= most else in_ranges(names), most)

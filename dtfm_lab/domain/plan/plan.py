@@ -14,7 +14,16 @@ from dtfm_lab.domain.network import QUEUEING, Topology, count_words, set_words
 from dtfm_lab.domain.plan.choices import values_of
 from dtfm_lab.domain.plan.device_table import device_table
 from dtfm_lab.domain.registry import current_name, unknown
-from dtfm_lab.domain.units import LOOSE_TIMES, FloatArray, IntArray, counted, format_s, format_share, format_times
+from dtfm_lab.domain.units import (
+    LOOSE_TIMES,
+    FloatArray,
+    IntArray,
+    counted,
+    format_s,
+    format_share,
+    format_times,
+    in_figures,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -171,12 +180,16 @@ class Plan:
         parts = [f"{self.job.n_stages} x {self.job.n_replicas}"]
         if self.absent:
             parts.append(f"without {self.absent_words}")
+        if self.job.model is not None:
+            parts.append(f"batch of {self.job.batch_words}, micro-batch {self.job.microbatch}")
         if self.iteration_s is not None:
             left, said = self.speed_up_left, self.speed_up_words
             if said and left is not None and left <= LOOSE_TIMES:
                 said = f"at most {format_times(left)} times faster with {self.scope}"
             most = f" ({said})" if said else ""
             parts.append(f"iteration {self.iteration_s:.6g} s{most}")
+        if self.throughput_words:
+            parts.append(self.throughput_words)
         parts.append(f"communication cost {self.cost.total_s:.6g} s, gap {format_share(self.gap)}")
         return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
 
@@ -273,6 +286,33 @@ class Plan:
         if left > LOOSE_TIMES:
             return f"the lower bound of {self.scope}, {format_s(bound_s)}, is loose"
         return f"at most {format_times(left)} times faster with {self.scope}"
+
+    @property
+    def gpus_in_use(self) -> int:
+        """Number of GPUs of all devices in use. A device may be a group of GPUs."""
+        return sum(self.topology.devices[int(d)].gpus for d in self.placement.devices.flat)
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Throughput of all devices together, in tokens per second; in samples per second for your own module.
+
+        None if the iteration was not simulated.
+        """
+        return self.job.tokens / self.iteration_s if self.job.model is not None and self.iteration_s else None
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float | None:
+        """``tokens_per_s`` divided by the number of GPUs in use."""
+        return None if self.tokens_per_s is None else self.tokens_per_s / self.gpus_in_use
+
+    @property
+    def throughput_words(self) -> str:
+        """``83,670 tokens/s (3,486 per GPU)``, or ``per GPU in use`` if devices are idle. Empty if it is unknown."""
+        if self.tokens_per_s is None or self.tokens_per_s_per_gpu is None:
+            return ""
+        words = f"{in_figures(self.tokens_per_s, 4)} {self.job.counted}/s"
+        each = f"{in_figures(self.tokens_per_s_per_gpu, 4)} per GPU{' in use' if self.idle_devices else ''}"
+        return f"{words} ({each})" if self.gpus_in_use > 1 else words
 
     @property
     def price_per_hour(self) -> float:
@@ -392,6 +432,7 @@ class Plan:
             "job": self.job.name,
             **{what: getattr(self.job, what) for what in of_job},
             "microbatches_per_replica": self.job.microbatch_counts,
+            "sequences_per_iteration": None if self.job.model is None else self.job.global_batch,
             "seq_len": None if self.job.model is None else self.job.model.seq_len,
             "notes": [] if self.job.model is None else list(self.job.model.notes),
             "schedule": self.job.schedule_name,
@@ -402,6 +443,9 @@ class Plan:
             "data_parallel_s": self.cost.data_parallel_s,
             "pipeline_s": self.cost.pipeline_s,
             **{what: getattr(self, what) for what in (*costs, *searched)},
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
+            "gpus_in_use": self.gpus_in_use,
             "price_per_billion_tokens": self.price_per_billion_tokens,
             "blocks_per_stage": self.blocks_per_stage,
             "stages": self.stages,

@@ -180,7 +180,8 @@ def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
         if more is not None and more.iteration_s is not None:
             yield UpgradeGain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
     # of links with the same gain keep the last, such as that of two whole regions instead of a single one
-    faster = {round(one.change, 6): one for one in gains(plan, factor=FACTOR, what=["bandwidth"])}
+    links = [one for one in gains(plan, factor=FACTOR, what=["bandwidth"]) if one.of in ("link", "regions")]
+    faster = {round(one.change, 6): one for one in links}
     for gain in [one for change, one in sorted(faster.items()) if change < -LEAST_GAIN][:MOST_GAINS]:
         yield UpgradeGain(f"twice the bandwidth on {gain.name}", gain.before_s, gain.iteration_s)
 

@@ -33,7 +33,7 @@ from dtfm_lab.files.reading import read_text
 from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 from dtfm_lab.simulation import simulate
-from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.memory import MOST_USED, memory
 
 SWEEP = DATA / "ultra_scale_sweep.csv"
 SEQUENCE, VOCABULARY, PER_HOST, GPU = 4096, 131072, 8, "H100"
@@ -82,8 +82,6 @@ Without pipelines these are the inputs of the two products. With pipelines almos
 """
 LOGITS_BYTES = {"alone": 6.0, "pipeline": 2.0}
 """Bytes per logit in addition to the four that the lab counts. Fitted."""
-MOST_OF_MEMORY = 0.9
-"""Share of a GPU's memory above which allocators keep freeing and reallocating, and runs take 5 to 10 times as long."""
 WHOLE_GRADIENT_BYTES = 2
 """Bytes per parameter of the bf16 gradients that nanotron keeps in addition to those accumulated in fp32."""
 
@@ -374,7 +372,7 @@ class Predicted:
     @property
     def fits(self) -> bool:
         """True if it needs less than nine tenths of a GPU's memory. Above that, allocators thrash."""
-        return self.memory_bytes < MOST_OF_MEMORY * ONE_GPU.memory_bytes
+        return self.memory_bytes < MOST_USED * ONE_GPU.memory_bytes
 
 
 def predict(one: Configuration) -> Predicted:

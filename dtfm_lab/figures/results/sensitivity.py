@@ -26,7 +26,7 @@ from dtfm_lab.figures.theme import (
 from dtfm_lab.planning import Draws
 
 MOST_ROWS = 10
-"""Maximum number of rows of links, of regions and of devices: those that change most."""
+"""Maximum number of rows of each panel, such as links or devices: those that change most."""
 ROW_PX = 24
 HEADING_PX = 44
 NEGLIGIBLE = 1e-9
@@ -36,7 +36,13 @@ WHAT = {
     "latency": ("latency", CAUSE_COLORS["latency"]),
     "compute": ("computing", CAUSE_COLORS["busy"]),
 }
-OF = {"link": "links", "regions": "regions, all links of two or within one", "device": "devices"}
+OF = {
+    "link": "links",
+    "regions": "regions, all links of two or within one",
+    "network": "network cards, all links between hosts",
+    "device": "devices",
+    "kind": "kinds, all devices with the same GPU",
+}
 COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 
@@ -44,7 +50,8 @@ COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     """A bar for each improvement: by how much it would shorten the iteration, largest on top.
 
-    Links, pairs of regions and devices have separate panels. Improvements that change nothing are counted, not drawn.
+    Links, pairs of regions, all network cards, devices and kinds of device have separate panels. Improvements that
+    change nothing are counted, not drawn.
     For ``Draws``, plans compared under a spread, there is one row per plan: see ``drawn_plans``. Raises TraceError for
     a table with other columns.
     """

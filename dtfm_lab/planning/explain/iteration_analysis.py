@@ -10,10 +10,12 @@ import numpy as np
 
 from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import LINK_SEPARATOR, Trace
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.simulation.memory import MemoryReport, memory
+from dtfm_lab.simulation.sensitivity import Baseline, ImprovedTarget
 from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fro
     ("latency", "bandwidth", "queue"), "link"
 )
 """The class that each cause of a part of the critical path belongs to: devices, links or synchronisation."""
+FACTOR = 2.0
+"""To see what a link or device is worth alone, it gets twice the bandwidth or speed, or half the latency."""
+WORTH_SAYING = 0.01
+"""Minimum share of the iteration that this must save to be worth doing."""
 GAIN = 1e-3
 """Memory counts as limiting only if more of it would save at least this share of the iteration."""
 
@@ -86,6 +92,30 @@ class IterationAnalysis:
     def binds(self) -> str:
         """The class that takes most of the critical path: ``device``, ``link`` or ``synchronisation``."""
         return next(iter(self.by_class))
+
+    @cached_property
+    def bottleneck(self) -> Part | None:
+        """The device or link that takes most of the class that binds. None for synchronisation that waits for no
+        link."""
+        return next(iter(self.parts("device" if self.binds == "device" else "link")), None)
+
+    @cached_property
+    def alone_saves(self) -> float | None:
+        """Share of the iteration that the bottleneck would save if it alone were ``FACTOR`` times as fast.
+
+        0 if other devices or links are as slow. None if no device or link is the bottleneck.
+        """
+        part, topology = self.bottleneck, self.plan.topology
+        if part is None or not self.iteration_s > 0:
+            return None
+        ends = (part.name,) if self.binds == "device" else ends_of(part.name, topology)
+        at = [topology.index(name) for name in ends]
+        if not at:
+            return None
+        target = ImprovedTarget("device" if len(at) == 1 else "link", part.name, [(at[0], at[-1])])
+        base = Baseline.of(self.plan)
+        whats = ("compute",) if len(at) == 1 else ("bandwidth", "latency")
+        return 1 - min(base.improved_s(what, target, FACTOR) for what in whats) / base.iteration_s
 
     @cached_property
     def memory(self) -> MemoryReport:
@@ -174,6 +204,18 @@ class IterationAnalysis:
             "memory_forbids": None if forbidden is None else forbidden._asdict(),
             "devices": plain_rows(self.devices),
         }
+
+
+def ends_of(name: str, topology: Topology) -> tuple[str, ...]:
+    """Return source and target of a link's name, ``"a -> b"``. Empty if the network has no such two devices."""
+    names = set(topology.names)
+    return next((ends for ends in splits(name, LINK_SEPARATOR) if names.issuperset(ends)), ())
+
+
+def splits(name: str, separator: str) -> list[tuple[str, str]]:
+    """Return every way to split a link's name into two, because a device's name may contain the separator."""
+    parts = name.split(separator)
+    return [(separator.join(parts[:at]), separator.join(parts[at:])) for at in range(1, len(parts))]
 
 
 def analysed(plan: Plan) -> IterationAnalysis:

@@ -6,7 +6,7 @@ from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.network import set_words
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money
-from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, Part
+from dtfm_lab.planning.explain.iteration_analysis import WORTH_SAYING, IterationAnalysis, Part
 from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.planning.explain.sentences import none_of
 
@@ -89,19 +89,25 @@ def _choices(analysis: IterationAnalysis) -> str:
 
 
 def binding(analysis: IterationAnalysis) -> str:
-    """Return a sentence on what limits the iteration: devices, links or synchronisation, with its share and name."""
+    """Return a sentence on what limits the iteration: devices, links or synchronisation, with its share and name.
+
+    A second sentence warns if the named device or link would save next to nothing alone.
+    """
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
     of_path = f"{format_share(share, 0)} of the critical path"
     devices, links = analysis.parts("device"), analysis.parts("link")
+    saves = analysis.alone_saves
+    alone = "" if saves is None or saves >= WORTH_SAYING else " Twice as fast alone, it would save next to nothing."
     if analysis.binds == "device":
         # The next one matters only if it is close.
         others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""
-        return f"Computing is the bottleneck: {of_path}. {_on(analysis.plan, devices[0])} computes most{others}."
+        first = _on(analysis.plan, devices[0])
+        return f"Computing is the bottleneck: {of_path}. {first} computes most{others}.{alone}"
     if analysis.binds == "link":
         many = f", the most of {counted(len(links), 'link')} on it" if len(links) > 1 else ""
-        return f"Messages are the bottleneck: {of_path}. They travel over {_named(links[0])}{many}."
+        return f"Messages are the bottleneck: {of_path}. They travel over {_named(links[0])}{many}.{alone}"
     through = f" It goes over {_named(links[0])}." if links else ""
-    return f"Averaging the gradients of replicas is the bottleneck: {of_path}.{through}"
+    return f"Averaging the gradients of replicas is the bottleneck: {of_path}.{through}{alone}"
 
 
 def _shared_nics(analysis: IterationAnalysis) -> str:
@@ -146,12 +152,14 @@ def _memory(analysis: IterationAnalysis) -> str:
     at = divmod(int(used.argmax()), used.shape[1])
     peak, limit = format_bytes(int(held.peak_bytes[at])), format_bytes(int(held.limit_bytes[at]))
     fullest = f"{held.devices[at[0]][at[1]]} is fullest, with {peak} of {limit}"
+    tight = f"Memory is tight: {held.caution}." if held.caution else ""
     if forbidden is None:
-        return f"Memory does not limit the plan: {fullest}."
-    return (
+        return tight or f"Memory does not limit the plan: {fullest}."
+    limits = (
         f"Memory limits the plan, too: {forbidden.what} it would take {format_s(forbidden.iteration_s)}, for which "
-        f"{forbidden.device} lacks {format_bytes(forbidden.over_bytes)}; {fullest}."
+        f"{forbidden.device} lacks {format_bytes(forbidden.over_bytes)}"
     )
+    return f"{limits}. {tight}" if tight else f"{limits}; {fullest}."
 
 
 def _idle_time(analysis: IterationAnalysis) -> str:

@@ -246,7 +246,8 @@ class PlanPanel(Panel):
 
 
 def _lacking(plan: Plan) -> str:
-    """Return which devices lack memory during the simulated iteration, and what would fit. Empty if all fit.
+    """Return which devices lack memory during the simulated iteration, or use nearly all of it, and what would need
+    less. Empty if no device does.
 
     The bar and the chart use the same check: waiting messages count as memory.
     """
@@ -256,4 +257,4 @@ def _lacking(plan: Plan) -> str:
         report = memory(plan, trace=simulate(plan))
     except LabError:  # not every schedule can be simulated on every plan
         return ""
-    return "" if report.fits else report.advice
+    return report.caution if report.fits else report.advice

@@ -118,7 +118,7 @@ class StatusBar:
             view.numbers = bar_numbers(state, before)
             if not self._is_replanning:  # keep the old headline until there is a new one
                 binding = self._known_binding()
-                state.binding = drawn_as(state, binding.devices)
+                state.binding_helps, state.binding = binding.helps, drawn_as(state, binding.devices)
                 said = headline(state, before, self._replanning.last, binding.words)
                 view.headline = said._asdict() | {"handle": handle_in(said, binding.handle, state.binding)}
             view.action = self.action._asdict()

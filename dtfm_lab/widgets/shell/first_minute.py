@@ -33,7 +33,10 @@ NEAR = (0.02, 0.10)
 """Errors of the prediction between which a guess chooses."""
 GUESSES = ("under 2 %", "2 to 10 %", "more than 10 %")
 QUESTION = "By how much will the prediction be off?"
-FOLLOWED = "topology", "plan", "binding", "selected", "selected_link", "busy", "comparison", "run_story", "run_part"
+FOLLOWED = (
+    *("topology", "plan", "binding", "binding_helps", "selected", "selected_link"),
+    *("busy", "comparison", "run_story", "run_part"),
+)
 
 
 class FirstMinute:
@@ -126,6 +129,8 @@ class FirstMinute:
         ends, state = self._lab_state.binding, self._lab_state
         if not ends:
             return {}
+        if not state.binding_helps:  # nothing single is worth pulling, so the next step is offered
+            return self._train()
         is_link = len(ends) == 2
         if ends in (state.selected, state.selected_link):
             hint = (

@@ -12,16 +12,17 @@ import numpy as np
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.domain.units import format_gbps, format_share, to_gbps, to_ms
-from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
+from dtfm_lab.planning.explain.iteration_analysis import (
+    FACTOR,
+    WORTH_SAYING,
+    IterationAnalysis,
+    analysed,
+    ends_of,
+)
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline
-from dtfm_lab.widgets.what_if.worth import improved_shares, joined, splits
+from dtfm_lab.widgets.what_if.worth import improved_shares, joined
 
-FACTOR = 2.0
-"""A candidate gets twice the bandwidth or speed, or half the latency: as in the inspector."""
-WORTH_SAYING = 0.01
-"""Minimum share of the iteration that a better link must save to be the headline."""
 MOST_TRIED = 8
 """Maximum candidates that are simulated for one sentence."""
 MOST_DEVICES = 128
@@ -46,6 +47,8 @@ class Binding(NamedTuple):
     """The device, or the two at the ends of the link. Empty for none."""
     saves: float = 0.0
     """Share of the iteration that the improvement saves. 0 if it saves nothing or was not simulated."""
+    helps: bool = True
+    """False if neither this nor any other single link or device would save ``WORTH_SAYING`` of the iteration."""
 
 
 class Limiter(NamedTuple):
@@ -80,7 +83,8 @@ def binding_of(plan: Plan) -> Binding:
         return Binding(words, handle, ends, saves)
     first = (devices if analysis.binds == "device" else links)[:1]
     simulated = bool(first) and first[0] in [one for one, *_ in tried]
-    return _no_single(plan, bind, first, "Faster alone, it would save next to nothing." if simulated else "")
+    found = _no_single(plan, bind, first, "Faster alone, it would save next to nothing." if simulated else "")
+    return found._replace(helps=plan.job.n_tasklets > MOST_DEVICES)  # where nothing is simulated, it may help
 
 
 def _no_single(plan: Plan, bind: str, first: list[Limiter], alone: str) -> Binding:
@@ -112,12 +116,6 @@ def candidates(analysis: IterationAnalysis, of: str) -> list[Limiter]:
         before = found.get(key, Limiter(ends, 0.0))
         found[key] = before._replace(seconds=before.seconds + part.seconds)
     return sorted(found.values(), key=lambda one: -one.seconds)
-
-
-def ends_of(name: str, topology: Topology) -> tuple[str, ...]:
-    """Return source and target of a link's name, ``"a -> b"``. Empty if the network has no such two devices."""
-    names = set(topology.names)
-    return next((ends for ends in splits(name, LINK_SEPARATOR) if names.issuperset(ends)), ())
 
 
 def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, float]]:

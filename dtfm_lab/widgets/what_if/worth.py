@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s, format_share
+from dtfm_lab.planning.explain.iteration_analysis import splits
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline, ImprovedTarget, SensitivityGain
 
 BETTER = {"bandwidth": "more bandwidth", "latency": "less latency", "compute": "faster computing"}
@@ -38,9 +39,17 @@ def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[s
 
 
 def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
-    """Return the improved device, or two devices at the ends of the improved link, for selection. Empty if unknown."""
+    """Return the improved device, or two devices at the ends of the improved link, for selection. Empty if unknown.
+
+    Of several that are improved together, it is the first.
+    """
     if gain.of == "device":
         return [gain.name]
+    if gain.of == "kind":
+        return [one.name for one in topology.devices if f" {one.gpu} " in gain.name][:1]
+    if gain.of == "network":
+        apart = (one.name for one in topology.devices[1:] if not one.host or one.host != topology.devices[0].host)
+        return [topology.names[0], *islice(apart, 1)]
     names = set(topology.names)
     first = by_region(topology)
     within = first.get(gain.name.removeprefix("links within "), [])
@@ -52,12 +61,6 @@ def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
         if gain.of == "regions" and a in first and b in first:
             return [first[a][0], first[b][0]]
     return []
-
-
-def splits(name: str, separator: str) -> list[tuple[str, str]]:
-    """Return every way to split a link's name into two, because a device's name may contain the separator."""
-    parts = name.split(separator)
-    return [(separator.join(parts[:at]), separator.join(parts[at:])) for at in range(1, len(parts))]
 
 
 def by_region(topology: Topology) -> dict[str, list[str]]:

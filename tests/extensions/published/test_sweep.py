@@ -38,6 +38,21 @@ def test_the_sweep_has_its_rows_and_no_row_of_the_models_that_are_held_out():
     assert sum(slow_mode(ran)) > 100
 
 
+def test_runs_that_nearly_fill_a_gpu_are_slow_which_is_what_the_caution_about_memory_says():
+    rows = [row for row in read_sweep() if row.iteration_s is not None and row.peak_memory_bytes is not None]
+    fastest: dict[tuple[object, ...], float] = {}
+    for row in rows:
+        kind = row.one.model, row.one.nodes, row.one.dp, row.one.tp, row.one.pp, row.one.zero
+        fastest[kind] = min(row.iteration_s, fastest.get(kind, row.iteration_s))
+    slower = [
+        row.iteration_s / fastest[row.one.model, row.one.nodes, row.one.dp, row.one.tp, row.one.pp, row.one.zero]
+        for row in rows
+        if row.peak_memory_bytes > 70e9
+    ]
+    assert len(slower) == 9
+    assert (round(min(slower)), round(max(slower))) == (5, 12)
+
+
 def test_stages_are_cut_by_their_multiplications_and_the_head_is_one_of_them():
     assert cut_of("1B", 2) == (11, 5)
     assert cut_of("3B", 8) == (4, 4, 4, 4, 4, 4, 4, 0), "the last stage has the head alone"
