@@ -5,7 +5,7 @@ an empty cell means that function's default. ``seq_len`` is the length it was tr
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from dtfm_lab.domain.job.model import ModelSpec, gpt, llama, moe
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import GB, GiB
 
-BUILDERS = {"gpt": gpt, "llama": llama, "moe": moe}
+BUILDERS: dict[str, Callable[..., ModelSpec]] = {"gpt": gpt, "llama": llama, "moe": moe}
 YES_OR_NO = {"yes": True, "no": False}
 
 
