@@ -449,6 +449,8 @@ def shortened(value: object) -> str:
 # takeaway 1).
 
 
+GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
+"""Fields of a device that say something only if it has several GPUs."""
 MOST_GPUS = 8
 """Maximum number of GPUs per group in ``group_sizes``."""
 
