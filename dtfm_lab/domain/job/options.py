@@ -50,6 +50,8 @@ LEFT_TO_PLANNERS = (
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
 """A planner chooses these fields if they are left out."""
+OPENED_BY_NULL = ("tensor_parallel", "sharding", "synchronisation", "overlap")
+"""Fields that null leaves to a planner, although null is not their default."""
 OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 """Fields that only fit one number of devices. If that number changes, a planner chooses them again."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")

@@ -11,6 +11,7 @@ from typing import Any
 
 from dtfm_lab.domain.job.job import Job
 from dtfm_lab.domain.job.model import ModelSpec, gpt, llama, moe
+from dtfm_lab.domain.job.options import OPENED_BY_NULL
 from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import GB, GiB
 
@@ -53,8 +54,8 @@ DTFM_HOP_BYTES = 2024 * 2048 * 2 * (1.25e5 / 2048) / GiB * GB
 """Activations of one replica. The public code has 2024 where 2048 is meant, and uses a GiB figure as GB. Both are kept,
 because published costs depend on them."""
 
-OPEN: dict[str, Any] = dict.fromkeys(("tensor_parallel", "sharding", "synchronisation", "overlap"))
-"""Fields with non-None defaults that a planner chooses for a job that pins nothing."""
+OPEN: dict[str, Any] = dict.fromkeys(OPENED_BY_NULL)
+"""What a job says that leaves everything to a planner. All other open fields are open by default."""
 
 
 def _job(model: ModelSpec) -> Job:
