@@ -10,15 +10,14 @@ finds its own extensions in the same way. Without them, only the core remains.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, wraps
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from dtfm_lab.domain.registry import loaded, package_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 GROUP = "dtfm_lab.extensions"
@@ -83,9 +82,9 @@ def extensions() -> Mapping[str, Extension]:
     points = sorted(entry_points(group=GROUP), key=lambda point: not point.value.startswith(OURS))
     found: dict[str, Extension] = {}
     for point in points:
-        extension = _loaded(point)
+        extension = loaded(point, "extension", lambda entry: isinstance(entry, Extension), "an Extension")
         if extension is not None and extension.name in found:
-            log.warning("package %s: there is an extension %r already", _package(point), extension.name)
+            log.warning("package %s: there is an extension %r already", package_of(point), extension.name)
         elif extension is not None:
             found[extension.name] = extension
     # Repeated, because an extension left out may be needed by another.
@@ -94,21 +93,6 @@ def extensions() -> Mapping[str, Extension]:
             log.warning("extension %s is left out: it needs %s", name, ", ".join(missing))
             del found[name]
     return MappingProxyType(found)
-
-
-def _loaded(point: "EntryPoint") -> Extension | None:
-    try:
-        extension = point.load()
-        if not isinstance(extension, Extension):
-            raise TypeError(f"{point.value} is not an Extension")
-    except Exception as error:  # the code of another package may raise anything
-        log.warning("package %s: extension %r cannot be loaded: %r", _package(point), point.name, error)
-        return None
-    return extension
-
-
-def _package(point: "EntryPoint") -> str:
-    return point.dist.name if point.dist is not None else point.value
 
 
 def offered(kind: str) -> Mapping[str, Any]:
@@ -144,10 +128,3 @@ def attribute(kind: str, module: str, name: str) -> Any:
     if not name.startswith("_") and (place := offered(kind).get(name)):
         return load(place)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
-
-
-def providers(kind: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the loaded object of everything that extensions offer in one field, the lab's own first."""
-    for extension in extensions().values():
-        for name, place in getattr(extension, kind).items():
-            yield name, load(place)

@@ -1,7 +1,11 @@
-"""Options that are described once: the annotation of a dataclass field holds its help, unit, bounds and choices.
+"""Options that are described once, by a field of a dataclass: its annotation holds unit, bounds and choices.
 
-``microbatch: Annotated[int, Option(help="Sequences per pipeline step.", least=1)]``. Checks, file schemas, command line
-options, widgets and signatures are derived from ``options_of`` the dataclass.
+The text below the field begins with its help::
+
+    microbatch: Annotated[int, Option(least=1)] = 1
+    '''Sequences per pipeline step.'''
+
+Checks, file schemas, command line options, widgets and signatures are derived from ``options_of`` the dataclass.
 """
 
 from __future__ import annotations
@@ -31,8 +35,9 @@ D = TypeVar("D")
 class Option:
     """The description of one field, written in its annotation and completed by ``options_of``."""
 
-    help: str
-    """One or two sentences, shown by the command line and the widgets."""
+    help: str = ""
+    """One or two sentences, shown by the command line and the widgets. By default the first paragraph below the field.
+    """
     unit: str = ""
     least: float | None = None
     """Smallest value allowed."""
@@ -125,6 +130,7 @@ def _options_of(kind: Any) -> tuple[Option, ...]:
         options.append(
             replace(
                 option,
+                help=option.help or _help_below(kind, field.name),
                 name=option.name or field.name,
                 field=field.name,
                 type=kinds[0] if may_be_none and len(kinds) == 1 else hint,
@@ -134,6 +140,11 @@ def _options_of(kind: Any) -> tuple[Option, ...]:
             )
         )
     return tuple(options)
+
+
+def _help_below(kind: type, field: str) -> str:
+    """Return the first paragraph of the text below a field, on one line; empty if missing."""
+    return " ".join(field_docstrings(kind).get(field, "").partition("\n\n")[0].split())
 
 
 def part_of(kind: type[D], given: object) -> D:

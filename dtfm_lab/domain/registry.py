@@ -81,6 +81,23 @@ def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
     return [spellings.get(each, each) for each in near]
 
 
+def package_of(point: "EntryPoint") -> str:
+    """Return the name of the package that declares an entry point."""
+    return point.dist.name if point.dist is not None else point.value
+
+
+def loaded(point: "EntryPoint", noun: str, fits: Callable[[Any], bool], wanted: str) -> Any:
+    """Return what an entry point names. If it cannot be loaded or does not fit, log a warning and return None."""
+    try:
+        entry = point.load()
+        if not fits(entry):
+            raise TypeError(f"{point.value} is not {wanted}")
+    except Exception as error:  # the code of another package may raise anything
+        log.warning("package %s: %s %r cannot be loaded: %r", package_of(point), noun, point.name, error)
+        return None
+    return entry
+
+
 class Registry(Mapping[str, T]):
     """Entries by name, in alphabetical order. ``[name]`` raises UnknownName with the nearest known name.
 
@@ -142,16 +159,10 @@ class Registry(Mapping[str, T]):
         return self._entries
 
     def _load(self, point: "EntryPoint") -> None:
-        package = point.dist.name if point.dist is not None else point.value
         # The first one stays: a plug-in must not replace what the lab or another one offers.
         if point.name in self._entries:
-            log.warning("package %s: there is a %s named %r already", package, self._noun, point.name)
+            log.warning("package %s: there is a %s named %r already", package_of(point), self._noun, point.name)
             return
-        try:
-            entry = point.load()
-            if not self._fits(entry):
-                raise TypeError(f"{point.value} is not a {self._noun}")
-        except Exception as error:  # the code of another package may raise anything
-            log.warning("package %s: %s %r cannot be loaded: %r", package, self._noun, point.name, error)
-        else:
+        entry = loaded(point, self._noun, self._fits, f"a {self._noun}")
+        if entry is not None:
             self._entries.setdefault(point.name, entry)

@@ -6,23 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 CHANGES = "†"
 """Marks systems and policies that change the training itself, so that seconds alone do not compare them."""
 MARKED = re.compile(r"\*\*(.+?)\*\*")
 """Text between double stars is emphasised, such as a missed target."""
-# Names twice: JupyterLab's own rules for tables in outputs would win over one class.
-STYLE = """
-.dtfm-report { font: 13px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
-.dtfm-report p { margin: 2px 0; }
-.dtfm-report summary { cursor: pointer; }
-.dtfm-report table { font: inherit; border-collapse: collapse; margin: 4px 0 8px; }
-.dtfm-report.dtfm-report th, .dtfm-report.dtfm-report td { text-align: left; padding: 2px 12px 2px 0;
-  max-width: 34em; vertical-align: top; background: transparent; border: 0; font-variant-numeric: tabular-nums; }
-.dtfm-report th { font-weight: 600; opacity: 0.8; }
-.dtfm-report td b { color: #c8283e; }
-.dtfm-report details > :not(summary) { margin-left: 14px; }
-"""
+# It names a class twice where JupyterLab's own rules for tables in outputs would win over one.
+STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)

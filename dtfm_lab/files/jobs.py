@@ -10,6 +10,7 @@ from pydantic import create_model
 from dtfm_lab.domain.errors import JobError, UnknownName
 from dtfm_lab.domain.job import JOBS, Job, JobChanges, ModelSpec, with_adapters
 from dtfm_lab.domain.job.names import unknown_model
+from dtfm_lab.domain.job.options import OPENED_BY_NULL
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.options import options_of, refuse_unknown
 from dtfm_lab.domain.units import counted
@@ -31,8 +32,6 @@ class JobHead(Section):
     """A preset's name, a path to a config.json relative to this file's folder, or the fields of a model."""
 
 
-LEFT_OPEN = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""Fields that null leaves to the planner, although null is not their default."""
 _FIELDS: dict[str, Any] = {o.name: (o.type | None, None) for o in options_of(JobChanges) if o.name != "model"}
 JobFile = create_model("JobFile", __base__=JobHead, **_FIELDS)
 
@@ -98,7 +97,7 @@ def job_from_mapping(
     """Return the job that a file's mapping describes. Paths in it are relative to ``folder``."""
     file = parse(JobFile, data, where, version="dtfm_job")
     # An explicit null leaves a field to the planner; a missing one takes the base's.
-    nulls = file.model_fields_set & set(LEFT_OPEN)
+    nulls = file.model_fields_set & set(OPENED_BY_NULL)
     written = {k: v for k, v in file.model_dump().items() if v is not None or k in nulls}
     given = {k: v for k, v in written.items() if k not in ("dtfm_job", "base", "model")}
     given.setdefault("name", name)
@@ -117,7 +116,7 @@ def save_job(job: Job, path: str | os.PathLike[str]) -> Path:
     data: dict[str, Any] = {"dtfm_job": 1}
     for field in fields(Job):
         value = getattr(job, field.name)
-        if value is not None or field.name in LEFT_OPEN:
+        if value is not None or field.name in OPENED_BY_NULL:
             key = next((k for k, v in BYTE_FIELDS.items() if v == field.name), field.name)
             data[key] = model_to_section(value) if isinstance(value, ModelSpec) else value
     return write_yaml(path, data)

@@ -12,6 +12,7 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError, LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import LINK_SPREAD, BandwidthEstimate, CollectiveSpeed, Device, Topology
+from dtfm_lab.domain.network.device import GROUP_FIELDS
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray
 from dtfm_lab.files.reading import Section, dump, parse, read_mapping, write_text
@@ -71,11 +72,7 @@ class PlanFile(Section):
 
 PROVENANCE = [field.name for field in fields(Plan) if field.name in PlanFile.model_fields.keys() - NOUNS]
 """Fields of a plan that are written unchanged."""
-UNSAID = {
-    field.name: field.default
-    for field in fields(Device)
-    if field.name in ("host", "gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
-}
+UNSAID = {field.name: field.default for field in fields(Device) if field.name in ("host", *GROUP_FIELDS)}
 """Device fields that are left out of a file if they have these values. One of them is infinite, which JSON cannot
 hold."""
 

@@ -12,16 +12,14 @@ Numbers that were once milliseconds and Gbit/s come back exactly. Others come ba
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from typing import Any, Protocol
+from typing import Protocol
 
 from dtfm_lab.domain.errors import FileError, TopologyError, UnknownName
 from dtfm_lab.domain.job import JOBS
 from dtfm_lab.domain.network import Topology, shortened
 from dtfm_lab.domain.registry import Registry, current_name, unknown
-from dtfm_lab.files import topology_yaml
+from dtfm_lab.files import topology_csv, topology_npz, topology_yaml
 from dtfm_lab.files.reading import reason_of, shipped
 
 
@@ -43,16 +41,11 @@ def _is_format(entry: object) -> bool:
     return all(hasattr(entry, name) for name in ("suffixes", "read", "write"))
 
 
-def _own_formats() -> dict[str, Any]:
-    """Return the modules ``topology_<name>`` of this folder that are formats, by name."""
-    names = [module.name for module in iter_modules([str(Path(__file__).parent)])]
-    modules = {name: import_module(f"dtfm_lab.files.{name}") for name in names if name.startswith("topology_")}
-    formats = {name: module for name, module in modules.items() if _is_format(module)}
-    return {name.removeprefix("topology_").replace("_", "-"): module for name, module in formats.items()}
-
-
 FORMATS: Registry[TopologyFormat] = Registry(
-    "topology format", group="dtfm_lab.topology_formats", entries=_own_formats(), fits=_is_format
+    "topology format",
+    group="dtfm_lab.topology_formats",
+    entries={"csv": topology_csv, "npz": topology_npz, "yaml": topology_yaml},
+    fits=_is_format,
 )
 """Every known format. If a file name ends in the suffixes of two formats, the longer suffix wins."""
 

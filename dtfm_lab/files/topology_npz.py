@@ -27,6 +27,7 @@ import numpy as np
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.network import LINK_SPREAD, MOST_DEVICES, MOST_TIMES, BandwidthEstimate, CollectiveSpeed, Topology
 from dtfm_lab.domain.network.conversions import SPEEDS, either
+from dtfm_lab.domain.network.device import GROUP_FIELDS
 from dtfm_lab.domain.network.estimate import WHERE
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import to_gbps, to_ms
@@ -35,12 +36,11 @@ from dtfm_lab.files.reading import located, read_bytes, reason_of, title_of, wri
 COLUMNS = {"names": "names", "region": "regions", "host": "hosts", "gpu": "gpu"}
 """Text arrays with one entry per device -> the keywords of ``Topology.from_matrices``."""
 NUMBERS = ("peak_flop_per_s", "peak_tflops", "memory_bytes", "memory_gib", "price_per_hour")
-GROUPS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 SINGLE = ("name", "description", "link_spread")
 MEASURED = ("message_bytes", "message_ms", "message_s")
 LARGEST_BYTES = {
     **dict.fromkeys(SPEEDS, 16 * MOST_DEVICES**2 + 4096),
-    **dict.fromkeys((*COLUMNS, *NUMBERS, *GROUPS, "position"), 2**25),
+    **dict.fromkeys((*COLUMNS, *NUMBERS, *GROUP_FIELDS, "position"), 2**25),
     **dict.fromkeys((*SINGLE, "estimates", "collectives"), 2**20),
     **dict.fromkeys(MEASURED, 8 * MOST_TIMES + 4096),
 }
@@ -82,10 +82,10 @@ def _unpack(data: bytes) -> dict[str, Any]:
 def _topology(arrays: dict[str, Any], title: str) -> Topology:
     single, measured, position, given = (
         {what: arrays[what] for what in arrays if what in some}
-        for some in (SINGLE, MEASURED, ("position",), (*SPEEDS, *COLUMNS, *NUMBERS, *GROUPS))
+        for some in (SINGLE, MEASURED, ("position",), (*SPEEDS, *COLUMNS, *NUMBERS, *GROUP_FIELDS))
     )
     for what, array in arrays.items():
-        wanted = "()" if what in SINGLE else "(N,)" if what in (*COLUMNS, *NUMBERS, *GROUPS) else ""
+        wanted = "()" if what in SINGLE else "(N,)" if what in (*COLUMNS, *NUMBERS, *GROUP_FIELDS) else ""
         if wanted and array.ndim != (what not in SINGLE):
             raise FileError(f"{what} has shape {array.shape}; wanted {wanted}")
     topology = Topology.from_matrices(**{COLUMNS.get(what, what): array for what, array in given.items()})
@@ -133,7 +133,7 @@ def write(topology: Topology, path: Path) -> Path:
     if any(d.host for d in topology.devices):
         columns["host"] = np.array([d.host for d in topology.devices])
     if any(d.gpus > 1 for d in topology.devices):
-        columns |= {what: np.array([getattr(d, what) for d in topology.devices]) for what in GROUPS}
+        columns |= {what: np.array([getattr(d, what) for d in topology.devices]) for what in GROUP_FIELDS}
     if any(d.position for d in topology.devices):
         columns["position"] = np.array([d.position or (np.nan, np.nan) for d in topology.devices])
     if topology.link_spread != LINK_SPREAD:

@@ -48,20 +48,12 @@ EFFICIENCY_OPTION = Option(
 class SearchBudget:
     """How a planner searches, and for how long."""
 
-    planner: Annotated[
-        str,
-        Option(
-            help="Planner that searches. All except evolutionary place devices by communication cost alone.",
-            choices=planners,
-        ),
-    ] = "evolutionary"
-    seed: Annotated[
-        int, Option(help="Seed of the search. With a number of steps, the same seed gives the same plan.")
-    ] = 0
-    steps: Annotated[
-        int | None,
-        Option(help="Stop after this many generations. Unlike a time limit, this is reproducible.", unit="generations"),
-    ] = None
+    planner: Annotated[str, Option(choices=planners)] = "evolutionary"
+    """Planner that searches. All except evolutionary place devices by communication cost alone."""
+    seed: Annotated[int, Option()] = 0
+    """Seed of the search. With a number of steps, the same seed gives the same plan."""
+    steps: Annotated[int | None, Option(unit="generations")] = None
+    """Stop after this many generations. Unlike a time limit, this is reproducible."""
     seconds: Annotated[
         float | None,
         Option(
@@ -75,21 +67,13 @@ class SearchBudget:
 class PlanOptions(SearchBudget):
     """What a planner minimises, within which limits, and how it searches."""
 
-    objective: Annotated[
-        str | None,
-        Option(
-            help="What to minimise: iteration time, communication cost or price. By default iteration, or "
-            "communication if the job gives its message sizes.",
-            choices=objectives,
-        ),
-    ] = None
-    max_price_per_hour: Annotated[
-        float | None,
-        Option(help="Consider only plans whose devices cost at most this much per hour.", unit="$/h", above=0),
-    ] = None
-    max_iteration_s: Annotated[
-        float | None, Option(help="Consider only plans whose iteration takes at most this long.", unit="s", above=0)
-    ] = None
+    objective: Annotated[str | None, Option(choices=objectives)] = None
+    """What to minimise: iteration time, communication cost or price. By default iteration, or communication if the job
+    gives its message sizes."""
+    max_price_per_hour: Annotated[float | None, Option(unit="$/h", above=0)] = None
+    """Consider only plans whose devices cost at most this much per hour."""
+    max_iteration_s: Annotated[float | None, Option(unit="s", above=0)] = None
+    """Consider only plans whose iteration takes at most this long."""
     queueing: Annotated[str, QUEUEING_OPTION] = "pairs"
     efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
 
@@ -98,33 +82,25 @@ class PlanOptions(SearchBudget):
 class SearchOptions(PlanOptions):
     """Keywords of ``plan`` and ``search``."""
 
-    start: Annotated[Plan | None, Option(help="A plan to improve on. Its devices are found by name.")] = None
+    start: Annotated[Plan | None, Option()] = None
+    """A plan to improve on. Its devices are found by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpreadOptions(SearchOptions):
     """Keywords of ``plan``."""
 
-    spread: Annotated[
-        GivenSpread | None,
-        Option(
-            help="Minimise the expected iteration time if links and speeds vary by this spread, which is given as "
-            "in lab.compare."
-        ),
-    ] = None
+    spread: Annotated[GivenSpread | None, Option()] = None
+    """Minimise the expected iteration time if links and speeds vary by this spread, which is given as in lab.compare.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierBudget(SearchBudget):
     """How to search for a frontier of time and price, and for how long."""
 
-    steps: Annotated[
-        int | None,
-        Option(
-            help="Stop every search after this many generations. Unlike a time limit, this is reproducible.",
-            unit="steps",
-        ),
-    ] = None
+    steps: Annotated[int | None, Option(unit="steps")] = None
+    """Stop every search after this many generations. Unlike a time limit, this is reproducible."""
     seconds: Annotated[
         float | None,
         Option(
@@ -133,14 +109,9 @@ class FrontierBudget(SearchBudget):
             unit="s",
         ),
     ] = None
-    searches: Annotated[
-        int,
-        Option(
-            help="Searches per batch: one for the fastest plan, one for the cheapest, the others under price limits.",
-            # The fastest and the cheapest plan each need a search.
-            least=2,
-        ),
-    ] = FRONTIER_SEARCHES
+    # The fastest and the cheapest plan each need a search.
+    searches: Annotated[int, Option(least=2)] = FRONTIER_SEARCHES
+    """Searches per batch: one for the fastest plan, one for the cheapest, the others under price limits."""
     queueing: Annotated[str, QUEUEING_OPTION] = "pairs"
 
 
@@ -148,22 +119,19 @@ class FrontierBudget(SearchBudget):
 class FrontierOptions(FrontierBudget):
     """Keywords of ``frontier``."""
 
-    batches: Annotated[
-        Sequence[int] | None, Option(help="Global batches, each with its own frontier; the job's batch by default.")
-    ] = None
+    batches: Annotated[Sequence[int] | None, Option()] = None
+    """Global batches, each with its own frontier; the job's batch by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions:
     """Keywords of ``simulate``."""
 
-    like: Annotated[
-        Trace | None, Option(help="Predict what this measured trace ran, with the durations of its profile.")
-    ] = None
+    like: Annotated[Trace | None, Option()] = None
+    """Predict what this measured trace ran, with the durations of its profile."""
     queueing: Annotated[str | None, QUEUEING_OPTION] = None
-    profile: Annotated[
-        Profile | None, Option(help="Seconds of each computation, instead of FLOP / (peak x efficiency).")
-    ] = None
+    profile: Annotated[Profile | None, Option()] = None
+    """Seconds of each computation, instead of FLOP / (peak x efficiency)."""
     efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from dtfm_lab.domain.extension import providers
+from dtfm_lab.domain.extension import extensions, load
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import Option, field_docstrings, options_of
 from dtfm_lab.domain.registry import unknown
@@ -266,4 +266,8 @@ read."""
 @cache
 def formats() -> Mapping[str, Format]:
     """Return every file format that has a schema, by name: the lab's own, then those of extensions."""
-    return {**FORMATS, **{name: each for name, each in providers("formats") if name not in FORMATS}}
+    found = dict(FORMATS)
+    for extension in extensions().values():
+        for name, place in extension.formats.items():
+            found.setdefault(name, load(place))
+    return found

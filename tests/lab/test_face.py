@@ -18,6 +18,7 @@ from dtfm_lab.domain.extension import offered
 from dtfm_lab.domain.job import Job, JobChanges
 from dtfm_lab.domain.options import options_of
 from dtfm_lab.files.reading import read_mapping
+from dtfm_lab.lab.arguments import FrontierOptions, SimulationOptions, SpreadOptions
 from dtfm_lab.planning import draws
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
@@ -152,6 +153,13 @@ def test_every_option_of_a_job_and_of_a_run_is_a_keyword() -> None:
         named = inspect.signature(function).parameters
         assert {option.name for option in options_of(kind)} <= set(named)
     assert {option.name for option in options_of(Job)} <= {option.name for option in options_of(JobChanges)}
+
+
+@pytest.mark.parametrize("kind", [JobChanges, RunOptions, SpreadOptions, FrontierOptions, SimulationOptions])
+def test_every_option_has_a_help_from_its_annotation_or_from_the_text_below_its_field(kind: type) -> None:
+    for option in options_of(kind):
+        assert option.help.endswith("."), option.name
+        assert "\n" not in option.help
 
 
 def test_registries_list_what_they_hold_with_a_line_each() -> None:

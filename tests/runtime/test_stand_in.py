@@ -15,9 +15,9 @@ from dtfm_lab.domain.errors import JobError, LabError
 from dtfm_lab.domain.job import gpt
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import SMALL_MODEL, Trace
 from dtfm_lab.runtime.client.launch import start
-from dtfm_lab.runtime.client.run_checks import NAME, chosen_stand_in, stand_in_for, why_not_trained
+from dtfm_lab.runtime.client.run_checks import chosen_stand_in, stand_in_for, why_not_trained
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 SMALL = {"n_layers": 4, "d_model": 8, "n_heads": 2, "seq_len": 8, "vocab_size": 256}
@@ -87,7 +87,7 @@ def test_a_run_trains_the_stand_in_as_one_process_does_and_sends_what_the_job_wo
     run = start(plan, "1f1b", iterations=3)
     measured = run.wait()
     context = measured.context
-    assert context.stand_in == NAME
+    assert context.stand_in == SMALL_MODEL
     assert context.losses == pytest.approx(train_of(run.spec), abs=1e-6)
     assert_sent_as_by(measured, plan)
     comparison = assert_as_predicted(plan, measured)

@@ -10,20 +10,9 @@ from difflib import SequenceMatcher
 from itertools import takewhile
 
 from dtfm_lab.domain.errors import UnknownName
+from dtfm_lab.domain.job.presets import NICKNAMES
 from dtfm_lab.domain.registry import MOST_SHOWN, NAME_SHOWN, in_a_row
 
-NICKNAMES = {
-    **{"gpt2": "gpt2-small", "gpt2-124m": "gpt2-small", "gpt2-117m": "gpt2-small"},  # the hub's gpt2 is the small one
-    **{"gpt2-355m": "gpt2-medium", "gpt2-345m": "gpt2-medium", "gpt2-774m": "gpt2-large", "gpt2-1.5b": "gpt2-xl"},
-    **{"gpt3": "gpt3-175b", "gpt3-1.3b": "gpt3-xl", "llama-33b": "llama-30b", "llama-1-7b": "llama-7b"},
-    **{"llama-1-13b": "llama-13b", "llama-1-30b": "llama-30b", "llama-1-33b": "llama-30b", "llama-1-65b": "llama-65b"},
-    **{"mistral-nemo": "mistral-nemo-12b"},
-    **{"smollm-135m": "smollm2-135m", "smollm-360m": "smollm2-360m", "smollm-1.7b": "smollm2-1.7b"},
-    **{"deepseek-r1": "deepseek-v3", "deepseek-r1-zero": "deepseek-v3", "deepseek-v3.1": "deepseek-v3"},
-    **{"deepseek-v2.5": "deepseek-v2", "deepseek-r1-distill-llama-8b": "llama-3.1-8b"},
-    **{"deepseek-r1-distill-llama-70b": "llama-3.3-70b"},
-}
-"""Alternative names of known architectures."""
 FINE_TUNED = {"instruct", "base", "hf", "chat", "it", "thinking", "coder"}
 """Words that say what a model was tuned for, and nothing about its architecture."""
 RELEASES = re.compile(r"v0\.1|v0\.2|v1\.0|\d{4}|\d{6}")

@@ -50,6 +50,8 @@ LEFT_TO_PLANNERS = (
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
 """A planner chooses these fields if they are left out."""
+OPENED_BY_NULL = ("tensor_parallel", "sharding", "synchronisation", "overlap")
+"""Fields that null leaves to a planner, although null is not their default."""
 OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 """Fields that only fit one number of devices. If that number changes, a planner chooses them again."""
 BATCH = Option(help="Sequences per iteration, over all replicas.", unit="sequences", least=1, flag="batch")
@@ -74,213 +76,129 @@ HOP = Option(
 class SystemOptions:
     """How a training system computes and communicates: the choices in which frameworks differ, each off by default."""
 
-    transport: Annotated[
-        str,
-        Option(
-            help="Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions "
-            "between two devices run at once (batched) or alternately (blocking).",
-            choices=TRANSPORTS,
-        ),
-    ] = "overlapped"
-    """``blocking`` works like torch's send: the device continues when its message has arrived, and the two directions
+    transport: Annotated[str, Option(choices=TRANSPORTS)] = "overlapped"
+    """Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions between two
+    devices run at once (batched) or alternately (blocking).
+
+    ``blocking`` works like torch's send: the device continues when its message has arrived, and the two directions
     between two devices take turns. ``batched`` works like Megatron-LM. The device waits as well, but messages that two
     devices send each other at the same time travel at the same time. (torch's ``batch_isend_irecv`` puts them into one
     NCCL group.)"""
-    tensor_parallel: Annotated[
-        int | None,
-        Option(
-            help="GPUs of one host that split each layer; chosen by the planner if null.",
-            unit="GPUs",
-            least=1,
-            varies=False,
-        ),
-    ] = 1
-    context_parallel: Annotated[
-        int,
-        Option(help="GPUs of one host that split each sequence into equal parts.", unit="GPUs", least=1, varies=False),
-    ] = 1
-    """Keys and values travel around a ring while attention computes (Liu et al. 2023, "Ring Attention with Blockwise
+    tensor_parallel: Annotated[int | None, Option(unit="GPUs", least=1, varies=False)] = 1
+    """GPUs of one host that split each layer; chosen by the planner if null."""
+    context_parallel: Annotated[int, Option(unit="GPUs", least=1, varies=False)] = 1
+    """GPUs of one host that split each sequence into equal parts.
+
+    Keys and values travel around a ring while attention computes (Liu et al. 2023, "Ring Attention with Blockwise
     Transformers for Near-Infinite Context"). Each GPU holds all parameters of its layers."""
-    expert_parallel: Annotated[
-        int,
-        Option(
-            help="GPUs of one host that process different sequences and split the experts of each block.",
-            unit="GPUs",
-            least=1,
-            varies=False,
-        ),
-    ] = 1
-    """Tokens are sent to their experts and back, all to all (Lepikhin et al. 2020, "GShard", section 3.2). All other
+    expert_parallel: Annotated[int, Option(unit="GPUs", least=1, varies=False)] = 1
+    """GPUs of one host that process different sequences and split the experts of each block.
+
+    Tokens are sent to their experts and back, all to all (Lepikhin et al. 2020, "GShard", section 3.2). All other
     parameters are on every GPU. A micro-batch is shared by all these GPUs. With tensor and context parallelism, a
     device of a plan stands for the product of the three."""
-    sharding: Annotated[
-        str | None,
-        Option(
-            help="What replicas split among them: optimizer states (zero-1), also gradients (zero-2), or also "
-            "parameters (zero-3, as in FSDP); chosen by the planner if null.",
-            choices=SHARDINGS,
-        ),
-    ] = "none"
-    prefetch: Annotated[
-        bool,
-        Option(help="Exchange sharded parameters and gradients of neighbouring layers while a layer computes."),
-    ] = True
-    """If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are
+    sharding: Annotated[str | None, Option(choices=SHARDINGS)] = "none"
+    """What replicas split among them: optimizer states (zero-1), also gradients (zero-2), or also parameters (zero-3,
+    as in FSDP); chosen by the planner if null."""
+    prefetch: Annotated[bool, Option()] = True
+    """Exchange sharded parameters and gradients of neighbouring layers while a layer computes.
+
+    If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are
     separate FSDP units. At most two units are gathered at a time, and a layer's adapters occupy both places until it is
     done."""
-    overlap: Annotated[
-        Flag,
-        Option(
-            help="Synchronise gradients in buckets while the last backward pass still runs; chosen by the planner if "
-            "null."
-        ),
-    ] = False
-    bucket_bytes: Annotated[
-        float,
-        Option(
-            help="Size of a gradient bucket when synchronisation overlaps the backward pass.", unit="bytes", above=0
-        ),
-    ] = 25 * MiB
-    """The default is the same as in torch's DistributedDataParallel."""
-    fragments: Annotated[
-        int,
-        Option(
-            help="Number of parts into which the model is split. Replicas average one part after another, "
-            "between iterations.",
-            least=1,
-        ),
-    ] = 1
-    """Streaming DiLoCo (Douillard et al. 2025), with local updates (``synchronise_every``). Fragments are averaged one
+    overlap: Annotated[Flag, Option()] = False
+    """Synchronise gradients in buckets while the last backward pass still runs; chosen by the planner if null."""
+    bucket_bytes: Annotated[float, Option(unit="bytes", above=0)] = 25 * MiB
+    """Size of a gradient bucket when synchronisation overlaps the backward pass.
+
+    The default is the same as in torch's DistributedDataParallel."""
+    fragments: Annotated[int, Option(least=1)] = 1
+    """Number of parts into which the model is split. Replicas average one part after another, between iterations.
+
+    Streaming DiLoCo (Douillard et al. 2025), with local updates (``synchronise_every``). Fragments are averaged one
     after the other, evenly spaced, each once per ``synchronise_every`` iterations. The paper puts every P-th layer into
     a fragment. Here each fragment is the P-th part of every device's parameters, so that all devices send equally much.
     """
-    fragment_delay: Annotated[
-        int,
-        Option(help="Iterations that a fragment's average may take to arrive while training continues.", least=0),
-    ] = 0
-    """With 0, the average is due before the next iteration, as without fragments. With more, a fragment's changes
+    fragment_delay: Annotated[int, Option(least=0)] = 0
+    """Iterations that a fragment's average may take to arrive while training continues.
+
+    With 0, the average is due before the next iteration, as without fragments. With more, a fragment's changes
     travel during the passes of the next iterations, an equal part in each. The average is then mixed half and half
     with the replica's current parameters (the paper's tau; its alpha is 1/2)."""
-    checkpointing: Annotated[
-        str | None,
-        Option(
-            help="Which activations the backward pass recomputes; chosen by the planner if omitted.",
-            choices=CHECKPOINTINGS,
-        ),
-    ] = None
-    """``selective`` keeps every other matrix product and the attention's output (torchtitan's operator mode), ``block``
+    checkpointing: Annotated[str | None, Option(choices=CHECKPOINTINGS)] = None
+    """Which activations the backward pass recomputes; chosen by the planner if omitted.
+
+    ``selective`` keeps every other matrix product and the attention's output (torchtitan's operator mode), ``block``
     keeps the input of each block, and ``stage`` the input of each stage, as ``recompute`` does. If left open, a planner
     chooses one of these; otherwise it is ``none``."""
-    early_stop: Annotated[
-        bool, Option(help="Stop recomputing a block as soon as its backward pass has all that it needs.")
-    ] = False
-    """If True, the last matrix product of a checkpointed block is not repeated, because nothing reads its output.
+    early_stop: Annotated[bool, Option()] = False
+    """Stop recomputing a block as soon as its backward pass has all that it needs.
+
+    If True, the last matrix product of a checkpointed block is not repeated, because nothing reads its output.
     torch's ``checkpoint(early_stop=True)`` does this, and so does torch.compile with any checkpoint."""
-    attention: Annotated[
-        str,
-        Option(
-            help="Whether attention keeps its score matrix for the backward pass (unfused) or not (fused).",
-            choices=ATTENTIONS,
-        ),
-    ] = "fused"
-    """Unfused attention keeps 5 a s^2 more bytes per sequence in half precision (Korthikanti et al. 2022, section 4). A
+    attention: Annotated[str, Option(choices=ATTENTIONS)] = "fused"
+    """Whether attention keeps its score matrix for the backward pass (unfused) or not (fused).
+
+    Unfused attention keeps 5 a s^2 more bytes per sequence in half precision (Korthikanti et al. 2022, section 4). A
     V100 has no FlashAttention, so it depends on the framework's fallback: Megatron-LM keeps the scores (unfused),
     torch's memory-efficient kernel in ``scaled_dot_product_attention`` does not (fused)."""
-    operators: Annotated[
-        str,
-        Option(
-            help="What operators keep for the backward pass: what papers count (usual), what torch keeps with the "
-            "loss in fp32 (eager), or less, with fused gate and loss (fused).",
-            choices=OPERATORS,
-        ),
-    ] = "usual"
-    """For a gated MLP, ``fused`` keeps 3 widths instead of 4 (Megatron-LM's SwiGLU: the two halves and their product).
+    operators: Annotated[str, Option(choices=OPERATORS)] = "usual"
+    """What operators keep for the backward pass: what papers count (usual), what torch keeps with the loss in fp32
+    (eager), or less, with fused gate and loss (fused).
+
+    For a gated MLP, ``fused`` keeps 3 widths instead of 4 (Megatron-LM's SwiGLU: the two halves and their product).
     For a head in half precision, ``usual`` keeps the 4 bytes of the softmax (Korthikanti et al. 2022, section 4.3).
     ``eager`` holds 12, because ``cross_entropy`` has log-softmax and two gradients in fp32 at the beginning of the
     backward. ``fused`` keeps 2: the logits, which become their own gradient (Liger, Transformer Engine)."""
-    dropout: Annotated[
-        bool, Option(help="Whether a gpt model applies dropout and keeps the masks. Other families never do.")
-    ] = True
-    """Without dropout a gpt's block keeps 16 of 17 widths, and an unfused attention keeps one matrix instead of 2.5."""
-    sequence_parallel: Annotated[
-        bool,
-        Option(
-            help="Split norms, residuals and dropout along the sequence, among the GPUs of a tensor-parallel group."
-        ),
-    ] = False
-    """Korthikanti et al. 2022, section 4.2.2. No GPU then holds a whole copy. Message sizes do not change."""
-    reserve_bytes: Annotated[
-        float,
-        Option(
-            help="Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces.",
-            unit="bytes",
-            least=0,
-        ),
-    ] = 0.0
-    fragmentation: Annotated[
-        float, Option(help="Share of the remaining memory that is lost between allocations, below 1.", least=0)
-    ] = 0.0
-    """Plans must fit into the memory that remains after both. SimuMax counts .06 (its ``mem_factor`` is .94)."""
-    gradient_dtype: Annotated[
-        str | None,
-        Option(
-            help="Precision in which gradients are kept and sent; the job's dtype if omitted.",
-            choices=BYTES_PER_ELEMENT,
-        ),
-    ] = None
-    """The dtype in which gradients are kept and exchanged. Megatron-LM uses fp32: with half-precision parameters this
-    makes 18 bytes per parameter, 2 + 4 + 12 (its table of the distributed optimizer)."""
-    gradient_buffers: Annotated[
-        str,
-        Option(
-            help="What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or "
-            "whole gradients in the job's dtype beside those that it adds up in gradient_dtype.",
-            choices=GRADIENT_BUFFERS,
-        ),
-    ] = "none"
-    """``none``: gradients lie where they are sent and added up, as in Megatron-LM's buffers, FSDP, or torch's DDP with
+    dropout: Annotated[bool, Option()] = True
+    """Whether a gpt model applies dropout and keeps the masks. Other families never do.
+
+    Without dropout a gpt's block keeps 16 of 17 widths, and an unfused attention keeps one matrix instead of 2.5."""
+    sequence_parallel: Annotated[bool, Option()] = False
+    """Split norms, residuals and dropout along the sequence, among the GPUs of a tensor-parallel group.
+
+    Korthikanti et al. 2022, section 4.2.2. No GPU then holds a whole copy. Message sizes do not change."""
+    reserve_bytes: Annotated[float, Option(unit="bytes", least=0)] = 0.0
+    """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces."""
+    fragmentation: Annotated[float, Option(least=0)] = 0.0
+    """Share of the remaining memory that is lost between allocations, below 1.
+
+    Plans must fit into the memory that remains after both. SimuMax counts .06 (its ``mem_factor`` is .94)."""
+    gradient_dtype: Annotated[str | None, Option(choices=BYTES_PER_ELEMENT)] = None
+    """Precision in which gradients are kept and sent; the job's dtype if omitted.
+
+    Megatron-LM uses fp32: with half-precision parameters this makes 18 bytes per parameter, 2 + 4 + 12 (its table of
+    the distributed optimizer)."""
+    gradient_buffers: Annotated[str, Option(choices=GRADIENT_BUFFERS)] = "none"
+    """What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or whole
+    gradients in the job's dtype beside those that it adds up in gradient_dtype.
+
+    ``none``: gradients lie where they are sent and added up, as in Megatron-LM's buffers, FSDP, or torch's DDP with
     ``gradient_as_bucket_view=True``. ``buckets``: torch's DDP by default copies every gradient into a bucket, so all
     buckets together are as large as all gradients, whatever ``bucket_bytes`` is. ``whole``: nanotron's
     ``FP32GradientAccumulator`` keeps the bf16 gradients of all parameters beside its fp32 buffer."""
-    optimizer: Annotated[
-        str, Option(help="Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit).", choices=OPTIMIZERS)
-    ] = "adam"
-    """With adam-8bit each moment takes one byte (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
+    optimizer: Annotated[str, Option(choices=OPTIMIZERS)] = "adam"
+    """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit).
+
+    With adam-8bit each moment takes one byte (Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization").
     Its scale, 4 bytes per 2048 moments, is not counted. The fp32 copy of a half-precision parameter stays."""
-    frozen_weights: Annotated[
-        str,
-        Option(
-            help="Precision of the frozen weights when adapters are trained: the job's dtype (same), int8 or nf4.",
-            choices=FROZEN_BYTES,
-        ),
-    ] = "same"
-    """Blocks are quantised; the embedding and the head are not. In nf4 with double quantisation a weight takes 4 bits
+    frozen_weights: Annotated[str, Option(choices=FROZEN_BYTES)] = "same"
+    """Precision of the frozen weights when adapters are trained: the job's dtype (same), int8 or nf4.
+
+    Blocks are quantised; the embedding and the head are not. In nf4 with double quantisation a weight takes 4 bits
     and .127 bits for its scales (Dettmers et al. 2023, "QLoRA", section 3). With ``memory_traffic``, restoring a
     weight takes the time to read and write it in memory."""
-    memory_traffic: Annotated[
-        bool,
-        Option(
-            help="Also count the seconds of norms, activation functions and the optimizer's step, from the "
-            "memory they move."
-        ),
-    ] = False
-    block_launch_s: Annotated[
-        float,
-        Option(
-            help="Minimum time of a block's forward and backward pass together: the time in which the host launches "
-            "their kernels.",
-            unit="seconds",
-            least=0,
-        ),
-    ] = 0.0
-    """A forward takes at least a third of this, a backward two thirds. Use 0 with CUDA graphs, or if a GPU computes
+    memory_traffic: Annotated[bool, Option()] = False
+    """Also count the seconds of norms, activation functions and the optimizer's step, from the memory they move."""
+    block_launch_s: Annotated[float, Option(unit="seconds", least=0)] = 0.0
+    """Minimum time of a block's forward and backward pass together: the time in which the host launches their kernels.
+
+    A forward takes at least a third of this, a backward two thirds. Use 0 with CUDA graphs, or if a GPU computes
     longer than its host launches. Eager nanotron takes 3.0 ms without and 4.4 ms with tensor parallelism, whatever
     the size of a block. It takes several times as long if blocking sends between hosts keep launches from running
     ahead (Hugging Face, "Ultra-Scale Playbook", 2025, its sweep of 1 to 64 hosts of H100s)."""
-    flush_every: Annotated[
-        int | None,
-        Option(help="Micro-batches after which gpipe flushes its pipeline; all of them if omitted.", least=1),
-    ] = None
+    flush_every: Annotated[int | None, Option(least=1)] = None
+    """Micro-batches after which gpipe flushes its pipeline; all of them if omitted."""
 
 
 def chosen(options: SystemOptions) -> dict[str, Any]:
@@ -293,79 +211,53 @@ def chosen(options: SystemOptions) -> dict[str, Any]:
 class PipelineOptions:
     """How a job is cut, scheduled, averaged and compressed. Every field has a default."""
 
-    name: Annotated[str, Option(help="Name of the job.", varies=False)] = "job"
-    dtype: Annotated[
-        str,
-        Option(help="Precision of parameters and activations: fp16, bf16, fp32 or fp64.", choices=BYTES_PER_ELEMENT),
-    ] = "fp16"
-    schedule: Annotated[
-        str | None,
-        Option(help="Name of the pipeline schedule; chosen by the planner if omitted.", varies=False),
-    ] = None
-    """If neither the job nor a planner names one, ``schedule_name`` is the paper's."""
-    warmups: Annotated[
-        tuple[int, ...] | None,
-        Option(
-            help="Warm-up forward passes of each stage under adaptive-1f1b; chosen for the network if omitted.",
-            varies=False,
-        ),
-    ] = None
-    synchronisation: Annotated[
-        Choice,
-        Option(help="How replicas average their gradients; chosen by the planner if null.", choices=synchronisations),
-    ] = "sharded"
-    synchronise_every: Annotated[
-        int,
-        Option(
-            help="Iterations from one synchronisation to the next. In between, each replica steps alone.",
-            unit="iterations",
-            least=1,
-        ),
-    ] = 1
-    """With 1, replicas average their gradients before each step. With H > 1, each replica takes its steps alone (local
+    name: Annotated[str, Option(varies=False)] = "job"
+    """Name of the job."""
+    dtype: Annotated[str, Option(choices=BYTES_PER_ELEMENT)] = "fp16"
+    """Precision of parameters and activations: fp16, bf16, fp32 or fp64."""
+    schedule: Annotated[str | None, Option(varies=False)] = None
+    """Name of the pipeline schedule; chosen by the planner if omitted.
+
+    If neither the job nor a planner names one, ``schedule_name`` is the paper's."""
+    warmups: Annotated[tuple[int, ...] | None, Option(varies=False)] = None
+    """Warm-up forward passes of each stage under adaptive-1f1b; chosen for the network if omitted."""
+    synchronisation: Annotated[Choice, Option(choices=synchronisations)] = "sharded"
+    """How replicas average their gradients; chosen by the planner if null."""
+    synchronise_every: Annotated[int, Option(unit="iterations", least=1)] = 1
+    """Iterations from one synchronisation to the next. In between, each replica steps alone.
+
+    With 1, replicas average their gradients before each step. With H > 1, each replica takes its steps alone (local
     updates). After the step of every H-th iteration, replicas average how much their parameters have changed since they
     were last equal, and add the average to those earlier parameters. This makes all replicas equal again, bit for bit.
     Compression rounds the changes. Each replica keeps its own optimizer state. The two ends of a tied embedding
     exchange its gradient in every iteration."""
-    compression: Annotated[
-        str,
-        Option(help="Precision to which messages are compressed, if that makes them smaller.", choices=COMPRESSIONS),
-    ] = "none"
-    gradient_compression: Annotated[
-        str | None,
-        Option(
-            help="Compression of synchronisation messages; the same as of all messages if omitted.",
-            choices=COMPRESSIONS,
-        ),
-    ] = None
-    codec_bytes_per_s: Annotated[
-        float,
-        Option(help="Uncompressed bytes that a device compresses or restores per second.", unit="bytes/s", above=0),
-    ] = 100e9
-    """Counted in uncompressed bytes. The default is a guess: a fused kernel reads and writes memory once, and shares
-    its bandwidth with everything else."""
-    recompute: Annotated[
-        bool, Option(help="Keep only a stage's input, and repeat its forward pass before its backward pass.")
-    ] = False
-    stages_per_device: Annotated[int, Option(help="Stages per device when the schedule interleaves.", least=1)] = 2
-    blocks_per_stage: Annotated[
-        tuple[int, ...] | None,
-        Option(help="Blocks of each stage, first stage first; an even cut if omitted.", varies=False),
-    ] = None
-    """Interleaved schedules cut the model into more stages, always as ``cut_by`` says. They are refused if this field
+    compression: Annotated[str, Option(choices=COMPRESSIONS)] = "none"
+    """Precision to which messages are compressed, if that makes them smaller."""
+    gradient_compression: Annotated[str | None, Option(choices=COMPRESSIONS)] = None
+    """Compression of synchronisation messages; the same as of all messages if omitted."""
+    codec_bytes_per_s: Annotated[float, Option(unit="bytes/s", above=0)] = 100e9
+    """Uncompressed bytes that a device compresses or restores per second.
+
+    The default is a guess: a fused kernel reads and writes memory once, and shares its bandwidth with everything else.
+    """
+    recompute: Annotated[bool, Option()] = False
+    """Keep only a stage's input, and repeat its forward pass before its backward pass."""
+    stages_per_device: Annotated[int, Option(least=1)] = 2
+    """Stages per device when the schedule interleaves."""
+    blocks_per_stage: Annotated[tuple[int, ...] | None, Option(varies=False)] = None
+    """Blocks of each stage, first stage first; an even cut if omitted.
+
+    Interleaved schedules cut the model into more stages, always as ``cut_by`` says. They are refused if this field
     gives another cut."""
-    cut_by: Annotated[
-        str,
-        Option(help="What a cut without blocks_per_stage spreads evenly over the stages.", choices=CUTS_BY),
-    ] = "blocks"
-    """``blocks``: their number. ``layers``: the same, with the embedding and the head counted as a block each, as with
+    cut_by: Annotated[str, Option(choices=CUTS_BY)] = "blocks"
+    """What a cut without blocks_per_stage spreads evenly over the stages.
+
+    ``blocks``: their number. ``layers``: the same, with the embedding and the head counted as a block each, as with
     Megatron-LM's account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split, or DeepSpeed's
     type:transformer|embedding. ``flop``: FLOP with the head, as in nanotron. A search for seconds or dollars chooses
     the cut itself."""
-    microbatches_per_replica: Annotated[
-        tuple[int, ...] | None,
-        Option(help="Micro-batches of each replica; split as evenly as possible if omitted.", varies=False),
-    ] = None
+    microbatches_per_replica: Annotated[tuple[int, ...] | None, Option(varies=False)] = None
+    """Micro-batches of each replica; split as evenly as possible if omitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,28 +267,12 @@ class JobOptions(SystemOptions, PipelineOptions):
     A field added to either base class also appears in files, on the command line and in signatures.
     """
 
-    n_stages: Annotated[
-        Count,
-        Option(
-            help="Number of pipeline stages (D_PP in the paper); chosen by the planner if omitted.",
-            least=1,
-            flag="stages",
-            varies=False,
-        ),
-    ] = None
-    n_replicas: Annotated[
-        Count,
-        Option(
-            help="Number of data-parallel replicas (D_DP in the paper); chosen by the planner if omitted.",
-            least=1,
-            flag="replicas",
-            varies=False,
-        ),
-    ] = None
-    microbatch: Annotated[
-        Count,
-        Option(help="Sequences per micro-batch; chosen by the planner if omitted.", unit="sequences", least=1),
-    ] = None
+    n_stages: Annotated[Count, Option(least=1, flag="stages", varies=False)] = None
+    """Number of pipeline stages (D_PP in the paper); chosen by the planner if omitted."""
+    n_replicas: Annotated[Count, Option(least=1, flag="replicas", varies=False)] = None
+    """Number of data-parallel replicas (D_DP in the paper); chosen by the planner if omitted."""
+    microbatch: Annotated[Count, Option(unit="sequences", least=1)] = None
+    """Sequences per micro-batch; chosen by the planner if omitted."""
 
     @property
     def shaped(self) -> bool:
@@ -464,17 +340,12 @@ class JobChanges(JobOptions):
     This class checks nothing. Given values become fields of a Job, which checks them.
     """
 
-    model: Annotated[
-        ModelSpec | str | os.PathLike[str] | None,
-        Option(help="A preset by name, or the path of a Hugging Face config.json or of its folder."),
-    ] = None
-    seq_len: Annotated[int | None, Option(help="Tokens per sequence; the model's own if omitted.", unit="tokens")] = (
-        None
-    )
-    adapters: Annotated[
-        int | None,
-        Option(help="Rank of the LoRA adapters that are trained instead of the model's weights.", least=1),
-    ] = None
+    model: Annotated[ModelSpec | str | os.PathLike[str] | None, Option()] = None
+    """A preset by name, or the path of a Hugging Face config.json or of its folder."""
+    seq_len: Annotated[int | None, Option(unit="tokens")] = None
+    """Tokens per sequence; the model's own if omitted."""
+    adapters: Annotated[int | None, Option(least=1)] = None
+    """Rank of the LoRA adapters that are trained instead of the model's weights."""
     global_batch: Annotated[int | None, BATCH] = None
     gradient_bytes: Annotated[float | None, GRADIENT] = None
     activation_bytes: Annotated[float | None, HOP] = None

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dtfm_lab.domain.errors import TopologyError
-from dtfm_lab.domain.network.device import Device, as_number, check_count, check_text, matrix_of, shortened
+from dtfm_lab.domain.network.device import (
+    GROUP_FIELDS,
+    Device,
+    as_number,
+    check_count,
+    check_text,
+    matrix_of,
+    shortened,
+)
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import TERA, FloatArray, GiB, counted, from_gbps, from_ms, is_of_pandas, to_gbps, to_ms
 
@@ -39,8 +47,6 @@ MISSPELT = 0.85
 """An attribute whose letters match a known name to at least this ratio is taken for a misspelling of it."""
 FIELD_OF_LIST = {"names": "name", "regions": "region", "hosts": "host"}
 """Arguments of ``from_matrices`` that hold one entry per device, and the device field that each one sets."""
-GROUP_FIELDS = {"gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s"}
-"""Fields that only devices with several GPUs have."""
 DEVICE_ATTRIBUTES = dict.fromkeys(field for field in Device.__dataclass_fields__ if field != "name")
 
 
@@ -245,7 +251,7 @@ def graph_of_links(
 
     graph: nx.DiGraph[str] = nx.DiGraph(**attributes)
     for d in devices:
-        left_out = set() if d.gpus > 1 else GROUP_FIELDS
+        left_out = () if d.gpus > 1 else GROUP_FIELDS
         graph.add_node(d.name, **{field: getattr(d, field) for field in DEVICE_ATTRIBUTES if field not in left_out})
     for i, source in enumerate(devices):
         for j, target in enumerate(devices):

@@ -32,6 +32,7 @@ class Hardware:
     source: str
     """Source of the peaks, the memory, its bandwidth and the power."""
     price_source: str = ""
+    other_names: tuple[str, ...] = ()
     watts: float | None = None
     """Board power at full load, as stated by the maker. Entered from memory of the data sheet; None if unsure."""
 
@@ -60,6 +61,7 @@ def _hardware() -> dict[str, Hardware]:
                 price_per_hour=float(row["price_per_hour"] or 0),
                 source=row["source"],
                 price_source=row["price_source"],
+                other_names=tuple(filter(None, row["other_names"].split("; "))),
                 watts=float(row["watts"]) if row["watts"] else None,
             )
     return found
@@ -76,17 +78,7 @@ less. Prices are list prices per GPU. They change monthly and differ between sel
 """
 
 
-OTHER_NAMES = {
-    "V100 16GB": "V100",
-    "A100 80GB": "A100",
-    "A800": "A100",
-    "H100 80GB": "H100",
-    "H100 SXM": "H100",
-    "H800": "H100",
-    "RTX 6000": "Quadro RTX 6000",
-    "RTX 8000": "Quadro RTX 8000",
-    "RTX PRO 6000": "RTX PRO 6000 Blackwell",
-}
+OTHER_NAMES = {other: gpu for gpu, row in HARDWARE.items() for other in row.other_names}
 """Other names for rows of the table."""
 
 MAKERS_WORDS = "nvidia", "tesla", "geforce", "amd", "instinct", "radeon", "apple"
@@ -457,6 +449,8 @@ def shortened(value: object) -> str:
 # takeaway 1).
 
 
+GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
+"""Fields of a device that say something only if it has several GPUs."""
 MOST_GPUS = 8
 """Maximum number of GPUs per group in ``group_sizes``."""
 

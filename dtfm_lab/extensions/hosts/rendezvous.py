@@ -20,9 +20,10 @@ from typing import Any
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.extensions.hosts.hosts import RunFolder
-from dtfm_lab.runtime.coordinator.worker_handle import RemoteWorker, WorkerHandle
+from dtfm_lab.extensions.hosts.remote_worker import MessageStream, RemoteWorker
+from dtfm_lab.runtime.coordinator.worker_handle import WorkerHandle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
-from dtfm_lab.runtime.protocol.channels import HANDSHAKE_S, Channel, ConnectionLost, MessageStream, Refused
+from dtfm_lab.runtime.protocol.channels import HANDSHAKE_S, Channel, ConnectionLost, Refused
 from dtfm_lab.runtime.protocol.connections import Listener, any_address, authenticated, is_loopback
 from dtfm_lab.runtime.protocol.processes import emit
 from dtfm_lab.runtime.protocol.run_options import RunSpec

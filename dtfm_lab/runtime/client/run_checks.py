@@ -34,7 +34,6 @@ from dtfm_lab.simulation.simulate import shared_nics
 BYTE_VALUES = 256
 BYTES_PER_WORKER = 80e6
 """Resident memory of a worker without its stage. Workers share the memory of torch itself."""
-NAME = SMALL_MODEL
 MOST_WORKERS = 32
 """Maximum number of workers in a run on one machine."""
 
@@ -43,7 +42,7 @@ def stand_in_for(job: Job) -> ModelSpec:
     """Return a GPT with the same number of blocks that any machine can train: 50,000 parameters per block, on bytes."""
     model = job.modelled()
     sizes = {"d_model": 64, "n_heads": 4, "seq_len": 32, "vocab_size": BYTE_VALUES}
-    return gpt(name=NAME, n_layers=model.n_blocks, tied=model.tied, **sizes)
+    return gpt(name=SMALL_MODEL, n_layers=model.n_blocks, tied=model.tied, **sizes)
 
 
 def why_not_trained(job: Job) -> str:
@@ -176,7 +175,7 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
 
     Raises LabError, or what ``load_model`` raises.
     """
-    if (isinstance(wanted, str) and wanted == NAME) or (wanted is None and cannot):
+    if (isinstance(wanted, str) and wanted == SMALL_MODEL) or (wanted is None and cannot):
         return stand_in_for(plan.job)
     if wanted is None:
         return None

@@ -1,9 +1,5 @@
 """The coordinator's handle of one worker: it sends orders, receives answers and observes the worker's process.
 
-A worker on another host may fall silent, come back, or be taken over. The coordinator waits for a silent worker: its
-link may come back, and then nothing is lost. If another process asks for its rank (knocks), the silent worker is lost
-at once. If it speaks after the knock, it is alive, and the other process is refused. So a rank is never held twice.
-
 A worker may send heartbeats and still be stuck. A computation may take ``LEAST_S``, or ``TIMES`` times the longest one
 that the calibration timed on that worker, whichever is longer. Calibration counts wall seconds with all workers busy
 (the 90th percentile). Padding of the paced clock, ordered slowdowns, links and waiting for a shared GPU do not count,
@@ -24,8 +20,8 @@ import psutil
 
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.runtime.coordinator.calibration import MeasuredDurations
-from dtfm_lab.runtime.protocol.channels import MessageConnection, MessageStream
-from dtfm_lab.runtime.protocol.orders import Evaluate, Exit, Iterate, Order, Write, to_line
+from dtfm_lab.runtime.protocol.channels import MessageConnection
+from dtfm_lab.runtime.protocol.orders import Evaluate, Iterate, Order, Write, to_line
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 LEAST_S = 30.0
@@ -107,7 +103,7 @@ STOPPED_S = 1.0
 
 
 class WorkerHandle:
-    """One worker. ``process`` stays None if it runs on another host: see ``RemoteWorker``."""
+    """One worker. ``process`` stays None if it runs on another host."""
 
     round_trip_s = 0.0
     """Seconds that an order and its answer travel."""
@@ -194,67 +190,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-SILENT_S = 5.0
-"""A worker that has sent nothing for this many seconds is silent. Heartbeats come every half second."""
-PROOF_S = 1.0
-"""A message that arrives more than this many seconds after a knock must have been sent after the knock."""
-
-
-class RemoteWorker(WorkerHandle):
-    """One worker on another host."""
-
-    def __init__(self, rank: int, stream: MessageStream, round_trip_s: float, own_address: str, await_s: float) -> None:
-        """``await_s``: seconds to wait for a silent worker. ``own_address``: its host's address, as others reach it."""
-        super().__init__(rank, stream, None)
-        self.round_trip_s, self.own_address = round_trip_s, own_address
-        self.knocked_s: Callable[[], float | None] = lambda: None
-        """Returns when another process knocked for this rank, or None."""
-        self.refuse: Callable[[], None] = lambda: None
-        """Turns the other process away."""
-        self.heard_exit = False
-        """True if its process has reported that it exits as ordered."""
-        self._stream, self._await_s = stream, await_s
-        self._unread: list[dict[str, Any]] = []
-
-    def pump(self) -> None:
-        """Read what has arrived, for a later ``receive``, so that silence is noticed while the coordinator waits for
-        others."""
-        messages = super().receive()
-        self.heard_exit = self.heard_exit or any(message["event"] == "exits" for message in messages)
-        self._unread += messages
-
-    def receive(self) -> list[dict[str, Any]]:
-        self.pump()
-        unread, self._unread = self._unread, []
-        return unread
-
-    @property
-    def is_silent(self) -> bool:  # type: ignore[override]
-        return self.silent_for_s > SILENT_S
-
-    @property
-    def silent_for_s(self) -> float:
-        return time.monotonic() - self.last_message_s
-
-    def is_stuck(self) -> bool:
-        """Return True if the worker is silent and another process wants its rank. Refuses that process if it is not
-        silent."""
-        if (knocked_s := self.knocked_s()) is None:
-            return False
-        if self.last_message_s > knocked_s + PROOF_S:
-            self.refuse()
-            return False
-        return self.is_silent
-
-    def why_gone(self) -> str | None:
-        if not self.is_open:
-            return "hung up"
-        return f"was silent for {self._await_s:g} s" if self.silent_for_s > self._await_s else None
-
-    def dismiss(self, status: int, why: str) -> None:
-        """Order the process to exit, and its host not to start it again."""
-        with contextlib.suppress(OSError):
-            self._stream.send_bytes(to_line(Exit(status=status, why=why)))
-        self._stream.finish_sending()

@@ -49,91 +49,42 @@ class RunSettings:
     """
 
     iterations: Annotated[int | None, ITERATIONS] = None
-    clock: Annotated[
-        str,
-        Option(
-            help="How seconds are counted: virtual (each worker adds its own CPU time to a logical clock and never "
-            "sleeps), paced (real time, in which each computation is padded to its device's duration) or real "
-            "(wall time over real links).",
-            choices=RUN_CLOCKS,
-        ),
-    ] = "virtual"
-    seed: Annotated[int, Option(help="Seed of parameters and batches.", least=0, most=LARGEST_SEED)] = 0
-    learning_rate: Annotated[float, Option(help="Learning rate of AdamW.", above=0)] = 2e-3
-    text: Annotated[
-        AnyPath | None,
-        Option(
-            help="Text file to train on, without its last tenth, which is held out. By default a "
-            "text that comes with the lab."
-        ),
-    ] = None
-    time_scale: Annotated[
-        float | None,
-        Option(
-            help="Paced clock: wall seconds per second of the run; chosen from the profile if omitted.",
-            unit="wall seconds a second",
-            above=0,
-        ),
-    ] = None
-    queueing: Annotated[
-        str,
-        Option(
-            help="Which messages wait for each other: pairs (each directed pair of devices has its own link) or, on "
-            "the virtual clock only, nics (each device has one NIC).",
-            choices=QUEUEING,
-        ),
-    ] = "pairs"
-    emulated: Annotated[
-        AnyPath | Topology | None,
-        Option(
-            help="Emulate the links of another network instead of the plan's: a name, file or Topology with as many "
-            "devices. Predictions still use the plan's network."
-        ),
-    ] = None
-    stand_in: Annotated[
-        AnyPath | ModelSpec | None,
-        Option(
-            help="Train this model in fp32 instead of the job's: a name, config.json or ModelSpec. Messages keep the "
-            "job's sizes, and so do computations on the paced clock. By default a small model, if the job's own "
-            "cannot be trained here."
-        ),
-    ] = None
-    runs_on: Annotated[str, Option(help="Where workers compute: cpu or cuda.", choices=RUNS_ON)] = "cpu"
-    carrier: Annotated[
-        str | None,
-        Option(
-            help="How the contents of messages travel: sockets, or groups (torch.distributed process groups of two "
-            "workers: gloo, or NCCL for GPUs on the real clock). By default groups for GPUs on the real clock, "
-            "otherwise sockets.",
-            choices=CARRIERS,
-        ),
-    ] = None
-    checkpoint_folder: Annotated[AnyPath | None, Option(help="Folder to write checkpoints to.", flag="checkpoint")] = (
-        None
-    )
-    checkpoint_every: Annotated[
-        int,
-        Option(help="Iterations between checkpoints; 0 writes one only after the last iteration.", unit="iterations"),
-    ] = 0
-    resume_from: Annotated[
-        AnyPath | None,
-        Option(
-            help="Continue from this checkpoint folder, or from the newest checkpoint in it. The model must match; "
-            "the cut and the placement may differ. A different text, seed, batch or learning rate gives a "
-            "warning.",
-            flag="resume",
-        ),
-    ] = None
-    evaluate_every: Annotated[
-        int,
-        Option(
-            help="Iterations between evaluations on held-out text; 0 evaluates only after the last iteration.",
-            unit="iterations",
-        ),
-    ] = 0
-    sample_bytes: Annotated[
-        int, Option(help="Bytes of text that the trained model writes at the end.", unit="bytes", flag="sample")
-    ] = 0
+    clock: Annotated[str, Option(choices=RUN_CLOCKS)] = "virtual"
+    """How seconds are counted: virtual (each worker adds its own CPU time to a logical clock and never sleeps), paced
+    (real time, in which each computation is padded to its device's duration) or real (wall time over real links)."""
+    seed: Annotated[int, Option(least=0, most=LARGEST_SEED)] = 0
+    """Seed of parameters and batches."""
+    learning_rate: Annotated[float, Option(above=0)] = 2e-3
+    """Learning rate of AdamW."""
+    text: Annotated[AnyPath | None, Option()] = None
+    """Text file to train on, without its last tenth, which is held out. By default a text that comes with the lab."""
+    time_scale: Annotated[float | None, Option(unit="wall seconds a second", above=0)] = None
+    """Paced clock: wall seconds per second of the run; chosen from the profile if omitted."""
+    queueing: Annotated[str, Option(choices=QUEUEING)] = "pairs"
+    """Which messages wait for each other: pairs (each directed pair of devices has its own link) or, on the virtual
+    clock only, nics (each device has one NIC)."""
+    emulated: Annotated[AnyPath | Topology | None, Option()] = None
+    """Emulate the links of another network instead of the plan's: a name, file or Topology with as many devices.
+    Predictions still use the plan's network."""
+    stand_in: Annotated[AnyPath | ModelSpec | None, Option()] = None
+    """Train this model in fp32 instead of the job's: a name, config.json or ModelSpec. Messages keep the job's sizes,
+    and so do computations on the paced clock. By default a small model, if the job's own cannot be trained here."""
+    runs_on: Annotated[str, Option(choices=RUNS_ON)] = "cpu"
+    """Where workers compute: cpu or cuda."""
+    carrier: Annotated[str | None, Option(choices=CARRIERS)] = None
+    """How the contents of messages travel: sockets, or groups (torch.distributed process groups of two workers: gloo,
+    or NCCL for GPUs on the real clock). By default groups for GPUs on the real clock, otherwise sockets."""
+    checkpoint_folder: Annotated[AnyPath | None, Option(flag="checkpoint")] = None
+    """Folder to write checkpoints to."""
+    checkpoint_every: Annotated[int, Option(unit="iterations")] = 0
+    """Iterations between checkpoints; 0 writes one only after the last iteration."""
+    resume_from: Annotated[AnyPath | None, Option(flag="resume")] = None
+    """Continue from this checkpoint folder, or from the newest checkpoint in it. The model must match; the cut and the
+    placement may differ. A different text, seed, batch or learning rate gives a warning."""
+    evaluate_every: Annotated[int, Option(unit="iterations")] = 0
+    """Iterations between evaluations on held-out text; 0 evaluates only after the last iteration."""
+    sample_bytes: Annotated[int, Option(unit="bytes", flag="sample")] = 0
+    """Bytes of text that the trained model writes at the end."""
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -143,14 +94,10 @@ class RunSettings:
 class RunOptions(RunSettings):
     """All options of a run: what its processes receive, and how much of the plan runs."""
 
-    workers: Annotated[
-        int | Sequence[int] | None,
-        Option(
-            help="Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 "
-            "workers, and 8 of a larger plan. All stages and as many pipelines as fit run, or the first stages of two "
-            "pipelines. Nothing else about the plan changes."
-        ),
-    ] = None
+    workers: Annotated[int | Sequence[int] | None, Option()] = None
+    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 workers, and 8
+    of a larger plan. All stages and as many pipelines as fit run, or the first stages of two pipelines. Nothing else
+    about the plan changes."""
 
 
 class _SpecLine(BaseModel):

@@ -21,15 +21,15 @@ from workers_as_threads import train
 
 import dtfm_lab as lab
 from dtfm_lab.domain.errors import LabError
-from dtfm_lab.extensions.hosts import hosted
+from dtfm_lab.extensions.hosts import hosted, remote_worker
 from dtfm_lab.extensions.hosts import rendezvous as rendezvous_module
 from dtfm_lab.extensions.hosts.export import export, spec_for
 from dtfm_lab.extensions.hosts.hosted import MOST_IN_VAIN, HostAgent, main
 from dtfm_lab.extensions.hosts.hosts import RunHost, load_run_folder
+from dtfm_lab.extensions.hosts.remote_worker import MessageStream
 from dtfm_lab.extensions.hosts.rendezvous import CoordinatorClock, Joined, Rendezvous, RunOver, join_run
-from dtfm_lab.runtime.coordinator import worker_handle
 from dtfm_lab.runtime.coordinator.worker_pool import RunFailed
-from dtfm_lab.runtime.protocol.channels import Channel, MessageStream, Refused
+from dtfm_lab.runtime.protocol.channels import Channel, Refused
 from dtfm_lab.runtime.protocol.connections import Listener
 from dtfm_lab.runtime.protocol.orders import Exit, Iterate, Leave
 from dtfm_lab.runtime.worker import worker
@@ -215,7 +215,7 @@ def test_a_second_process_for_a_rank_whose_worker_lives_is_turned_away():
 
 
 def test_a_silent_worker_is_waited_for_and_replaced_at_once_when_another_process_knocks(monkeypatch):
-    monkeypatch.setattr(worker_handle, "SILENT_S", 0.3)
+    monkeypatch.setattr(remote_worker, "SILENT_S", 0.3)
     rendezvous = rendezvous_at(port := free_port(), 1)
     first = knock(port)
     handle = rendezvous.start(0)
