@@ -8,7 +8,8 @@ blocks that fit is largest.
 A plan's shape is limited by the model, the batch, the devices and the fields that the job names.
 """
 
-from dataclasses import replace
+import heapq
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,8 +20,15 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
-from dtfm_lab.planning.iteration.problem import MOST_PASSES_CHOSEN, IterationProblem
-from dtfm_lab.planning.iteration.shape_searches import FittingPlan, shapes_of
+from dtfm_lab.planning.iteration.problem import (
+    ENDS_OF_ROLE,
+    LAST,
+    MOST_PASSES_CHOSEN,
+    IterationProblem,
+    Passes,
+    roles_of,
+)
+from dtfm_lab.planning.iteration.shape_searches import shapes_of
 from dtfm_lab.planning.search import network_of
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
@@ -33,6 +41,20 @@ FREED: dict[str, dict[str, tuple[object, object]]] = {
 }
 """Fields that a job may name and that are freed if nothing fits: each with the value that frees it, and another
 value that is equally free."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittingPlan:
+    """A plan that fits memory. If no placement was constructed for it, it has a problem but no grid."""
+
+    problem: IterationProblem
+    """The problem with this plan's checkpointing."""
+    others: tuple[IterationProblem, ...]
+    """The problems with other kinds of checkpointing that may fit, too."""
+    microbatch: int
+    grid: IntArray | None = None
+    """(S, R) devices; None if no placement was constructed."""
+    blocks: IntArray | None = None
 
 
 def fitting_plan(problem: IterationProblem) -> FittingPlan:
@@ -108,7 +130,7 @@ def _would_fit(problem: IterationProblem) -> str:
     for chosen in tries:
         fields = {name: value for what in freed if what in chosen for name, (value, _) in FREED[what].items()}
         try:
-            other = IterationProblem.of(problem.topology, job.with_fields(**fields), problem.queueing)
+            other = IterationProblem.of(problem.topology, job.with_fields(**fields), problem.links.queueing)
         except LabError:  # such as sharding together with local updates
             continue
         if shapes_of(other, other.microbatches[0]) and (found := _first_fitting(other)) is not None:
@@ -138,14 +160,13 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
     stages = range(1, min(problem.most_stages, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
     fit_by_depth: dict[int, FloatArray] = {}
     for n_stages in stages:
-        most = np.empty((n_stages, n))
+        most, roles = np.empty((n_stages, n)), roles_of(n_stages)
         for s in range(n_stages):
             depth = _least_ahead(problem, s, n_stages, microbatch)
             if depth not in fit_by_depth:
                 needs = _bytes(problem, microbatch, depth, replicas)
                 fit_by_depth[depth] = (needs[:, :, None] <= problem.memory_bytes).sum(axis=0) - 1.0
-            role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
-            most[s] = fit_by_depth[depth][role]
+            most[s] = fit_by_depth[depth][roles[s]]
         given = job.blocks_per_stage
         if given is not None:
             most = np.where(most >= np.array(given)[:, None], most, -1.0)
@@ -176,8 +197,7 @@ def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiti
     """
     n_stages, n_replicas = grid.shape
     room = np.empty(n_stages, dtype=np.int64)
-    for s, devices in enumerate(grid):
-        role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
+    for s, (devices, role) in enumerate(zip(grid, roles_of(n_stages), strict=True)):
         ahead = max(0 if waiting else n_stages - 1 - s, _least_ahead(problem, s, n_stages, microbatch))
         needs = _bytes(problem, microbatch, ahead, n_replicas)[:, role]
         room[s] = (needs <= problem.memory_bytes[devices].min()).sum() - 1
@@ -186,10 +206,35 @@ def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiti
 
 def _filled(room: FloatArray, n_blocks: int, least: IntArray) -> IntArray:
     """Return (S,) blocks, at least ``least`` and at most ``room`` per stage, as even as possible."""
-    blocks = np.where(room < 1, least, 1)
-    while blocks.sum() < n_blocks:
-        blocks[int(np.argmin(np.where(blocks < room, blocks, n_blocks + 1)))] += 1
-    return blocks
+    first = np.where(room < 1, least, 1)
+    return evened_blocks(first + 1.0, np.ones(len(room)), n_blocks, first, room)
+
+
+def evened_blocks(
+    next_s: FloatArray, each_s: FloatArray, n_blocks: int, least: IntArray, room: FloatArray | IntArray | None = None
+) -> IntArray:
+    """Return (S,) blocks, at least ``least`` per stage. Each further block goes to the stage that then takes least.
+
+    ``next_s``, (S,), are the seconds of a stage with one block more than ``least``, and ``each_s``, (S,), those of each
+    further block. No stage gets more than ``room``, (S,) blocks, as long as others have room.
+    """
+    blocks, each, most = least.tolist(), each_s.tolist(), [n_blocks] * len(least) if room is None else room.tolist()
+    # a heap of stages by their seconds with one more block; full stages wait until all are full
+    stages = list(zip(next_s.tolist(), range(len(blocks)), strict=True))
+    queue = [one for one in stages if blocks[one[1]] < most[one[1]]]
+    full = [one for one in stages if blocks[one[1]] >= most[one[1]]]
+    heapq.heapify(queue)
+    for _ in range(n_blocks - sum(blocks)):
+        if not queue:
+            queue, full, most = full, [], [n_blocks] * len(blocks)
+            heapq.heapify(queue)
+        takes_s, s = heapq.heappop(queue)
+        blocks[s] += 1
+        if blocks[s] < most[s]:
+            heapq.heappush(queue, (takes_s + each[s], s))
+        else:
+            full.append((takes_s + each[s], s))
+    return np.array(blocks, dtype=np.int64)
 
 
 def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: int) -> int:
@@ -214,20 +259,44 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
     blocks that need least. The array is read-only."""
     passes = problem.passes(microbatch)
     needs = np.empty((problem.n_blocks + 1, 4))
-    for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
-        blocks = _in_a_row(passes.layer, first=first, last=last)
-        _, parameters, kept, frozen = blocks + (np.array([first, last]) @ passes.extra)[:, None, None]
-        parameters = parameters + problem.tied_parameters * (last and not first)
-        static = problem.held_bytes(replicas, parameters, frozen)
-        static = static + problem.gathered_bytes(replicas, first=first, last=last)
-        left = np.minimum(passes.least_inputs[0 if first else 1], kept) if passes.recompute else kept
-        again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
-        held = static + n_held * left + again + passes.hop_bytes[passes.least] * ((not first) + (not last))
+    for role, (first, last) in enumerate(ENDS_OF_ROLE):
+        blocks = _in_a_row(passes.layer, first=bool(first), last=bool(last))
+        static = static_bytes_of(problem, passes, blocks, role, replicas)
+        kept, again = activation_bytes_of(passes, blocks, role)
+        held = static + n_held * kept + again + passes.hop_bytes[passes.least] * (2 - first - last)
         if first != last:
             held = np.maximum(held, static + problem.embedding_bytes)
         needs[:, role] = held.min(axis=0)
     needs.setflags(write=False)
     return needs
+
+
+def static_bytes_of(
+    problem: IterationProblem, passes: Passes, blocks: FloatArray, role: int, n_replicas: int
+) -> FloatArray:
+    """Return bytes of parameters, gradients and optimizer states of a stage with a role.
+
+    ``blocks``, (4, ...), are the sums of ``Passes.layer`` over its blocks.
+    """
+    first, last = ENDS_OF_ROLE[role]
+    _, parameters, _, frozen = _with_ends(passes, blocks, role)
+    held = problem.held_bytes(n_replicas, parameters + problem.tied_parameters * (role == LAST), frozen)
+    return held + problem.gathered_bytes(n_replicas, first=bool(first), last=bool(last))
+
+
+def activation_bytes_of(passes: Passes, blocks: FloatArray, role: int) -> tuple[FloatArray, FloatArray]:
+    """Return bytes of activations of a stage with a role: for each micro-batch in flight, and in addition during one
+    backward. ``blocks`` is as for ``static_bytes_of``."""
+    first, last = ENDS_OF_ROLE[role]
+    _, _, whole, _ = _with_ends(passes, blocks, role)
+    kept = np.minimum(passes.least_inputs[0 if first else 1], whole) if passes.recompute else whole
+    return kept, whole - kept + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
+
+
+def _with_ends(passes: Passes, blocks: FloatArray, role: int) -> FloatArray:
+    """Return (4, ...) the sums over the blocks of a stage, with the embedding and the head if its role has them."""
+    ends = np.array(ENDS_OF_ROLE[role]) @ passes.extra
+    return blocks + ends.reshape(4, *[1] * (blocks.ndim - 1))
 
 
 NEVER_BYTES = 1e30

@@ -306,8 +306,7 @@ class Search:
         timed = self.request.steps is None
         if (given := self._given()) is not None:
             yield given
-        for _ in self.structured.estimate(self._estimated_enough if timed else lambda: False):
-            pass
+        self.structured.estimate(self._estimated_enough if timed else lambda: False)
         for found in self.structured.simulated():
             # Not earlier: numba compiles one thread at a time, and the first plan waits for the simulator's kernels.
             start_kernels(len(self.request.topology))
