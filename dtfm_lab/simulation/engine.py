@@ -449,9 +449,9 @@ def _compile() -> None:
         nodes, edges = Nodes(whole, number, number, whole), Edges(whole, np.zeros(2, np.int64), whole[:0])
         made["event_loop"](nodes, Queues(whole, 1), Queues(whole - 1, 1), edges, number, Times.unfilled(1))
         made["longest_paths"](nodes, edges, whole - 1, whole - 1, whole, number)
-        one, none = np.zeros((1, 1)), np.zeros((1, 1), np.int64)
-        made["ring_times"](one, none, one, one, one, one, one, whole, 1, np.zeros((8, 1, 1)))
-        made["shared_ring_times"](one, one, one, one, one, one, none, none, none, True, 1, np.zeros((8, 1, 1)))
+        parts, none = np.zeros((6, 1, 1)), np.zeros((1, 1), np.int64)
+        made["ring_times"](parts, none, whole, 1, np.zeros((8, 1, 1)))
+        made["shared_ring_times"](parts, none, none, none, True, 1, np.zeros((8, 1, 1)))
         compiled_kernels.update(made)
     finally:
         _finished.set()
