@@ -170,7 +170,7 @@ class PlacedTasks:
         If the rounds of a ring are taken together, a duration covers one message, or all sums.
         """
         graph, n = self.graph, len(self.graph)
-        nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, Times.unfilled(n)
+        nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)
         if rings := graph.rings:
             n_predecessors = edges.n_predecessors.copy()
             n_predecessors[np.concatenate([ring.send.ravel() for ring in rings])] += 1  # they are not played here
@@ -295,6 +295,11 @@ class TaskTimes:
         return left_s
 
 
+def _unfilled(n: int) -> Times:
+    """Return columns for n nodes, which the event loop fills."""
+    return Times(np.empty(n), np.empty(n), *(np.empty(n, dtype=np.int64) for _ in range(4)))
+
+
 def _rings_played(times: TaskTimes, n_done: int) -> int:
     """Fill in the rings and what waits for them. Return the number of nodes that could run."""
     tasks, graph = times.tasks, times.tasks.graph
@@ -334,7 +339,7 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
         target[np.argsort(source, kind="stable")],
     )
     queues, no_turns = times.queues._replace(of_node=times.queues.of_node[left]), Queues(np.full(n_left, -1), 0)
-    found = Times.unfilled(n_left)
+    found = _unfilled(n_left)
     n_found: int = kernel("event_loop", n_left)(nodes, queues, no_turns, edges, released_s[left], found)
     times.start_s[left], times.end_s[left] = found.start_s, found.end_s
     from_before = (found.after < 0) | (found.start_s <= released_s[left])
@@ -447,7 +452,7 @@ def _compile() -> None:
         made = {name: compiled(plain) for name, plain in PLAIN.items()}
         whole, number = np.zeros(1, np.int64), np.zeros(1)
         nodes, edges = Nodes(whole, number, number, whole), Edges(whole, np.zeros(2, np.int64), whole[:0])
-        made["event_loop"](nodes, Queues(whole, 1), Queues(whole - 1, 1), edges, number, Times.unfilled(1))
+        made["event_loop"](nodes, Queues(whole, 1), Queues(whole - 1, 1), edges, number, _unfilled(1))
         made["longest_paths"](nodes, edges, whole - 1, whole - 1, whole, number)
         parts, none = np.zeros((6, 1, 1)), np.zeros((1, 1), np.int64)
         made["ring_times"](parts, none, whole, 1, np.zeros((8, 1, 1)))

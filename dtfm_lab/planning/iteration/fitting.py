@@ -8,8 +8,7 @@ blocks that fit is largest.
 A plan's shape is limited by the model, the batch, the devices and the fields that the job names.
 """
 
-import heapq
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,13 +21,14 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
 from dtfm_lab.planning.iteration.problem import (
     ENDS_OF_ROLE,
-    LAST,
     MOST_PASSES_CHOSEN,
     IterationProblem,
-    Passes,
+    activation_bytes_of,
     roles_of,
+    static_bytes_of,
 )
-from dtfm_lab.planning.iteration.shape_searches import shapes_of
+from dtfm_lab.planning.iteration.shape_searches import FittingPlan, shapes_of
+from dtfm_lab.planning.iteration.structured.estimates import evened_blocks
 from dtfm_lab.planning.search import network_of
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
@@ -41,20 +41,6 @@ FREED: dict[str, dict[str, tuple[object, object]]] = {
 }
 """Fields that a job may name and that are freed if nothing fits: each with the value that frees it, and another
 value that is equally free."""
-
-
-@dataclass(frozen=True, eq=False)
-class FittingPlan:
-    """A plan that fits memory. If no placement was constructed for it, it has a problem but no grid."""
-
-    problem: IterationProblem
-    """The problem with this plan's checkpointing."""
-    others: tuple[IterationProblem, ...]
-    """The problems with other kinds of checkpointing that may fit, too."""
-    microbatch: int
-    grid: IntArray | None = None
-    """(S, R) devices; None if no placement was constructed."""
-    blocks: IntArray | None = None
 
 
 def fitting_plan(problem: IterationProblem) -> FittingPlan:
@@ -210,33 +196,6 @@ def _filled(room: FloatArray, n_blocks: int, least: IntArray) -> IntArray:
     return evened_blocks(first + 1.0, np.ones(len(room)), n_blocks, first, room)
 
 
-def evened_blocks(
-    next_s: FloatArray, each_s: FloatArray, n_blocks: int, least: IntArray, room: FloatArray | IntArray | None = None
-) -> IntArray:
-    """Return (S,) blocks, at least ``least`` per stage. Each further block goes to the stage that then takes least.
-
-    ``next_s``, (S,), are the seconds of a stage with one block more than ``least``, and ``each_s``, (S,), those of each
-    further block. No stage gets more than ``room``, (S,) blocks, as long as others have room.
-    """
-    blocks, each, most = least.tolist(), each_s.tolist(), [n_blocks] * len(least) if room is None else room.tolist()
-    # a heap of stages by their seconds with one more block; full stages wait until all are full
-    stages = list(zip(next_s.tolist(), range(len(blocks)), strict=True))
-    queue = [one for one in stages if blocks[one[1]] < most[one[1]]]
-    full = [one for one in stages if blocks[one[1]] >= most[one[1]]]
-    heapq.heapify(queue)
-    for _ in range(n_blocks - sum(blocks)):
-        if not queue:
-            queue, full, most = full, [], [n_blocks] * len(blocks)
-            heapq.heapify(queue)
-        takes_s, s = heapq.heappop(queue)
-        blocks[s] += 1
-        if blocks[s] < most[s]:
-            heapq.heappush(queue, (takes_s + each[s], s))
-        else:
-            full.append((takes_s + each[s], s))
-    return np.array(blocks, dtype=np.int64)
-
-
 def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: int) -> int:
     """Return the fewest forwards that a stage may run ahead under the job's schedule."""
     job = problem.job
@@ -269,34 +228,6 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
         needs[:, role] = held.min(axis=0)
     needs.setflags(write=False)
     return needs
-
-
-def static_bytes_of(
-    problem: IterationProblem, passes: Passes, blocks: FloatArray, role: int, n_replicas: int
-) -> FloatArray:
-    """Return bytes of parameters, gradients and optimizer states of a stage with a role.
-
-    ``blocks``, (4, ...), are the sums of ``Passes.layer`` over its blocks.
-    """
-    first, last = ENDS_OF_ROLE[role]
-    _, parameters, _, frozen = _with_ends(passes, blocks, role)
-    held = problem.held_bytes(n_replicas, parameters + problem.tied_parameters * (role == LAST), frozen)
-    return held + problem.gathered_bytes(n_replicas, first=bool(first), last=bool(last))
-
-
-def activation_bytes_of(passes: Passes, blocks: FloatArray, role: int) -> tuple[FloatArray, FloatArray]:
-    """Return bytes of activations of a stage with a role: for each micro-batch in flight, and in addition during one
-    backward. ``blocks`` is as for ``static_bytes_of``."""
-    first, last = ENDS_OF_ROLE[role]
-    _, _, whole, _ = _with_ends(passes, blocks, role)
-    kept = np.minimum(passes.least_inputs[0 if first else 1], whole) if passes.recompute else whole
-    return kept, whole - kept + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
-
-
-def _with_ends(passes: Passes, blocks: FloatArray, role: int) -> FloatArray:
-    """Return (4, ...) the sums over the blocks of a stage, with the embedding and the head if its role has them."""
-    ends = np.array(ENDS_OF_ROLE[role]) @ passes.extra
-    return blocks + ends.reshape(4, *[1] * (blocks.ndim - 1))
 
 
 NEVER_BYTES = 1e30

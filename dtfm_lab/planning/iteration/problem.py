@@ -329,21 +329,13 @@ class IterationProblem:
         found: Numbers = coded_bytes(n_parameters, self.job.average_coding)
         return found
 
-    def static_bytes(self, n_replicas: int) -> float:
-        """Return bytes of one parameter, its gradient and its optimizer state on a device of one of ``n_replicas``
-        replicas.
-
-        See ``costs.memory.static_bytes`` for how the GPUs of a group count.
-        """
-        return static_bytes(self.job, n_replicas)
-
     def held_bytes(self, n_replicas: int, parameters: FloatArray, frozen: FloatArray) -> FloatArray:
         """Return bytes that devices of stages with these parameters hold all the time, without ``gathered_bytes``.
 
         ``frozen`` is counted like ``block_frozen``.
         """
         parts = sharded_over(self.job.sharding, n_replicas).parameters
-        return parameters * self.static_bytes(n_replicas) + frozen / parts
+        return parameters * static_bytes(self.job, n_replicas) + frozen / parts
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
         """Return the maximum bytes that a device holds in addition to its shards, on a stage with or without the
@@ -448,6 +440,34 @@ class IterationProblem:
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], n_bytes), dtype=float)
         np.fill_diagonal(hop_s, 0.0)
         return hop_s
+
+
+def static_bytes_of(
+    problem: IterationProblem, passes: Passes, blocks: FloatArray, role: int, n_replicas: int
+) -> FloatArray:
+    """Return bytes of parameters, gradients and optimizer states of a stage with a role.
+
+    ``blocks``, (4, ...), are the sums of ``Passes.layer`` over its blocks.
+    """
+    first, last = ENDS_OF_ROLE[role]
+    _, parameters, _, frozen = _with_ends(passes, blocks, role)
+    held = problem.held_bytes(n_replicas, parameters + problem.tied_parameters * (role == LAST), frozen)
+    return held + problem.gathered_bytes(n_replicas, first=bool(first), last=bool(last))
+
+
+def activation_bytes_of(passes: Passes, blocks: FloatArray, role: int) -> tuple[FloatArray, FloatArray]:
+    """Return bytes of activations of a stage with a role: for each micro-batch in flight, and in addition during one
+    backward. ``blocks`` is as for ``static_bytes_of``."""
+    first, last = ENDS_OF_ROLE[role]
+    _, _, whole, _ = _with_ends(passes, blocks, role)
+    kept = np.minimum(passes.least_inputs[0 if first else 1], whole) if passes.recompute else whole
+    return kept, whole - kept + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
+
+
+def _with_ends(passes: Passes, blocks: FloatArray, role: int) -> FloatArray:
+    """Return (4, ...) the sums over the blocks of a stage, with the embedding and the head if its role has them."""
+    ends = np.array(ENDS_OF_ROLE[role]) @ passes.extra
+    return blocks + ends.reshape(4, *[1] * (blocks.ndim - 1))
 
 
 def crossing_elements(model: ModelSpec) -> IntArray:

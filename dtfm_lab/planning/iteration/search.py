@@ -35,9 +35,10 @@ from dtfm_lab.domain.job.presets import TINY
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.background_tasks import is_done, start_once, while_compiling
-from dtfm_lab.planning.iteration.fitting import FittingPlan, fitting_plan
+from dtfm_lab.planning.iteration.fitting import fitting_plan
 from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.shape_searches import (
+    FittingPlan,
     KernelPlan,
     ShapeSearch,
     ShapeSearches,

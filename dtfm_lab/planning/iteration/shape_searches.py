@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dtfm_lab.costs.memory import sharded_over
+from dtfm_lab.costs.memory import sharded_over, static_bytes
 from dtfm_lab.costs.seconds import SHARDED, way_of
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import (
@@ -115,6 +115,20 @@ def require_shapes(problem: IterationProblem) -> None:
         f"job {job.name}: {wanted} fit no plan on {counted(n, 'device')} of {problem.topology.name}, with "
         f"{problem.n_blocks} blocks and {counted(n_microbatches, 'micro-batch')}; wanted fewer"
     )
+
+
+@dataclass(frozen=True, eq=False)
+class FittingPlan:
+    """A plan that fits memory. If no placement was constructed for it, it has a problem but no grid."""
+
+    problem: IterationProblem
+    """The problem with this plan's checkpointing."""
+    others: tuple[IterationProblem, ...]
+    """The problems with other kinds of checkpointing that may fit, too."""
+    microbatch: int
+    grid: IntArray | None = None
+    """(S, R) devices; None if no placement was constructed."""
+    blocks: IntArray | None = None
 
 
 def chosen_job(
@@ -245,7 +259,7 @@ def tables_of(
         gradient=job.gradient_coding,
         returned=job.average_coding,
         splits_states=job.splits_states,
-        static_bytes=problem.static_bytes(n_replicas),
+        static_bytes=static_bytes(job, n_replicas),
         codes_gradients=bool(problem.codes_gradients),
         codec_bytes_per_s=float(job.codec_bytes_per_s),
         synchronisation=_synchronisation(job),

@@ -18,16 +18,18 @@ import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, IntArray
-from dtfm_lab.planning.iteration.fitting import FittingPlan, evened_blocks, room_of
+from dtfm_lab.planning.iteration.fitting import room_of
 from dtfm_lab.planning.iteration.problem import IterationProblem
 from dtfm_lab.planning.iteration.shape_searches import (
     MOST_STAGES,
+    FittingPlan,
     KernelPlan,
     Nearness,
     ShapeSearch,
     ShapeSearches,
 )
 from dtfm_lab.planning.iteration.structured.candidates import Candidate
+from dtfm_lab.planning.iteration.structured.estimates import evened_blocks
 
 MOST_CLUSTERS = 16
 """Chains are searched for up to this number of clusters. With more, the search takes longer than it saves."""

@@ -5,7 +5,7 @@ of their numbers, so equal inputs give equal traces, bit by bit.
 """
 
 import heapq
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,11 +59,6 @@ class Times(NamedTuple):
     """The receive of the message before it, if messages of its pair take turns; -1 for none."""
     order: IntArray
     """The nodes in the order of their starts."""
-
-    @classmethod
-    def unfilled(cls, n: int) -> Self:
-        """Return columns for n nodes."""
-        return cls(np.empty(n), np.empty(n), *(np.empty(n, dtype=np.int64) for _ in range(4)))
 
 
 def event_loop(nodes: Nodes, links: Queues, pairs: Queues, edges: Edges, released_s: FloatArray, times: Times) -> int:

@@ -12,6 +12,7 @@ are alike).
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +23,6 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.planning.iteration.fitting import evened_blocks
 from dtfm_lab.planning.iteration.problem import SearchTarget, roles_of
 from dtfm_lab.planning.iteration.structured.layouts import (
     WAYS_TO_AVERAGE,
@@ -536,6 +536,33 @@ class _Stage:
         if self.layout.shares_nics:
             shared = int(np.bincount(self.layout.hosts[0]).max())
         return float(each.max()) * shared
+
+
+def evened_blocks(
+    next_s: FloatArray, each_s: FloatArray, n_blocks: int, least: IntArray, room: FloatArray | IntArray | None = None
+) -> IntArray:
+    """Return (S,) blocks, at least ``least`` per stage. Each further block goes to the stage that then takes least.
+
+    ``next_s``, (S,), are the seconds of a stage with one block more than ``least``, and ``each_s``, (S,), those of each
+    further block. No stage gets more than ``room``, (S,) blocks, as long as others have room.
+    """
+    blocks, each, most = least.tolist(), each_s.tolist(), [n_blocks] * len(least) if room is None else room.tolist()
+    # a heap of stages by their seconds with one more block; full stages wait until all are full
+    stages = list(zip(next_s.tolist(), range(len(blocks)), strict=True))
+    queue = [one for one in stages if blocks[one[1]] < most[one[1]]]
+    full = [one for one in stages if blocks[one[1]] >= most[one[1]]]
+    heapq.heapify(queue)
+    for _ in range(n_blocks - sum(blocks)):
+        if not queue:
+            queue, full, most = full, [], [n_blocks] * len(blocks)
+            heapq.heapify(queue)
+        takes_s, s = heapq.heappop(queue)
+        blocks[s] += 1
+        if blocks[s] < most[s]:
+            heapq.heappush(queue, (takes_s + each[s], s))
+        else:
+            full.append((takes_s + each[s], s))
+    return np.array(blocks, dtype=np.int64)
 
 
 def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:

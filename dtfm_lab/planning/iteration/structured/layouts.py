@@ -19,15 +19,16 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job, Layer, LayerKind, frozen_bytes
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key, counted
-from dtfm_lab.planning.iteration.fitting import activation_bytes_of, static_bytes_of
 from dtfm_lab.planning.iteration.problem import (
     ROLES,
     IterationProblem,
     Kinds,
     PassTable,
+    activation_bytes_of,
     divisors,
     open_microbatches,
     pass_table,
+    static_bytes_of,
 )
 
 # ---------------------------------------------------------------------------------------------------------------------
