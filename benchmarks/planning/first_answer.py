@@ -94,8 +94,7 @@ def clusters() -> Iterator[tuple[str, Topology, str]]:
 def family_s(topology: Topology, job: lab.Job) -> tuple[float, int]:
     """Seconds of the best structured plan, all of them estimated and the best few hundred simulated; and how many."""
     found = StructuredPlans(SearchRequest(topology=topology, job=job, planner="evolutionary"), SearchTarget())
-    for _ in found.estimate(lambda: False):
-        pass
+    found.estimate(lambda: False)
     return min((one.best_s for one in found.simulated() if one is not None), default=np.inf), found.n_simulated
 
 

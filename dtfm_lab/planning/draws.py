@@ -32,7 +32,8 @@ from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import FloatArray, IntArray, format_s
 from dtfm_lab.planning.iteration.replayed_plan import ReplayedPlan
 from dtfm_lab.planning.search import PlanStep, last_step
-from dtfm_lab.simulation.sensitivity import WHAT, Baseline
+from dtfm_lab.simulation.sensitivity import WHAT
+from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +43,7 @@ GivenSpread = float | Mapping[str, float]
 DRAWS = 1000
 """Default number of draws. A share of one half then has a standard error of 1.6 percentage points."""
 CONFIDENCE = 0.95
-"""Default confidence level of an interval."""
+"""Confidence level of an interval."""
 QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
 """Quantile columns of the table of plans: the share of draws in which a plan takes at most these seconds."""
 
@@ -167,11 +168,11 @@ class Draws:
         )
 
 
-def binomial_interval(k: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def binomial_interval(k: float, n: int) -> tuple[float, float]:
     """Return the exact interval of a probability that came true in k of n draws (Clopper and Pearson 1934)."""
     from scipy.special import betaincinv  # loading it takes a while
 
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low = float(betaincinv(k, n - k + 1, tail)) if k > 0 else 0.0
     return low, float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
 
@@ -192,7 +193,7 @@ def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: i
         if (plan.topology.names, plan.topology.fingerprint) != (network.names, network.fingerprint):
             both = f"{network.name} and of {plan.topology.name}"
             raise PlanError(f"plans of {both}, which differ; wanted plans of one network")
-    each = [(Baseline.of(plan), ReplayedPlan.of(plan)) for plan in plans]
+    each = [(simulated_iterations(plan), ReplayedPlan.of(plan)) for plan in plans]
     nominal_s = np.array([base.iteration_s for base, _ in each])
     found = np.tile(nominal_s, (n, 1))
     if any(spreads.values()):
@@ -240,7 +241,7 @@ def _factors(network: Topology, spreads: Mapping[str, float], n: int, seed: int)
         yield Factors(bandwidth[pair], latency[pair], np.exp(spreads["compute"] * rng.standard_normal(len(of))))
 
 
-def _seconds(base: Baseline, replay: ReplayedPlan | None, factors: Factors) -> float:
+def _seconds(base: SimulatedIterations, replay: ReplayedPlan | None, factors: Factors) -> float:
     """Return the seconds of a plan on a draw: from the compiled replay if it covers the plan, else simulated."""
     if replay is not None and not replay.codes:
         return replay.seconds(*factors)

@@ -54,11 +54,6 @@ class Individual:
     """Returns the job with all that the search chose for it; None if the search chose only devices."""
 
     @property
-    def gain_s(self) -> float:
-        """Seconds less than its better parent; negative if it is more expensive, 0 without parents."""
-        return min(parent.cost_s for parent in self.parents) - self.cost_s if self.parents else 0.0
-
-    @property
     def childless(self) -> "Individual":
         """The same individual without its parents. A parent is stored like this, so that no search keeps all it ever
         held."""

@@ -6,6 +6,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -244,6 +245,27 @@ INITIAL_POPULATION_S = 1.0
 """Maximum seconds that a search may take beyond its limit to complete its first generation."""
 
 
+class Stopwatch:
+    """Counts the seconds of a search, less those that the caller takes between two steps.
+
+    The caller may show a step, pause, or run in slow motion.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._paused_s = time.perf_counter(), 0.0
+
+    def spent_s(self) -> float:
+        """Return the seconds so far."""
+        return time.perf_counter() - self._began - self._paused_s
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count the time within this block: ``with stopwatch.paused(): yield step``."""
+        began = time.perf_counter()
+        yield
+        self._paused_s += time.perf_counter() - began
+
+
 F = TypeVar("F", bound=Generation)
 
 
@@ -251,29 +273,19 @@ def steps_within(
     request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], PlanStep]
 ) -> Iterator[PlanStep]:
     """Yield the steps of a search. ``step_of`` makes a step from a generation, the number of generations before it,
-    and a clock.
-
-    The clock returns the seconds since the search began, less those that the caller took between steps. A caller
-    may show the step, pause, or run in slow motion.
+    and a function that returns the seconds spent.
     """
-    began = time.perf_counter()
-    generation, compiling_s, paused_s = 0, 0.0, 0.0
-
-    def spent_s() -> float:
-        return time.perf_counter() - began - paused_s
-
+    stopwatch, generation, compiling_s = Stopwatch(), 0, 0.0
     for each in found:
-        step = step_of(each, generation, spent_s)
-        # time that the caller spends between two steps does not count
-        yielded = time.perf_counter()
-        yield step
-        paused_s += time.perf_counter() - yielded
+        step = step_of(each, generation, stopwatch.spent_s)
+        with stopwatch.paused():
+            yield step
         generation += each.complete
         if step.gap < PROVEN or generation == request.steps:
             return
         # later generations report 0, so the largest value is the whole wait
         compiling_s = max(compiling_s, each.compiling_s)
-        if spent_s() - compiling_s - request.limit_s >= (0.0 if generation else INITIAL_POPULATION_S):
+        if stopwatch.spent_s() - compiling_s - request.limit_s >= (0.0 if generation else INITIAL_POPULATION_S):
             return
 
 

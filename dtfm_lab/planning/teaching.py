@@ -10,7 +10,7 @@ decides. Twins are not kept. The best placement so far is remembered.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from operator import attrgetter
 from typing import TypeAlias
@@ -61,12 +61,10 @@ def teach(
     rng: np.random.Generator,
     *,
     most_generations: int = MOST_GENERATIONS,
-    priced: Callable[[FloatArray], object] = lambda _: None,
 ) -> Iterator[PopulationFrame]:
     """Yield frames of a teaching search in the job's shape, or the most square one, until it has not improved for long.
 
-    Equal arguments and seeds yield equal frames. ``priced`` is called with every batch of costs in seconds. Raises
-    PlanError if the job does not fit the network.
+    Equal arguments and seeds yield equal frames. Raises PlanError if the job does not fit the network.
     """
     if not job.shaped:
         job = job.fitted(len(topology))
@@ -82,7 +80,7 @@ def teach(
         places=places,
         names=tuple(topology.names),
     )
-    return _frames(ground, rng, most_generations, priced)
+    return _frames(ground, rng, most_generations)
 
 
 def power_costs(grid: IntArray, pair: PairCosts, exponent: float) -> FloatArray:
@@ -109,9 +107,9 @@ _Rank: TypeAlias = tuple[float, float]
 class _Survival:
     """Prices rows and ranks them by the rule of one generation."""
 
-    def __init__(self, ground: Ground, generation: int, settling: int, priced: Callable[[FloatArray], object]) -> None:
+    def __init__(self, ground: Ground, generation: int, settling: int) -> None:
         low, high = EXPONENTS
-        self._ground, self._priced = ground, priced
+        self._ground = ground
         # geometric: each generation sharpens the comparison by the same factor
         self.exponent = low * (high / low) ** (generation / settling) if generation < settling else np.inf
 
@@ -119,23 +117,17 @@ class _Survival:
         """Return (n,) communication costs in seconds of (n, N) rows, and their ranks."""
         grids = rows[:, : self._ground.n_tasklets].reshape(-1, self._ground.n_stages, self._ground.n_replicas)
         cost_s, settles = total_costs(grids, self._ground.pair), np.isfinite(self.exponent)
-        self._priced(cost_s)
         power_s = power_costs(grids, self._ground.pair, self.exponent if settles else TIE)
         columns = (power_s, cost_s) if settles else (cost_s, power_s)
         return cost_s, list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _frames(
-    ground: Ground,
-    rng: np.random.Generator,
-    most_generations: int,
-    priced: Callable[[FloatArray], object],
-) -> Iterator[PopulationFrame]:
+def _frames(ground: Ground, rng: np.random.Generator, most_generations: int) -> Iterator[PopulationFrame]:
     n = ground.n_devices
     n_offspring = max(1, round(n / DEVICES_AN_OFFSPRING))
     settling, patience = n + 14 * ground.n_stages, max(30, min(2 * n, 60))
     rows = np.array([rng.permutation(n) for _ in range(POPULATION)])
-    cost_s, ranks = _Survival(ground, 0, settling, priced).price(rows)
+    cost_s, ranks = _Survival(ground, 0, settling).price(rows)
     people = [
         Individual(
             number=number,
@@ -148,7 +140,7 @@ def _frames(
     ]
     best, found_in, evaluations, born = min(people, key=attrgetter("cost_s")), 0, POPULATION, POPULATION
     for generation in range(most_generations + 1):
-        survival = _Survival(ground, generation, settling, priced)
+        survival = _Survival(ground, generation, settling)
         if generation:
             # the exponent has risen, so the old ranks no longer hold
             _, ranks = survival.price(rows)

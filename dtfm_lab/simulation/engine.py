@@ -27,7 +27,7 @@ from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_g
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.simulation.kernels import events
+from dtfm_lab.simulation.kernels.events import Edges, Nodes, Queues, Times, event_loop, longest_paths
 from dtfm_lab.simulation.kernels.rings import ring_times, shared_ring_times
 from dtfm_lab.simulation.rings import RingInputs, play_rings
 
@@ -164,42 +164,36 @@ class PlacedTasks:
             moving_s = np.where(averages, links.slower(self.groups)[graph.position], 1.0) * moving_s
         return self.played(links, self._queues(links, sender, receiver), self.compute_s + moving_s, latency_s)
 
-    def played(
-        self, links: Links, queues: tuple[IntArray, int], duration_s: FloatArray, latency_s: FloatArray
-    ) -> TaskTimes:
+    def played(self, links: Links, queues: Queues, duration_s: FloatArray, latency_s: FloatArray) -> TaskTimes:
         """Return the times of tasks that take these durations and latencies, with the given queues.
 
         If the rounds of a ring are taken together, a duration covers one message, or all sums.
         """
         graph, n = self.graph, len(self.graph)
-        start_s, end_s = np.empty(n), np.empty(n)
-        after, before, ahead, order = (np.empty(n, dtype=np.int64) for _ in range(4))
-        times = start_s, end_s, after, before, ahead, order
-        n_predecessors, *successors = self._edges
+        nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)
         if rings := graph.rings:
-            n_predecessors = n_predecessors.copy()
+            n_predecessors = edges.n_predecessors.copy()
             n_predecessors[np.concatenate([ring.send.ravel() for ring in rings])] += 1  # they are not played here
-        of_messages = graph.role, duration_s, latency_s, graph.partner
-        edges = n_predecessors, *successors
-        n_done = kernel("event_loop", n)(*of_messages, *queues, *self._turns, *edges, np.zeros(n), *times)
+            edges = edges._replace(n_predecessors=n_predecessors)
+        n_done = kernel("event_loop", n)(nodes, queues, self._turns, edges, np.zeros(n), times)
         found = TaskTimes(self, links, queues, duration_s, latency_s, *times)
         if rings:
             n_done = _rings_played(found, n_done)
         if n_done < n:
-            raise ScheduleError(describe_deadlock(graph, order[:n_done]))
+            raise ScheduleError(describe_deadlock(graph, times.order[:n_done]))
         return found
 
-    def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
-        """Return the number of the link or NIC that each message occupies, and how many there are; -1 for computations.
+    def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> Queues:
+        """Return the links and NICs that messages occupy.
 
         Computations for buckets take turns on their device instead. The devices' numbers follow the links' numbers.
         """
         queue, n_queues = self._link_queues(links, sender, receiver)
         beside, programs = self.graph.beside, self.graph.programs
         if not len(beside):
-            return queue, n_queues
+            return Queues(queue, n_queues)
         queue[beside] = n_queues + self.graph.device[beside]
-        return queue, n_queues + programs.n_positions * programs.n_replicas
+        return Queues(queue, n_queues + programs.n_positions * programs.n_replicas)
 
     def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
         """Return the number of the link or NIC that each message occupies, -1 for computations, and how many there
@@ -214,27 +208,26 @@ class PlacedTasks:
         return np.where(queue < 0, -1, dense - int(used[0] < 0)), len(used)
 
     @property
-    def _turns(self) -> tuple[IntArray, int]:
-        """The pair of devices whose messages take turns, as a number for each message, and the number of pairs; -1 for
-        none."""
+    def _turns(self) -> Queues:
+        """The pairs of devices whose messages take turns."""
         takes_turns, n = self.graph.takes_turns, int(self.here.max(initial=0)) + 1
         turn = np.full(len(self.graph), -1, dtype=np.int64)
         pair = np.minimum(self.here, self.there) * n + np.maximum(self.here, self.there)
         used, turn[takes_turns] = np.unique(pair[takes_turns], return_inverse=True)
-        return turn, len(used)
+        return Queues(turn, len(used))
 
     @property
-    def _edges(self) -> tuple[IntArray, IntArray, IntArray]:
-        """The graph's n_predecessors, successors_from and successors, including the extra edges."""
+    def _edges(self) -> Edges:
+        """The graph's edges, including the extra ones."""
         graph = self.graph
         if self.extra_edges is None:
-            return graph.n_predecessors, graph.successors_from, graph.successors
+            return Edges(graph.n_predecessors, graph.successors_from, graph.successors)
         n, (source, target) = len(graph), self.extra_edges
         sources = np.concatenate([graph.sources, source])
         targets = np.concatenate([graph.successors, target])
         successors_from = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))])
         n_predecessors = graph.n_predecessors + np.bincount(target, minlength=n)
-        return n_predecessors, successors_from, targets[np.argsort(sources, kind="stable")]
+        return Edges(n_predecessors, successors_from, targets[np.argsort(sources, kind="stable")])
 
 
 @lru_cache(maxsize=4)
@@ -255,8 +248,8 @@ class TaskTimes:
 
     tasks: PlacedTasks
     links: Links
-    queues: tuple[IntArray, int]
-    """Number of the link or NIC that each message occupies, and how many there are."""
+    queues: Queues
+    """The links and NICs that messages occupy."""
     duration_s: FloatArray
     latency_s: FloatArray
     """Latency of a send; 0 for all other nodes."""
@@ -297,11 +290,14 @@ class TaskTimes:
         """Return the seconds from each node's start to the end of the iteration, along the longest path."""
         graph = self.tasks.graph
         left_s = np.empty(len(graph))
-        messages = graph.role, duration_s, latency_s, graph.partner
-        kernel("longest_paths", len(graph))(
-            *messages, self.before, self.ahead, self.order, *self.tasks._edges[1:], left_s
-        )
+        nodes = Nodes(graph.role, duration_s, latency_s, graph.partner)
+        kernel("longest_paths", len(graph))(nodes, self.tasks._edges, self.before, self.ahead, self.order, left_s)
         return left_s
+
+
+def _unfilled(n: int) -> Times:
+    """Return columns for n nodes, which the event loop fills."""
+    return Times(np.empty(n), np.empty(n), *(np.empty(n, dtype=np.int64) for _ in range(4)))
 
 
 def _rings_played(times: TaskTimes, n_done: int) -> int:
@@ -336,29 +332,20 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
     inner = ~is_done[source]
     source, target = place[source[inner]], place[target[inner]]
     role, n_left = graph.role[left], len(left)
-    queue, n_queues = times.queues
-    start_s, end_s = np.empty(n_left), np.empty(n_left)
-    after, before, ahead, found = (np.empty(n_left, dtype=np.int64) for _ in range(4))
-    n_found: int = kernel("event_loop", n_left)(
-        role,
-        times.duration_s[left],
-        times.latency_s[left],
-        place[graph.partner[left]],
-        queue[left],
-        n_queues,
-        np.full(n_left, -1),
-        0,
+    nodes = Nodes(role, times.duration_s[left], times.latency_s[left], place[graph.partner[left]])
+    edges = Edges(
         np.bincount(target, minlength=n_left) + (role == RECEIVE),
         np.concatenate([[0], np.cumsum(np.bincount(source, minlength=n_left))]),
         target[np.argsort(source, kind="stable")],
-        released_s[left],
-        *(start_s, end_s, after, before, ahead, found),
     )
-    times.start_s[left], times.end_s[left] = start_s, end_s
-    from_before = (after < 0) | (start_s <= released_s[left])
-    times.after[left] = np.where(from_before, made_by[left], left[after])
-    times.before[left], times.ahead[left] = np.where(before < 0, -1, left[before]), -1
-    order[n_done : n_done + n_found] = left[found[:n_found]]
+    queues, no_turns = times.queues._replace(of_node=times.queues.of_node[left]), Queues(np.full(n_left, -1), 0)
+    found = _unfilled(n_left)
+    n_found: int = kernel("event_loop", n_left)(nodes, queues, no_turns, edges, released_s[left], found)
+    times.start_s[left], times.end_s[left] = found.start_s, found.end_s
+    from_before = (found.after < 0) | (found.start_s <= released_s[left])
+    times.after[left] = np.where(from_before, made_by[left], left[found.after])
+    times.before[left], times.ahead[left] = np.where(found.before < 0, -1, left[found.before]), -1
+    order[n_done : n_done + n_found] = left[found.order[:n_found]]
     return n_done + n_found
 
 
@@ -426,8 +413,8 @@ LARGE = 60_000
 """Above this number of nodes, a simulation waits for the compiled kernels."""
 
 PLAIN: dict[str, Callable[..., Any]] = {
-    "event_loop": events.event_loop,
-    "longest_paths": events.longest_paths,
+    "event_loop": event_loop,
+    "longest_paths": longest_paths,
     "ring_times": ring_times,
     "shared_ring_times": shared_ring_times,
 }
@@ -464,15 +451,12 @@ def _compile() -> None:
 
         made = {name: compiled(plain) for name, plain in PLAIN.items()}
         whole, number = np.zeros(1, np.int64), np.zeros(1)
-        edges = np.zeros(2, np.int64)
-        filled = np.zeros(1), np.zeros(1), *np.zeros((4, 1), np.int64)
-        made["event_loop"](
-            whole, number, number, whole, whole, 1, whole - 1, 1, whole, edges, whole[:0], number, *filled
-        )
-        made["longest_paths"](whole, number, number, whole, whole - 1, whole - 1, whole, edges, whole[:0], number)
-        one, none = np.zeros((1, 1)), np.zeros((1, 1), np.int64)
-        made["ring_times"](one, none, one, one, one, one, one, whole, 1, np.zeros((8, 1, 1)))
-        made["shared_ring_times"](one, one, one, one, one, one, none, none, none, True, 1, np.zeros((8, 1, 1)))
+        nodes, edges = Nodes(whole, number, number, whole), Edges(whole, np.zeros(2, np.int64), whole[:0])
+        made["event_loop"](nodes, Queues(whole, 1), Queues(whole - 1, 1), edges, number, _unfilled(1))
+        made["longest_paths"](nodes, edges, whole - 1, whole - 1, whole, number)
+        parts, none = np.zeros((6, 1, 1)), np.zeros((1, 1), np.int64)
+        made["ring_times"](parts, none, whole, 1, np.zeros((8, 1, 1)))
+        made["shared_ring_times"](parts, none, none, none, True, 1, np.zeros((8, 1, 1)))
         compiled_kernels.update(made)
     finally:
         _finished.set()

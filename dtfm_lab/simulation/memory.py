@@ -28,7 +28,7 @@ from dtfm_lab.costs.memory import (
 from dtfm_lab.domain.errors import LabError, TraceError
 from dtfm_lab.domain.job import Job, boundary_bytes, device_gradient_bytes
 from dtfm_lab.domain.plan import Plan, cut_subplan
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import listed, unknown
 from dtfm_lab.domain.schedule import Programs, Schedule
 from dtfm_lab.domain.schedule.task_graph import task_graph
 from dtfm_lab.domain.trace import Trace
@@ -483,7 +483,5 @@ def _claim(remedy: Remedy, report: MemoryReport) -> str:
     after = remedy.after
     at = report.worst if after.fits else after.worst
     device = "it" if at == report.worst else after.devices[at[0]][at[1]]
-    *others, last = remedy.how
-    how = f"{', '.join(others)} and {last}" if others else last
-    needs = f"with {how} {device} would need {format_bytes(int(after.peak_bytes[at]))}"
+    needs = f"with {listed(remedy.how)} {device} would need {format_bytes(int(after.peak_bytes[at]))}"
     return needs if after.fits else f"{needs} or more, {format_bytes(remedy.over_bytes)} over"

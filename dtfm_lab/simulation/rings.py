@@ -160,11 +160,11 @@ def _times(
             once, period = _like_the_slowest(once), 1
             times = np.zeros((8, *once[0].shape))
         turn = np.argsort(once[0], axis=1, kind="stable")
-        kernel("ring_times", n_messages)(once[0], turn, *once[1:], of_ring, n_rounds, times)
+        kernel("ring_times", n_messages)(once, turn, of_ring, n_rounds, times)
     else:
         numbers = [_numbered(one[:period]) for one in (leaving, coming)]
         computer = of_ring + (int(of_ring.max()) + 1) * np.arange(period)[:, None]
-        kernel("shared_ring_times", n_messages)(*once, *numbers, computer, computes, n_rounds, times)
+        kernel("shared_ring_times", n_messages)(once, *numbers, computer, computes, n_rounds, times)
     return np.tile(times, (1, n // period, 1))
 
 

@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dtfm_lab.costs.seconds import analytic
 from dtfm_lab.domain.errors import PlanError
-from dtfm_lab.domain.network import Links, Topology, as_number, shortened
+from dtfm_lab.domain.network import Topology, as_number, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.schedule import Schedule
-from dtfm_lab.domain.units import FloatArray, by_key
-from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes
+from dtfm_lab.domain.units import by_key
 from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
 
 if TYPE_CHECKING:
@@ -148,11 +146,11 @@ def gains(
     for name in chosen:
         if name not in WHAT:
             raise unknown("sensitivity", name, WHAT)
-    base = Baseline.of(plan, schedule, **as_simulated)
+    base = simulated_iterations(plan, schedule, **as_simulated)
     return _gains(base, number, [one for one in WHAT if one in chosen])
 
 
-def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[SensitivityGain]:
+def _gains(base: SimulatedIterations, factor: float, what: list[str]) -> Iterator[SensitivityGain]:
     plan = base.plan
     before_s = base.iteration_s
     targets = [(one, target) for one in what for target in (_devices(plan) if one == "compute" else _links(base, one))]
@@ -163,7 +161,7 @@ def _gains(base: Baseline, factor: float, what: list[str]) -> Iterator[Sensitivi
             name=target.name,
             factor=factor,
             before_s=before_s,
-            iteration_s=base.improved_s(one, target, factor),
+            iteration_s=improved_s(base, one, target, factor),
             number=number,
             total=len(targets),
             dollars_per_s=plan.price_per_hour / 3600 / plan.job.tokens * 1e9,
@@ -179,76 +177,29 @@ class ImprovedTarget(NamedTuple):
     """Pairs of device indices that form a link. A device is paired with itself."""
 
 
-@dataclass(frozen=True, eq=False)
-class Baseline:
-    """The present iterations of a plan, to be simulated again with changes. The order of passes is kept."""
-
-    simulated: SimulatedIterations
-
-    @classmethod
-    def of(cls, plan: Plan, schedule: str | Schedule | None = None, **as_simulated: Any) -> Baseline:
-        """Simulate the plan as ``simulate`` does, and raise the same errors."""
-        return cls(simulated_iterations(plan, schedule, **as_simulated))
-
-    @property
-    def plan(self) -> Plan:
-        return self.simulated.plan
-
-    @property
-    def links(self) -> Links:
-        return self.simulated.links
-
-    @property
-    def parts(self) -> list[tuple[float, TaskTimes]]:
-        """Each kind of iteration, as its share of all iterations and its times: first those that do not synchronise,
-        then those that do. There is one kind if all iterations are equal."""
-        every, times = self.plan.job.averages_every, self.simulated.times
-        shares = (1.0,) if len(times) == 1 else (1 - 1 / every, 1 / every)
-        return list(zip(shares, times, strict=True))
-
-    @property
-    def iteration_s(self) -> float:
-        return sum(share * times.makespan_s for share, times in self.parts)
-
-    def changed_s(self, links: Links, speed: FloatArray) -> float:
-        """Return the seconds of an iteration on other links, with device speeds multiplied by ``speed``, (N,)."""
-        return sum(share * self._changed_s(times.tasks, links, speed) for share, times in self.parts)
-
-    def _changed_s(self, tasks: PlacedTasks, links: Links, speed: FloatArray) -> float:
-        # passes gather parameters over the links, so their seconds change with the links
-        if self._gathers:
-            programs, efficiency = tasks.graph.programs, self.simulated.efficiency
-            tasks = PlacedTasks.of(self.plan, programs, analytic(self.plan, programs, efficiency, links))
-        return replace(tasks, compute_s=tasks.compute_s / speed[tasks.here]).simulate(links).makespan_s
-
-    @property
-    def _gathers(self) -> bool:
-        """True if passes take other seconds on other links, because they gather parameters over them."""
-        return self.plan.job.gathers_passes and not self.simulated.profiled
-
-    def improved_s(self, what: str, target: ImprovedTarget, factor: float) -> float:
-        """Return the seconds of an iteration with one target improved, a link in both directions."""
-        where: Mask = np.zeros(self.links.latency_s.shape, dtype=bool)
-        i, j = np.array(target.pairs).T
-        where[i, j] = where[j, i] = True
-        links, speed = self.links, np.ones(len(where))
-        if what == "latency":
-            links = replace(links, latency_s=np.where(where, links.latency_s / factor, links.latency_s))
-        elif what == "bandwidth":
-            bandwidth = links.bandwidth_bytes_per_s
-            links = replace(links, bandwidth_bytes_per_s=np.where(where, bandwidth * factor, bandwidth))
-        else:
-            speed[i] = factor
-        total_s = 0.0
-        for share, times in self.parts:
-            tasks = times.tasks
-            nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
-            critical = times.slack_s <= NEGLIGIBLE * times.makespan_s
-            fixed_order = not (links.has_nics or tasks.graph.programs.blocking or tasks.graph.rings)
-            passes_change = self._gathers and what != "compute"
-            kept = fixed_order and not passes_change and not (nodes & critical).any()
-            total_s += share * (times.makespan_s if kept else self._changed_s(tasks, links, speed))
-        return total_s
+def improved_s(base: SimulatedIterations, what: str, target: ImprovedTarget, factor: float) -> float:
+    """Return the seconds of an iteration with one target improved, a link in both directions."""
+    where: Mask = np.zeros(base.links.latency_s.shape, dtype=bool)
+    i, j = np.array(target.pairs).T
+    where[i, j] = where[j, i] = True
+    links, speed = base.links, np.ones(len(where))
+    if what == "latency":
+        links = replace(links, latency_s=np.where(where, links.latency_s / factor, links.latency_s))
+    elif what == "bandwidth":
+        bandwidth = links.bandwidth_bytes_per_s
+        links = replace(links, bandwidth_bytes_per_s=np.where(where, bandwidth * factor, bandwidth))
+    else:
+        speed[i] = factor
+    total_s = 0.0
+    for share, times in base.parts:
+        tasks = times.tasks
+        nodes = where[tasks.here, tasks.there]  # the two ends of a computation are the same device
+        critical = times.slack_s <= NEGLIGIBLE * times.makespan_s
+        fixed_order = not (links.has_nics or tasks.graph.programs.blocking or tasks.graph.rings)
+        passes_change = base.gathers and what != "compute"
+        kept = fixed_order and not passes_change and not (nodes & critical).any()
+        total_s += share * (times.makespan_s if kept else base.changed_part_s(tasks, links, speed))
+    return total_s
 
 
 def _devices(plan: Plan) -> list[ImprovedTarget]:
@@ -265,7 +216,7 @@ def _devices(plan: Plan) -> list[ImprovedTarget]:
     return found
 
 
-def _links(base: Baseline, what: str) -> list[ImprovedTarget]:
+def _links(base: SimulatedIterations, what: str) -> list[ImprovedTarget]:
     """Return pairs of devices that exchange messages, pairs of regions with several such pairs, and all pairs whose
     messages pass a network card."""
     topology = base.plan.topology

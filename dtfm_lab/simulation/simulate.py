@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -135,6 +136,34 @@ class SimulatedIterations(NamedTuple):
     times: list[TaskTimes]
     """Times of one iteration. If most iterations do not synchronise: times of one that does not, then of one that
     does."""
+
+    @property
+    def parts(self) -> list[tuple[float, TaskTimes]]:
+        """Each kind of iteration in ``times``, as its share of all iterations and its times."""
+        every = self.plan.job.averages_every
+        shares = (1.0,) if len(self.times) == 1 else (1 - 1 / every, 1 / every)
+        return list(zip(shares, self.times, strict=True))
+
+    @property
+    def iteration_s(self) -> float:
+        return sum(share * times.makespan_s for share, times in self.parts)
+
+    @property
+    def gathers(self) -> bool:
+        """True if passes take other seconds on other links, because they gather parameters over them."""
+        return self.plan.job.gathers_passes and not self.profiled
+
+    def changed_s(self, links: Links, speed: FloatArray) -> float:
+        """Return the seconds of an iteration on other links, with device speeds multiplied by ``speed``, (N,). The
+        order of passes is kept."""
+        return sum(share * self.changed_part_s(times.tasks, links, speed) for share, times in self.parts)
+
+    def changed_part_s(self, tasks: PlacedTasks, links: Links, speed: FloatArray) -> float:
+        """Return the same seconds for one kind of iteration."""
+        if self.gathers:
+            programs = tasks.graph.programs
+            tasks = PlacedTasks.of(self.plan, programs, analytic(self.plan, programs, self.efficiency, links))
+        return replace(tasks, compute_s=tasks.compute_s / speed[tasks.here]).simulate(links).makespan_s
 
 
 def simulated_iterations(

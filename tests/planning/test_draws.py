@@ -26,7 +26,7 @@ from dtfm_lab.planning.draws import (
     checked_spread,
 )
 from dtfm_lab.planning.iteration.replayed_plan import ReplayedPlan
-from dtfm_lab.simulation.sensitivity import Baseline
+from dtfm_lab.simulation.simulate import simulated_iterations
 
 MODEL = gpt(name="four", n_layers=4, d_model=64, n_heads=2, seq_len=16, vocab_size=100)
 
@@ -88,7 +88,7 @@ def test_two_replicas_wait_for_the_slower_one():
 def test_a_draw_is_the_iteration_on_that_network(fields, replayed, regions):
     topology = laptops(6, regions=regions)
     plan = placed(topology, [[0, 1, 2], [3, 4, 5]], **({"global_batch": 12} | fields))
-    base, replay = Baseline.of(plan), ReplayedPlan.of(plan)
+    base, replay = simulated_iterations(plan), ReplayedPlan.of(plan)
     assert (replay is not None and not replay.codes) == replayed
     order = lab.simulate(plan).context.recorded_schedule
     spread = checked_spread(0.4)

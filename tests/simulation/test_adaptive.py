@@ -91,8 +91,9 @@ def test_unless_it_is_plain_1f1b_one_forward_fewer_on_any_device_would_cost_time
 def test_no_device_ever_holds_more_than_it_may(size, seed, data):
     plan, profile, links = drawn(size, seed)
     limits = data.draw(st.lists(st.integers(1, size[1] + 2), min_size=size[0], max_size=size[0]))
+    counts, given = (plan.job.n_stages, plan.job.n_microbatches), {"plan": plan, "profile": profile, "links": links}
     for most in (limits, limits[0]):
-        held = peak_activations(build(plan, "adaptive-1f1b", profile, links, most))
+        held = peak_activations(schedules["adaptive-1f1b"](*counts, **given, most_activations=most))
         assert (np.array(held) <= most).all()
 
 

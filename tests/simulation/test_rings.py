@@ -140,9 +140,9 @@ def test_both_kernels_of_rings_agree(n_devices, n_buckets, seed):
     n_rounds = n_devices + int(rng.integers(1, 4))
     own = np.tile(np.arange(n_devices)[:, None], n_buckets)
     listed, shared = np.zeros((2, 8, *shape))
-    inputs = moving_s, back_s, latency_s, nothing, nothing
-    ring_times(ready_s, ready_s.argsort(axis=1), *inputs, np.zeros(n_buckets, np.int64), n_rounds, listed)
-    shared_ring_times(ready_s, *inputs, own, own * 0 - 1, own, False, n_rounds, shared)
+    parts = np.stack([ready_s, moving_s, back_s, latency_s, nothing, nothing])
+    ring_times(parts, ready_s.argsort(axis=1), np.zeros(n_buckets, np.int64), n_rounds, listed)
+    shared_ring_times(parts, own, own * 0 - 1, own, False, n_rounds, shared)
     assert listed == pytest.approx(shared, rel=1e-12)
 
 

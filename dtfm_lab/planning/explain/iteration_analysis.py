@@ -15,8 +15,8 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import LINK_SEPARATOR, Trace
 from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.simulation.memory import MemoryReport, memory
-from dtfm_lab.simulation.sensitivity import Baseline, ImprovedTarget
-from dtfm_lab.simulation.simulate import iteration_seconds, simulate
+from dtfm_lab.simulation.sensitivity import ImprovedTarget, improved_s
+from dtfm_lab.simulation.simulate import iteration_seconds, simulate, simulated_iterations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,9 +113,9 @@ class IterationAnalysis:
         if not at:
             return None
         target = ImprovedTarget("device" if len(at) == 1 else "link", part.name, [(at[0], at[-1])])
-        base = Baseline.of(self.plan)
+        base = simulated_iterations(self.plan)
         whats = ("compute",) if len(at) == 1 else ("bandwidth", "latency")
-        return 1 - min(base.improved_s(what, target, FACTOR) for what in whats) / base.iteration_s
+        return 1 - min(improved_s(base, what, target, FACTOR) for what in whats) / base.iteration_s
 
     @cached_property
     def memory(self) -> MemoryReport:

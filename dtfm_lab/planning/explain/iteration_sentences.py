@@ -5,6 +5,7 @@ from __future__ import annotations
 from dtfm_lab.domain.job.options import chosen
 from dtfm_lab.domain.network import set_words
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.registry import listed
 from dtfm_lab.domain.units import counted, format_bytes, format_s, format_share, money
 from dtfm_lab.planning.explain.iteration_analysis import WORTH_SAYING, IterationAnalysis, Part
 from dtfm_lab.planning.explain.loose_bound import loose_bound_words
@@ -85,7 +86,7 @@ def _seconds(analysis: IterationAnalysis) -> str:
 def _choices(analysis: IterationAnalysis) -> str:
     """Return the job's non-default choices of a training system, by name."""
     words = [name if value is True else f"{name} {value}" for name, value in chosen(analysis.plan.job).items()]
-    return f"It uses {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}." if words else ""
+    return f"It uses {listed(words)}." if words else ""
 
 
 def binding(analysis: IterationAnalysis) -> str:

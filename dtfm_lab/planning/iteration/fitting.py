@@ -19,8 +19,16 @@ from dtfm_lab.domain.errors import LabError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, format_bytes
-from dtfm_lab.planning.iteration.problem import MOST_PASSES_CHOSEN, IterationProblem
+from dtfm_lab.planning.iteration.problem import (
+    ENDS_OF_ROLE,
+    MOST_PASSES_CHOSEN,
+    IterationProblem,
+    activation_bytes_of,
+    roles_of,
+    static_bytes_of,
+)
 from dtfm_lab.planning.iteration.shape_searches import FittingPlan, shapes_of
+from dtfm_lab.planning.iteration.structured.estimates import evened_blocks
 from dtfm_lab.planning.search import network_of
 
 FREED: dict[str, dict[str, tuple[object, object]]] = {
@@ -108,7 +116,7 @@ def _would_fit(problem: IterationProblem) -> str:
     for chosen in tries:
         fields = {name: value for what in freed if what in chosen for name, (value, _) in FREED[what].items()}
         try:
-            other = IterationProblem.of(problem.topology, job.with_fields(**fields), problem.queueing)
+            other = IterationProblem.of(problem.topology, job.with_fields(**fields), problem.links.queueing)
         except LabError:  # such as sharding together with local updates
             continue
         if shapes_of(other, other.microbatches[0]) and (found := _first_fitting(other)) is not None:
@@ -138,14 +146,13 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
     stages = range(1, min(problem.most_stages, n // replicas) + 1) if job.n_stages is None else [job.n_stages]
     fit_by_depth: dict[int, FloatArray] = {}
     for n_stages in stages:
-        most = np.empty((n_stages, n))
+        most, roles = np.empty((n_stages, n)), roles_of(n_stages)
         for s in range(n_stages):
             depth = _least_ahead(problem, s, n_stages, microbatch)
             if depth not in fit_by_depth:
                 needs = _bytes(problem, microbatch, depth, replicas)
                 fit_by_depth[depth] = (needs[:, :, None] <= problem.memory_bytes).sum(axis=0) - 1.0
-            role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
-            most[s] = fit_by_depth[depth][role]
+            most[s] = fit_by_depth[depth][roles[s]]
         given = job.blocks_per_stage
         if given is not None:
             most = np.where(most >= np.array(given)[:, None], most, -1.0)
@@ -176,8 +183,7 @@ def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiti
     """
     n_stages, n_replicas = grid.shape
     room = np.empty(n_stages, dtype=np.int64)
-    for s, devices in enumerate(grid):
-        role = 3 if n_stages == 1 else 0 if s == 0 else 2 if s == n_stages - 1 else 1
+    for s, (devices, role) in enumerate(zip(grid, roles_of(n_stages), strict=True)):
         ahead = max(0 if waiting else n_stages - 1 - s, _least_ahead(problem, s, n_stages, microbatch))
         needs = _bytes(problem, microbatch, ahead, n_replicas)[:, role]
         room[s] = (needs <= problem.memory_bytes[devices].min()).sum() - 1
@@ -186,10 +192,8 @@ def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiti
 
 def _filled(room: FloatArray, n_blocks: int, least: IntArray) -> IntArray:
     """Return (S,) blocks, at least ``least`` and at most ``room`` per stage, as even as possible."""
-    blocks = np.where(room < 1, least, 1)
-    while blocks.sum() < n_blocks:
-        blocks[int(np.argmin(np.where(blocks < room, blocks, n_blocks + 1)))] += 1
-    return blocks
+    first = np.where(room < 1, least, 1)
+    return evened_blocks(first + 1.0, np.ones(len(room)), n_blocks, first, room)
 
 
 def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: int) -> int:
@@ -214,15 +218,11 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
     blocks that need least. The array is read-only."""
     passes = problem.passes(microbatch)
     needs = np.empty((problem.n_blocks + 1, 4))
-    for role, (first, last) in enumerate(((True, False), (False, False), (False, True), (True, True))):
-        blocks = _in_a_row(passes.layer, first=first, last=last)
-        _, parameters, kept, frozen = blocks + (np.array([first, last]) @ passes.extra)[:, None, None]
-        parameters = parameters + problem.tied_parameters * (last and not first)
-        static = problem.held_bytes(replicas, parameters, frozen)
-        static = static + problem.gathered_bytes(replicas, first=first, last=last)
-        left = np.minimum(passes.least_inputs[0 if first else 1], kept) if passes.recompute else kept
-        again = kept - left + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
-        held = static + n_held * left + again + passes.hop_bytes[passes.least] * ((not first) + (not last))
+    for role, (first, last) in enumerate(ENDS_OF_ROLE):
+        blocks = _in_a_row(passes.layer, first=bool(first), last=bool(last))
+        static = static_bytes_of(problem, passes, blocks, role, replicas)
+        kept, again = activation_bytes_of(passes, blocks, role)
+        held = static + n_held * kept + again + passes.hop_bytes[passes.least] * (2 - first - last)
         if first != last:
             held = np.maximum(held, static + problem.embedding_bytes)
         needs[:, role] = held.min(axis=0)

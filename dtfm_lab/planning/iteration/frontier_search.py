@@ -5,7 +5,6 @@ frontier. Between two limits whose prices and seconds differ by large factors, a
 """
 
 import math
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning.iteration.frontier import SAME, Frontier, iteration_s, non_dominated
-from dtfm_lab.planning.search import PlanStep, require_prices, search
+from dtfm_lab.planning.search import PlanStep, Stopwatch, require_prices, search
 from dtfm_lab.simulation.memory import memory
 
 SEARCHES = 12
@@ -94,22 +93,20 @@ class _Allowance(NamedTuple):
 def _frontiers(
     topology: Topology, job: Job, jobs: list[Job], budget: _Allowance, how: dict[str, Any]
 ) -> Iterator[Frontier]:
-    began = time.perf_counter()
+    stopwatch = Stopwatch()
     done: list[Plan] = []
     bounds: dict[int, float] = {}
-    evaluations, number, paused_s = 0, 0, 0.0
+    evaluations, number = 0, 0
     for one in jobs:
-        begins = time.perf_counter() - paused_s
+        began_s = stopwatch.spent_s()
         ladder = _Ladder(topology, one, how)
         for i in range(budget.searches):
-            latest = ladder.climb(budget.of(i, time.perf_counter() - paused_s - begins))
+            latest = ladder.climb(budget.of(i, stopwatch.spent_s() - began_s))
             number += 1 if latest is not None else budget.searches - i
             if number == budget.searches * (jobs.index(one) + 1):
                 ladder.complete()
             bounds[one.global_batch] = ladder.bound_s
-            # the caller's time between two frontiers does not count
-            yielded = time.perf_counter()
-            yield Frontier(
+            frontier = Frontier(
                 topology=topology,
                 job=job if len(jobs) > 1 else one,
                 plans=non_dominated([*done, *ladder.plans]),
@@ -118,9 +115,10 @@ def _frontiers(
                 n_searches=budget.searches * len(jobs),
                 latest=_worded(latest, one if len(jobs) > 1 else None),
                 evaluations=evaluations + ladder.evaluations,
-                seconds=yielded - began - paused_s,
+                seconds=stopwatch.spent_s(),
             )
-            paused_s += time.perf_counter() - yielded
+            with stopwatch.paused():
+                yield frontier
             if latest is None:
                 break
         evaluations += ladder.evaluations

@@ -35,6 +35,7 @@ from dtfm_lab.planning.search import (
     PROVEN,
     PlanStep,
     SearchRequest,
+    Stopwatch,
     check_start,
     network_of,
     objectives,
@@ -248,25 +249,15 @@ class Search:
         self._is_last_turn = False
         self._leaders: dict[Candidate, int] = {}
         """Numbers of the plans that were shown at the head of another choice's plans."""
-        self._paused_at_s = 0.0
-        """Seconds spent searching before the current step."""
-        self._resumed: float | None = None
-        """Clock when the current step began; None while the caller has control."""
+        self._stopwatch = Stopwatch()
         self._first_estimate_s: float | None = None
 
     def steps(self) -> Iterator[PlanStep]:
-        """Yield the best plan so far, again and again, until the time is up or the plan is proven best.
-
-        The clock runs only while a step is made. The caller's time between two steps does not count.
-        """
-        steps = self._steps()
-        while True:
-            self._resumed = time.perf_counter()
-            step = next(steps, None)
-            self._paused_at_s, self._resumed = self.spent_s, None
-            if step is None:
-                return
-            yield step
+        """Yield the best plan so far, again and again, until the time is up or the plan is proven best."""
+        self._stopwatch = Stopwatch()  # no time counts before the first step is asked for
+        for step in self._steps():
+            with self._stopwatch.paused():
+                yield step
 
     def _steps(self) -> Iterator[PlanStep]:
         for found in self.begin():
@@ -286,8 +277,7 @@ class Search:
     @property
     def spent_s(self) -> float:
         """Seconds spent searching so far."""
-        now_s = 0.0 if self._resumed is None else time.perf_counter() - self._resumed
-        return self._paused_at_s + now_s
+        return self._stopwatch.spent_s()
 
     @property
     def finished(self) -> bool:
@@ -307,7 +297,7 @@ class Search:
             return
         # a search that counts steps spends all steps of the bound with the last choice
         generation = self._turn.n_complete - 1 if self._is_last_turn else -1
-        self.bounds.update(self.best.iteration_s, generation, lambda: self.spent_s, complete=newest.complete)
+        self.bounds.update(self.best.iteration_s, generation, self._stopwatch.spent_s, complete=newest.complete)
 
     # begin: the structured plans
 
@@ -316,8 +306,7 @@ class Search:
         timed = self.request.steps is None
         if (given := self._given()) is not None:
             yield given
-        for _ in self.structured.estimate(self._estimated_enough if timed else lambda: False):
-            pass
+        self.structured.estimate(self._estimated_enough if timed else lambda: False)
         for found in self.structured.simulated():
             # Not earlier: numba compiles one thread at a time, and the first plan waits for the simulator's kernels.
             start_kernels(len(self.request.topology))

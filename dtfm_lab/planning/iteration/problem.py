@@ -25,7 +25,6 @@ from dtfm_lab.costs.memory import (
     usable_bytes,
 )
 from dtfm_lab.costs.seconds import (
-    WAYS,
     block_launch_s,
     group_messages_s,
     hop_gather_s,
@@ -95,6 +94,17 @@ def open_microbatches(job: Job) -> tuple[int, ...]:
     return tuple(m for m in found if not (job.gathers_passes and batch // m % replicas)) or (job.expert_parallel,)
 
 
+ROLES = FIRST, MIDDLE, LAST, SOLE = range(4)
+"""Roles of a stage. The first one has the embedding, the last one the head, and a sole one both."""
+ENDS_OF_ROLE = ((1, 0), (0, 0), (0, 1), (1, 1))
+"""For each role: 1 if the stage has the embedding, and 1 if it has the head."""
+
+
+def roles_of(n_stages: int) -> IntArray:
+    """Return (S,) the role of each stage of a pipeline."""
+    return np.array([SOLE] if n_stages == 1 else [FIRST, *[MIDDLE] * (n_stages - 2), LAST], dtype=np.int64)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # A network and a job as arrays. They decide the seconds, the dollars and the memory of an iteration.
 #
@@ -160,7 +170,6 @@ class IterationProblem:
 
     topology: Topology
     job: Job
-    queueing: str
     links: Links
     """``links.moving_s(i, j, n_bytes)`` gives the seconds for which a message occupies a link. The latency follows."""
     efficiency: GivenEfficiency
@@ -168,8 +177,6 @@ class IterationProblem:
     """(N,) FLOP/s that each device reaches in the job's precision, at its best micro-batch size."""
     reached: FloatArray
     """(M, N) share of ``flop_per_s`` that each device reaches with each of ``microbatches``."""
-    latency_s: FloatArray
-    """(N, N) seconds, one way, from row to column."""
     memory_bytes: FloatArray
     """(N,) bytes that a job may use, whole numbers."""
     price_per_hour: FloatArray
@@ -193,10 +200,6 @@ class IterationProblem:
     tied_parameters: float
     """Parameters of the second copy of tied embeddings, which the last stage holds unless it is also the first; 0 if
     they are not tied."""
-    bytes_per_element: int
-    gradient_element_bytes: int
-    codec_bytes_per_s: float
-    """Uncompressed bytes that a device encodes or decodes per second."""
     codes_gradients: bool
     """True if gradients are compressed."""
     microbatches: tuple[int, ...]
@@ -217,19 +220,18 @@ class IterationProblem:
         blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
         # a block's gradients show whether compression shrinks them; the + 1 covers a model without blocks
         n_parameters = sum(layer.parameters for layer in blocks[:1]) + 1
-        each, how = BYTES_PER_ELEMENT[job.dtype], job.gradients_as
+        hows = "none", job.gradients_as
+        plain_bytes, sent_bytes = (compressed_bytes(n_parameters, job.gradients_in, how) for how in hows)
         microbatches = open_microbatches(job)
         speeds = np.array([speeds_of(job, topology.devices, efficiency, one) for one in microbatches])
         links = Links.of(topology, queueing)
         return cls(
             topology=topology,
             job=job,
-            queueing=links.queueing,
             links=links,
             efficiency=efficiency,
             flop_per_s=speeds.max(axis=0),
             reached=speeds / speeds.max(axis=0),
-            latency_s=topology.latency_s,
             memory_bytes=usable_bytes(job, topology.devices),
             price_per_hour=np.array([device.price_per_hour for device in topology.devices]),
             block_flop=_sums(blocks, lambda layer: layer.forward_flop),
@@ -237,11 +239,7 @@ class IterationProblem:
             block_frozen=_sums(blocks, lambda layer: beside_static_bytes(job, layer)),
             **_activations(job),
             tied_parameters=float(model.vocab_size * model.d_model) if model.tied else 0.0,
-            bytes_per_element=each,
-            gradient_element_bytes=BYTES_PER_ELEMENT[job.gradients_in],
-            codec_bytes_per_s=job.codec_bytes_per_s,
-            codes_gradients=compressed_bytes(n_parameters, job.gradients_in, how)
-            < compressed_bytes(n_parameters, job.gradients_in, "none"),
+            codes_gradients=sent_bytes < plain_bytes,
             microbatches=microbatches,
         )
 
@@ -288,7 +286,7 @@ class IterationProblem:
     def embedding_bytes(self) -> float:
         """Bytes of the tied embedding that the first and last stage of a pipeline send each other; 0 if it is not
         tied."""
-        return self.tied_parameters * self.gradient_element_bytes
+        return self.tied_parameters * BYTES_PER_ELEMENT[self.job.gradients_in]
 
     @cached_property
     def block_again_flop(self) -> FloatArray:
@@ -304,7 +302,7 @@ class IterationProblem:
         """(N,) class of each device. Exchanging two devices of a class changes no plan's seconds, dollars or memory."""
         region = np.unique([device.region for device in self.topology.devices], return_inverse=True)[1]
         own = self.flop_per_s, self.memory_bytes, self.price_per_hour, region, self._shared_host, *self.reached
-        matrices = [self.latency_s, self.links.bandwidth_bytes_per_s]
+        matrices = [self.links.latency_s, self.links.bandwidth_bytes_per_s]
         if self.links.charged_bytes is not None:
             matrices += [*np.moveaxis(np.nan_to_num(self.links.charged_bytes, nan=-1.0), 2, 0)]
         return interchangeable(np.stack(own, axis=1), tuple(matrices))
@@ -318,7 +316,7 @@ class IterationProblem:
     @property
     def nics(self) -> bool:
         """True if all messages of a device pass its NIC, and no two devices share one."""
-        return self.queueing == "nics" and self.links.nic_of is None
+        return self.links.queueing == "nics" and self.links.nic_of is None
 
     def gradient_bytes(self, n_parameters: Numbers) -> Numbers:
         """Return bytes sent for the gradients of ``n_parameters``, compressed. Takes one count or an array."""
@@ -331,21 +329,13 @@ class IterationProblem:
         found: Numbers = coded_bytes(n_parameters, self.job.average_coding)
         return found
 
-    def static_bytes(self, n_replicas: int) -> float:
-        """Return bytes of one parameter, its gradient and its optimizer state on a device of one of ``n_replicas``
-        replicas.
-
-        See ``costs.memory.static_bytes`` for how the GPUs of a group count.
-        """
-        return static_bytes(self.job, n_replicas)
-
     def held_bytes(self, n_replicas: int, parameters: FloatArray, frozen: FloatArray) -> FloatArray:
         """Return bytes that devices of stages with these parameters hold all the time, without ``gathered_bytes``.
 
         ``frozen`` is counted like ``block_frozen``.
         """
         parts = sharded_over(self.job.sharding, n_replicas).parameters
-        return parameters * self.static_bytes(n_replicas) + frozen / parts
+        return parameters * static_bytes(self.job, n_replicas) + frozen / parts
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
         """Return the maximum bytes that a device holds in addition to its shards, on a stage with or without the
@@ -417,7 +407,7 @@ class IterationProblem:
         elements = (microbatch * crossing).tolist()
         both = "none", job.compression
         plain_bytes, hop_bytes = (np.array([compressed_bytes(n, job.dtype, how) for n in elements]) for how in both)
-        each = float(microbatch * self.bytes_per_element)
+        each = float(microbatch * BYTES_PER_ELEMENT[job.dtype])
         scale = np.array([microbatch, 1.0, each, 1.0])
         least = 1 + int(inside.argmin()) if len(inside) else 0
         for end in (0, -1):  # only if it is smaller, or the only boundary
@@ -450,6 +440,34 @@ class IterationProblem:
         hop_s = np.array(self.links.moving_s(devices[:, None], devices[None, :], n_bytes), dtype=float)
         np.fill_diagonal(hop_s, 0.0)
         return hop_s
+
+
+def static_bytes_of(
+    problem: IterationProblem, passes: Passes, blocks: FloatArray, role: int, n_replicas: int
+) -> FloatArray:
+    """Return bytes of parameters, gradients and optimizer states of a stage with a role.
+
+    ``blocks``, (4, ...), are the sums of ``Passes.layer`` over its blocks.
+    """
+    first, last = ENDS_OF_ROLE[role]
+    _, parameters, _, frozen = _with_ends(passes, blocks, role)
+    held = problem.held_bytes(n_replicas, parameters + problem.tied_parameters * (role == LAST), frozen)
+    return held + problem.gathered_bytes(n_replicas, first=bool(first), last=bool(last))
+
+
+def activation_bytes_of(passes: Passes, blocks: FloatArray, role: int) -> tuple[FloatArray, FloatArray]:
+    """Return bytes of activations of a stage with a role: for each micro-batch in flight, and in addition during one
+    backward. ``blocks`` is as for ``static_bytes_of``."""
+    first, last = ENDS_OF_ROLE[role]
+    _, _, whole, _ = _with_ends(passes, blocks, role)
+    kept = np.minimum(passes.least_inputs[0 if first else 1], whole) if passes.recompute else whole
+    return kept, whole - kept + max(passes.again_bytes - last * passes.extra[1, 2], 0.0)
+
+
+def _with_ends(passes: Passes, blocks: FloatArray, role: int) -> FloatArray:
+    """Return (4, ...) the sums over the blocks of a stage, with the embedding and the head if its role has them."""
+    ends = np.array(ENDS_OF_ROLE[role]) @ passes.extra
+    return blocks + ends.reshape(4, *[1] * (blocks.ndim - 1))
 
 
 def crossing_elements(model: ModelSpec) -> IntArray:
@@ -564,10 +582,6 @@ def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is minimised.
-
-
-REPLAYED = WAYS
-"""Ways to synchronise that the kernels replay, in the order of their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ from dtfm_lab.planning.iteration.shape_searches import (
     chosen_job,
     require_shapes,
 )
-from dtfm_lab.planning.iteration.starts import StartingPlans, Starts
+from dtfm_lab.planning.iteration.starts import STEADY, StartingPlans, Starts
 from dtfm_lab.planning.iteration.structured.candidates import (
     REPLAYED_SCHEDULES,
     Candidate,
@@ -55,8 +55,6 @@ from dtfm_lab.planning.iteration.structured.candidates import (
 )
 from dtfm_lab.planning.problem import SHOWN, Individual, Population
 
-STEADY = 1.5
-"""Warm-up forwards of new plans, as a multiple of those that a steady pipeline needs."""
 FIRST_GROWTH = 0.12
 """Length of every shape's first annealing, as a multiple of the nominal length."""
 FIRST_LENGTH = 1.0
@@ -167,7 +165,7 @@ class ChoiceAnnealing:
     ) -> None:
         # the second search, which leaves the schedule open, draws the same random numbers
         unused = copy.deepcopy(rng)
-        self.problem, self.rng, self.target = problem, rng, target
+        self.problem, self.target = problem, target
         self.random = rng.integers(0, 2**64, size=1, dtype=np.uint64)  # the word of state of ``random_numbers``
         start, nearby = given
         self.nearby = bool(nearby)
@@ -276,7 +274,7 @@ class ChoiceAnnealing:
         while True:
             best = self.best[0]
             for shape_search in [] if best in seen else self.shape_searches.next_to(best):
-                if (found := self.starting_plans.reshaped(shape_search, best, STEADY)) is not None:
+                if (found := self.starting_plans.reshaped(shape_search, best)) is not None:
                     self.operator = "reshaped, {} x {}".format(*shape_search.shape)
                     self.evaluations += 1
                     shape_search.keep(found)
@@ -300,7 +298,7 @@ class ChoiceAnnealing:
         if not self.others:
             return []
         most = math.inf if self.best is None else TIGHT * self.best[1].value
-        tight = self.starting_plans.tight(self.shape_searches, most, STEADY)
+        tight = self.starting_plans.tight(self.shape_searches, most)
         return [
             [
                 self.shape_searches.begin(shape_search.shape, shape_search.microbatch, how)
@@ -325,7 +323,7 @@ class ChoiceAnnealing:
             for shape_search in shape_searches:
                 if i >= FEW_ROWS and self._hopeless(shape_search):
                     continue
-                if (named := self.starting_plans.structured(shape_search, i, STEADY, chains=chains)) is not None:
+                if (named := self.starting_plans.structured(shape_search, i, chains=chains)) is not None:
                     self.operator, found = named
                     self.evaluations += 1
                     shape_search.keep(self.shown.tried(shape_search, found, self.operator))
@@ -389,7 +387,7 @@ class ChoiceAnnealing:
         plan."""
         assert shape_search.best is not None
         s, r = shape_search.shape
-        begin, operator, hot = self.starting_plans.of_annealing(shape_search, STEADY)
+        begin, operator, hot = self.starting_plans.of_annealing(shape_search)
         if mends:
             begin, operator, hot = shape_search.best, "mended", MENDING_HOT
         self.operator = f"{operator}, {s} x {r}"
@@ -644,5 +642,5 @@ def _first(problem: IterationProblem, fitting: FittingPlan, target: SearchTarget
     )
     warmups, checkpointing = np.array(job.warmups or [0] * n_stages), fitting.problem.job.checkpoints
     chosen = chosen_job(job, fitting.blocks, microbatch_counts, warmups, fitting.microbatch, checkpointing)
-    plan = unpriced_plan(problem.topology, chosen, fitting.grid, problem.queueing, problem.efficiency)
+    plan = unpriced_plan(problem.topology, chosen, fitting.grid, problem.links.queueing, problem.efficiency)
     return candidate_of(plan, target, 1, "fits", complete=False)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dtfm_lab.costs.memory import sharded_over
+from dtfm_lab.costs.memory import sharded_over, static_bytes
 from dtfm_lab.costs.seconds import SHARDED, way_of
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import (
@@ -173,7 +173,7 @@ class Nearness:
     """The order, the clusters and the neighbours of a network's devices."""
 
     def __init__(self, problem: IterationProblem) -> None:
-        one_way_s = problem.passes(problem.microbatches[0]).hop_s[0] + problem.latency_s
+        one_way_s = problem.passes(problem.microbatches[0]).hop_s[0] + problem.links.latency_s
         self.distance_s: FloatArray = one_way_s + one_way_s.T
         """(N, N) seconds of one micro-batch's message there and one back."""
 
@@ -246,7 +246,7 @@ def tables_of(
     hosts = np.arange(problem.n_devices) if links.nic_of is None else links.nic_of
     of_devices = memory_bytes, price_per_s, region, problem.alike
     return Tables(
-        link=np.stack([problem.latency_s, s_per_byte, *passes.hop_s]),
+        link=np.stack([links.latency_s, s_per_byte, *passes.hop_s]),
         # SPEED is 1 for all, because the pass tables already differ by kind of device
         device=np.stack([np.ones(problem.n_devices), *of_devices, clusters, kinds.of_device, hosts]),
         near=np.zeros((len(clusters), 1), dtype=np.int64) if near is None else near.neighbours,
@@ -259,9 +259,9 @@ def tables_of(
         gradient=job.gradient_coding,
         returned=job.average_coding,
         splits_states=job.splits_states,
-        static_bytes=problem.static_bytes(n_replicas),
+        static_bytes=static_bytes(job, n_replicas),
         codes_gradients=bool(problem.codes_gradients),
-        codec_bytes_per_s=float(problem.codec_bytes_per_s),
+        codec_bytes_per_s=float(job.codec_bytes_per_s),
         synchronisation=_synchronisation(job),
         synchronise_every=int(job.averages_every),
         nics=problem.nics,
@@ -356,11 +356,9 @@ def new_state(n_stages: int, n_replicas: int, n_devices: int) -> SearchState:
 class ShapeSearch:
     """A shape with one micro-batch size, and the plans found for it."""
 
-    def __init__(
-        self, tables: Tables, shape: tuple[int, int], microbatch: int, job: Job, fixed_fields: FixedFields | None = None
-    ) -> None:
+    def __init__(self, tables: Tables, shape: tuple[int, int], microbatch: int, job: Job) -> None:
         self.tables, self.shape, self.microbatch, self.checkpointing = tables, shape, microbatch, job.checkpoints
-        self.fixed_fields = _freedom(job) if fixed_fields is None else fixed_fields
+        self.fixed_fields = _fixed_fields(job)
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
         """Structured placements to begin with, each with True if its groups are near each other."""
@@ -488,7 +486,7 @@ class ShapeSearch:
         )
 
 
-def _freedom(job: Job) -> FixedFields:
+def _fixed_fields(job: Job) -> FixedFields:
     from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
 
     return FixedFields(

@@ -9,7 +9,6 @@ near each other. Annealing seldom finds it from elsewhere, because all devices o
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable
 from functools import cached_property
@@ -30,6 +29,7 @@ from dtfm_lab.planning.iteration.shape_searches import (
     ShapeSearches,
 )
 from dtfm_lab.planning.iteration.structured.candidates import Candidate
+from dtfm_lab.planning.iteration.structured.estimates import evened_blocks
 
 MOST_CLUSTERS = 16
 """Chains are searched for up to this number of clusters. With more, the search takes longer than it saves."""
@@ -122,29 +122,9 @@ class Starts:
         extra = np.zeros(n_stages)
         extra[0] += problem.first_extra[0]
         extra[-1] += problem.last_extra[0]
-        # every stage begins with its fewest blocks, so the heap asks for the time with one more
         least = problem.least_blocks(n_stages)
-        takes = (extra + (1 + least) * self._block_flop) / speed
-        each = (self._block_flop / speed).tolist()
-        most = [problem.n_blocks] * n_stages if room is None else room.tolist()
-        blocks = least.tolist()
-        # a heap of stages by their seconds with one more block; full stages wait until all are full
-        next_up = list(zip(takes.tolist(), range(n_stages), strict=True))
-        waiting = [one for one in next_up if most[one[1]] <= blocks[one[1]]]
-        next_up = [one for one in next_up if most[one[1]] > blocks[one[1]]]
-        heapq.heapify(next_up)
-        for _ in range(problem.n_blocks - sum(blocks)):
-            if not next_up:
-                next_up, waiting, most = waiting, [], [problem.n_blocks] * n_stages
-                heapq.heapify(next_up)
-            takes_s, s = heapq.heappop(next_up)
-            blocks[s] += 1
-            one = (takes_s + each[s], s)
-            if blocks[s] < most[s]:
-                heapq.heappush(next_up, one)
-            else:
-                waiting.append(one)
-        return np.array(blocks, dtype=np.int64)
+        next_s = (extra + (1 + least) * self._block_flop) / speed
+        return evened_blocks(next_s, self._block_flop / speed, problem.n_blocks, least, room)
 
 
 def cluster_chains(
@@ -222,6 +202,8 @@ def _grid(chain: tuple[int, ...], members: list[IntArray], n_replicas: int) -> I
 # What annealing of a shape begins with: a structured, reshaped or random placement, or the shape's best plan.
 
 
+STEADY = 1.5
+"""Warm-up forwards of new plans, as a multiple of those that a steady pipeline needs."""
 HOT = 0.006
 """First temperature for a plan that does not come from annealing, as a share of the objective."""
 REHEATED = (0.001, 0.01)
@@ -248,28 +230,26 @@ class StartingPlans:
         self._parts = {part.job.checkpoints: part for part in problem.parts}
         self._starts = Starts(problem, shape_searches.nearness)
 
-    def structured(
-        self, shape_search: ShapeSearch, i: int, factor: float, *, chains: bool = False
-    ) -> tuple[str, KernelPlan] | None:
+    def structured(self, shape_search: ShapeSearch, i: int, *, chains: bool = False) -> tuple[str, KernelPlan] | None:
         """Return the i-th structured placement of a shape, priced; None if there are fewer. With ``chains``, only
         placements along chains of clusters count."""
         rows = self._starts.rows(*shape_search.shape, chains=chains)
         if i >= len(rows):
             return None
         name, row = rows[i]
-        found = shape_search.assessed(row, self._blocks(shape_search, row), factor)
+        found = shape_search.assessed(row, self._blocks(shape_search, row), STEADY)
         # the fastest cut does not fit, but one that heeds memory may
         if found.lacks > 0 and self._problem.job.blocks_per_stage is None:
             grid = shape_search.grid(found)
             cut = self._starts.cut(
                 grid, room_of(self._parts[shape_search.checkpointing], grid, shape_search.microbatch)
             )
-            found = min(found, shape_search.assessed(row, cut, factor), key=lambda one: (one.lacks > 0, one.price))
+            found = min(found, shape_search.assessed(row, cut, STEADY), key=lambda one: (one.lacks > 0, one.price))
         for kept in (shape_search.rows, shape_search.unused):
             kept.append((name.endswith("groups"), found))
         return name, found
 
-    def tight(self, shape_searches: Iterable[ShapeSearch], most: float, factor: float) -> list[ShapeSearch]:
+    def tight(self, shape_searches: Iterable[ShapeSearch], most: float) -> list[ShapeSearch]:
         """Return the searches whose best plan would be better with more memory, sorted by its value with unlimited
         memory.
 
@@ -280,7 +260,7 @@ class StartingPlans:
         for shape_search in shape_searches:
             if (best := shape_search.best) is not None:
                 # the fastest cut, because memory is unlimited here
-                unlimited = shape_search.of_boundless_memory(best.row, self._blocks(shape_search, best.row), factor)
+                unlimited = shape_search.of_boundless_memory(best.row, self._blocks(shape_search, best.row), STEADY)
                 if unlimited < min(most, math.inf if best.lacks > 0 else SLOWED * best.value):
                     found.append((unlimited, shape_search))
         return [shape_search for _, shape_search in sorted(found, key=lambda one: one[0])]
@@ -294,7 +274,7 @@ class StartingPlans:
         least = self._problem.least_blocks(len(room))
         return bool((room >= least).all() and room.sum() >= self._problem.n_blocks)
 
-    def of_annealing(self, shape_search: ShapeSearch, factor: float) -> tuple[KernelPlan, str, float]:
+    def of_annealing(self, shape_search: ShapeSearch) -> tuple[KernelPlan, str, float]:
         """Return the plan that annealing begins with, its name, and the first temperature."""
         assert shape_search.best is not None
         u = self._rng.random()
@@ -312,12 +292,12 @@ class StartingPlans:
             return shape_search.unused.pop(at)[1], "structure", HOT
         u = self._rng.random()
         if u < P_RESHAPED and (neighbour := self._shape_searches.neighbour_of(shape_search, self._rng)) is not None:
-            reshaped = self.reshaped(shape_search, neighbour, factor)
+            reshaped = self.reshaped(shape_search, neighbour)
             if reshaped is not None:
                 return reshaped, "reshaped", HOT
         if u > 1 - P_CHANCE:
             row = self._rng.permutation(self._problem.n_devices)
-            return shape_search.assessed(row, self._blocks(shape_search, row), factor), "chance", HOT
+            return shape_search.assessed(row, self._blocks(shape_search, row), STEADY), "chance", HOT
         return shape_search.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
     def of_plan(self, plan: Plan | None) -> tuple[ShapeSearch, KernelPlan] | None:
@@ -339,7 +319,7 @@ class StartingPlans:
         ):
             microbatch_counts = shape_search.even_counts()
         if job.warmups is None or shape_search.fixed_fields.fixed_warmups:
-            return shape_search, shape_search.assessed(row, blocks, factor=1.5, microbatch_counts=microbatch_counts)
+            return shape_search, shape_search.assessed(row, blocks, STEADY, microbatch_counts=microbatch_counts)
         warmups = np.array(job.warmups, dtype=np.int64)
         return shape_search, shape_search.assessed(
             row, blocks, 0.0, microbatch_counts=microbatch_counts, warmups=warmups, exact=True
@@ -368,7 +348,7 @@ class StartingPlans:
             else (shape_search, shape_search.assessed(self._problem.row(fitting.grid), fitting.blocks, 1.0))
         )
 
-    def reshaped(self, shape_search: ShapeSearch, neighbour: ShapeSearch, factor: float) -> KernelPlan | None:
+    def reshaped(self, shape_search: ShapeSearch, neighbour: ShapeSearch) -> KernelPlan | None:
         """Return another shape's best plan, fitted to this shape by adding or dropping pipelines and stages.
 
         None if there is no such plan, or too few devices.
@@ -398,7 +378,7 @@ class StartingPlans:
             spare = np.delete(spare, best)
         row = self._problem.row(kept)
         blocks = neighbour.best.blocks if s == s_there else self._blocks(shape_search, row)
-        return shape_search.assessed(row, blocks, factor)
+        return shape_search.assessed(row, blocks, STEADY)
 
     def _blocks(self, shape_search: ShapeSearch, row: IntArray) -> IntArray:
         s, r = shape_search.shape

@@ -5,6 +5,7 @@ of their numbers, so equal inputs give equal traces, bit by bit.
 """
 
 import heapq
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,53 +16,66 @@ STARTED = -1
 """Number of missing predecessors that marks a node that has started."""
 
 
-def event_loop(
-    role: IntArray,
-    duration_s: FloatArray,
-    latency_s: FloatArray,
-    partner: IntArray,
-    queue: IntArray,
-    n_queues: int,
-    turn: IntArray,
-    n_turns: int,
-    n_predecessors: IntArray,
-    successors_from: IntArray,
-    successors: IntArray,
-    released_s: FloatArray,
-    start_s: FloatArray,
-    end_s: FloatArray,
-    after: IntArray,
-    before: IntArray,
-    ahead: IntArray,
-    order: IntArray,
-) -> int:
+class Nodes(NamedTuple):
+    """The nodes of a task graph. The fields are columns."""
+
+    role: IntArray
+    """As in a TaskGraph."""
+    duration_s: FloatArray
+    """Seconds of a computation, or of a message's bytes on its link (at both ends)."""
+    latency_s: FloatArray
+    """For sends: seconds to the receiver. Other entries are ignored."""
+    partner: IntArray
+    """For sends: the receive. Other entries are ignored."""
+
+
+class Queues(NamedTuple):
+    """What nodes wait for in turn."""
+
+    of_node: IntArray
+    """(n,) number of each node's queue, from 0; -1 for none."""
+    n_queues: int
+
+
+class Edges(NamedTuple):
+    """What nodes need. The nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]]."""
+
+    n_predecessors: IntArray
+    """(n,) number of nodes that must have ended. A receive counts its send, which must have started."""
+    successors_from: IntArray
+    successors: IntArray
+
+
+class Times(NamedTuple):
+    """What the event loop finds: (n,) columns, which it fills."""
+
+    start_s: FloatArray
+    end_s: FloatArray
+    after: IntArray
+    """The node whose end each node waited for last; -1 for none."""
+    before: IntArray
+    """The node before it on its link or NIC; -1 for none."""
+    ahead: IntArray
+    """The receive of the message before it, if messages of its pair take turns; -1 for none."""
+    order: IntArray
+    """The nodes in the order of their starts."""
+
+
+def event_loop(nodes: Nodes, links: Queues, pairs: Queues, edges: Edges, released_s: FloatArray, times: Times) -> int:
     """Fill the times of all nodes and return the number of nodes that ran. The others wait for each other in a circle.
+
+    ``links`` are the links or NICs that messages occupy. Of a queue of ``pairs``, two devices whose messages take
+    turns, one message at a time, of either direction, is under way until it has arrived. No node starts before its
+    (n,) ``released_s``.
 
     Arrays are filled and not returned. Returning one runs Python code, and numba turns an interrupt there into a
     SystemError.
-
-    Parameters
-    ----------
-    role, duration_s
-        (n,) role of the node, as in a TaskGraph; seconds of a computation, or of a message's bytes on its link (at
-        both ends).
-    latency_s, partner
-        (n,) for sends: seconds to the receiver, and the receive there. Other entries are ignored.
-    queue
-        (n,) the link or NIC that a message occupies, 0 to n_queues - 1; -1 for none.
-    turn
-        (n,) the pair of devices whose messages take turns, 0 to n_turns - 1; -1 if messages do not take turns. Of such
-        a pair, one message at a time, of either direction, is under way until it has arrived.
-    n_predecessors
-        (n,) number of nodes that must have ended. A receive counts its send, which must have started.
-    successors_from, successors
-        The nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]].
-    released_s
-        (n,) seconds before which a node does not start, whatever it waits for.
-    start_s, end_s, after, before, ahead, order
-        (n,) to be filled: start and end of each node, the node whose end it waited for last, the one before it in its
-        queue, the receive of the one before it in ``turn`` (-1: none), and the nodes in the order of their starts.
     """
+    role, duration_s, latency_s, partner = nodes
+    queue, n_queues = links
+    turn, n_turns = pairs
+    n_predecessors, successors_from, successors = edges
+    start_s, end_s, after, before, ahead, order = times
     n = len(role)
     start_s[:], end_s[:], after[:], before[:], ahead[:] = 0.0, 0.0, -1, -1, -1
     ready_s = released_s.copy()
@@ -132,21 +146,15 @@ def event_loop(
 
 
 def longest_paths(
-    role: IntArray,
-    duration_s: FloatArray,
-    latency_s: FloatArray,
-    partner: IntArray,
-    before: IntArray,
-    ahead: IntArray,
-    order: IntArray,
-    successors_from: IntArray,
-    successors: IntArray,
-    left_s: FloatArray,
+    nodes: Nodes, edges: Edges, before: IntArray, ahead: IntArray, order: IntArray, left_s: FloatArray
 ) -> None:
     """Fill ``left_s``, (n,) seconds from each node's start to the last end that depends on it.
 
-    Every queue keeps its order, and so do messages that take turns.
+    Every queue keeps its order, and so do messages that take turns. ``before``, ``ahead`` and ``order`` are as in
+    ``Times``.
     """
+    role, duration_s, latency_s, partner = nodes
+    _, successors_from, successors = edges
     n = len(role)
     behind, next_sent = np.full(n, -1), np.full(n, -1)
     for i in range(n):

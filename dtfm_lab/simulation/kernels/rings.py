@@ -21,18 +21,7 @@ SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3
 """Kinds of events."""
 
 
-def ring_times(
-    ready_s: FloatArray,
-    turn: IntArray,
-    moving_s: FloatArray,
-    back_s: FloatArray,
-    latency_s: FloatArray,
-    sum_s: FloatArray,
-    step_s: FloatArray,
-    computer: IntArray,
-    n_rounds: int,
-    times: FloatArray,
-) -> None:
+def ring_times(parts: FloatArray, turn: IntArray, computer: IntArray, n_rounds: int, times: FloatArray) -> None:
     """Fill ``times``, (8, devices, buckets) seconds.
 
     Exact if sums and steps take no time, or if there is one bucket. With several buckets, averages that come back while
@@ -40,18 +29,18 @@ def ring_times(
 
     Parameters
     ----------
-    ready_s, turn
-        (devices, buckets) when a device can begin a bucket, and the buckets of each device in this order.
-    moving_s, back_s, latency_s
-        (devices, buckets) seconds for which a message to the next device occupies the link, of gradients and of
-        averages, and its latency.
-    sum_s, step_s
-        (devices, buckets) seconds of each sum, and of the step of the shard that a device averages.
+    parts
+        (6, devices, buckets) seconds: when a device can begin a bucket; for how long a message to the next device
+        occupies the link, of gradients and of averages; its latency; each sum; and the step of the shard that a device
+        averages.
+    turn
+        (devices, buckets) the buckets of each device in the order in which it can begin them.
     computer
         (buckets,) what computes a bucket's sums. Buckets may belong to several devices that share links.
     n_rounds
         Number of sums of each device. There may be fewer than n_rounds + 1 devices if the ring repeats itself.
     """
+    ready_s, moving_s, back_s, latency_s, sum_s, step_s = parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
     n, n_buckets = ready_s.shape
     last = 2 * n_rounds - 1
     most = 2 * n_rounds * n_buckets
@@ -132,12 +121,7 @@ def ring_times(
 
 
 def shared_ring_times(
-    ready_s: FloatArray,
-    moving_s: FloatArray,
-    back_s: FloatArray,
-    latency_s: FloatArray,
-    sum_s: FloatArray,
-    step_s: FloatArray,
+    parts: FloatArray,
     leaving: IntArray,
     coming: IntArray,
     computer: IntArray,
@@ -157,6 +141,7 @@ def shared_ring_times(
     computes
         True if any sum or step takes time.
     """
+    ready_s, moving_s, back_s, latency_s, sum_s, step_s = parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
     n, n_buckets = ready_s.shape
     n_messages = 2 * n_rounds
     left_s = np.zeros(leaving.max() + 1)

@@ -101,7 +101,6 @@ def build(
     schedule: str | Schedule,
     profile: Iterable[ComputeTime] | None = None,
     links: Links | None = None,
-    most_activations: int | Sequence[int] | None = None,
     *,
     efficiency: GivenEfficiency = None,
 ) -> Schedule:
@@ -109,10 +108,9 @@ def build(
 
     A builder gets what its signature names: the job's stages per device and its warm-ups. If the job has no warm-ups,
     it also gets the plan, the seconds of passes, the links, and the maximum number of activations that each device may
-    hold.
+    hold, which is what fits into the memory of the smallest device of each position.
 
-    Without a profile, passes take FLOP over peak x ``efficiency``. Without links, the plan's network is used. Without a
-    limit, devices hold what fits into the memory of the smallest device of each position.
+    Without a profile, passes take FLOP over peak x ``efficiency``. Without links, the plan's network is used.
 
     Raises
     ------
@@ -133,7 +131,7 @@ def build(
                 "plan": lambda: plan,
                 "profile": lambda: _analytic(plan, efficiency, links) if profile is None else profile,
                 "links": lambda: links or Links.of(plan.topology),
-                "most_activations": lambda: _most_held(plan) if most_activations is None else most_activations,
+                "most_activations": lambda: _most_held(plan),
             }
         built = build_named(schedule, job.n_stages, job.n_microbatches, choices)
     else:
@@ -238,21 +236,6 @@ def one_forward_one_backward(n_stages: int, n_microbatches: int, **_: object) ->
     return _flushed("1f1b", n_microbatches, range(n_stages - 1, -1, -1))
 
 
-def adaptive(n_stages: int, n_microbatches: int, warmups: Sequence[int] | None = None) -> Schedule:
-    """1F1B with a separate warm-up for every device.
-
-    None means the warm-ups of 1F1B. Device s holds at most min(warmups[s] + 1, M) activations.
-    """
-    n_stages, n_microbatches = counts("adaptive-1f1b", n_stages, n_microbatches)
-    if warmups is None:
-        warmups = range(n_stages - 1, -1, -1)
-    elif not isinstance(warmups, Iterable):
-        raise ScheduleError(f"schedule adaptive-1f1b: warm-ups are {shortened(warmups)}; wanted one per device")
-    elif len(warmups := tuple(warmups)) != n_stages:
-        raise ScheduleError(f"schedule adaptive-1f1b: {len(warmups)} warm-ups; wanted one per device, {n_stages}")
-    return _flushed("adaptive-1f1b", n_microbatches, warmups)
-
-
 @schedules.register("adaptive-1f1b")
 def adaptive_1f1b(
     n_stages: int,
@@ -267,11 +250,19 @@ def adaptive_1f1b(
 ) -> Schedule:
     """1F1B with a separate warm-up for every device, for slow links. ``choose_warmups`` finds them for a plan.
 
-    Without ``warmups`` and without a plan, 1F1B's warm-ups are used.
+    Without ``warmups`` and without a plan, 1F1B's warm-ups are used. Device s holds at most min(warmups[s] + 1, M)
+    activations.
     """
+    n_stages, n_microbatches = counts("adaptive-1f1b", n_stages, n_microbatches)
     if warmups is None and plan is not None:
         warmups = choose_warmups(plan, profile, links or Links.of(plan.topology), most_activations)
-    return adaptive(n_stages, n_microbatches, warmups)
+    if warmups is None:
+        warmups = range(n_stages - 1, -1, -1)
+    if not isinstance(warmups, Iterable):
+        raise ScheduleError(f"schedule adaptive-1f1b: warm-ups are {shortened(warmups)}; wanted one per device")
+    if len(warmups := tuple(warmups)) != n_stages:
+        raise ScheduleError(f"schedule adaptive-1f1b: {len(warmups)} warm-ups; wanted one per device, {n_stages}")
+    return _flushed("adaptive-1f1b", n_microbatches, warmups)
 
 
 def _flushed(name: str, n_microbatches: int, warmups: Sequence[int]) -> Schedule:

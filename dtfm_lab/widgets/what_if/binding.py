@@ -20,7 +20,8 @@ from dtfm_lab.planning.explain.iteration_analysis import (
     analysed,
     ends_of,
 )
-from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline
+from dtfm_lab.simulation.sensitivity import LEAST_REPORTED
+from dtfm_lab.simulation.simulate import simulated_iterations
 from dtfm_lab.widgets.what_if.worth import improved_shares, joined
 
 MOST_TRIED = 8
@@ -123,7 +124,7 @@ def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, floa
 
     The path through a candidate that is twice as fast loses at most half of its seconds, so nothing saves more.
     """
-    base = Baseline.of(plan, plan.job.schedule_name, queueing=plan.queueing)
+    base = simulated_iterations(plan, plan.job.schedule_name, queueing=plan.queueing)
     most = 0.0
     for one in sorted(some, key=lambda each: -each.seconds)[:MOST_TRIED]:
         if one.seconds * (1 - 1 / FACTOR) <= max(most, LEAST_REPORTED) * base.iteration_s:

@@ -10,7 +10,8 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import format_s, format_share
 from dtfm_lab.planning.explain.iteration_analysis import splits
-from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline, ImprovedTarget, SensitivityGain
+from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, ImprovedTarget, SensitivityGain, improved_s
+from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
 
 BETTER = {"bandwidth": "more bandwidth", "latency": "less latency", "compute": "faster computing"}
 """The improvements, in words."""
@@ -82,7 +83,7 @@ def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], fa
         "bandwidth": f"with {factor:g} x the bandwidth",
         "latency": f"with 1/{factor:g} of the latency",
     }
-    base = Baseline.of(plan, schedule, queueing=queueing)
+    base = simulated_iterations(plan, schedule, queueing=queueing)
     rows = []
     for what, share in improved_shares(base, devices, factor).items():
         saved = f"saves {format_s(share * base.iteration_s)}, {format_share(share)}"
@@ -90,7 +91,7 @@ def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], fa
     return rows
 
 
-def improved_shares(base: Baseline, devices: Sequence[str], factor: float) -> dict[str, float]:
+def improved_shares(base: SimulatedIterations, devices: Sequence[str], factor: float) -> dict[str, float]:
     """Return the share of the iteration that each improvement of a device, or of the link between two, would save."""
     topology, before_s = base.plan.topology, base.iteration_s
     at = [topology.index(name) for name in devices]
@@ -98,7 +99,7 @@ def improved_shares(base: Baseline, devices: Sequence[str], factor: float) -> di
     target = ImprovedTarget("device", devices[0], [(at[0], at[0])])
     if len(at) > 1:
         target, whats = ImprovedTarget("link", "", joined(topology, at[0], at[1])), ("bandwidth", "latency")
-    saved_s = {what: before_s - base.improved_s(what, target, factor) for what in whats}
+    saved_s = {what: before_s - improved_s(base, what, target, factor) for what in whats}
     return {what: seconds / before_s if before_s > 0 else 0.0 for what, seconds in saved_s.items()}
 
 

@@ -19,7 +19,6 @@ from dtfm_lab.planning.iteration.problem import CHECKPOINTINGS_TRIED, IterationP
 from dtfm_lab.simulation.engine import PlacedTasks, programs_of
 from dtfm_lab.simulation.memory import least_peak_bytes
 from dtfm_lab.simulation.schedules import schedules
-from dtfm_lab.simulation.schedules.builtin import adaptive
 
 SYNCHRONISATIONS = ("sharded", "sharded", "sharded-at-once", "central", "ring", "hierarchical")
 FAMILIES = {"whole": ("1f1b", "gpipe", "adaptive-1f1b"), "split": ("zb-h1",), "interleaved": ("interleaved-1f1b",)}
@@ -241,7 +240,7 @@ def _schedules(job: Job, family: str) -> Iterator[Schedule]:
         depths = range(min(most, 5))
         for warmups in itertools.product(depths, repeat=n_stages):
             if list(warmups) == sorted(warmups, reverse=True):
-                yield adaptive(n_stages, most, warmups)
+                yield schedules["adaptive-1f1b"](n_stages, most, warmups=warmups)
         yield schedules["gpipe"](n_stages, most)
     elif family == "split":
         yield schedules["zb-h1"](n_stages, most)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from every_plan import uneven
 
+from dtfm_lab.costs.seconds import WAYS
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.model import gpt
 from dtfm_lab.domain.network import Device, Topology
 from dtfm_lab.domain.plan import Placement, Plan
 from dtfm_lab.planning.cost import price_placement
-from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.shape_searches import ShapeSearch, ShapeSearches
 from dtfm_lab.simulation import memory, simulate
 
@@ -90,10 +91,10 @@ def replayed(plan: Plan) -> tuple[float, ShapeSearch]:
     return shape_search.assessed(row, blocks, 0.0, microbatch_counts=shares, exact=True).value, shape_search
 
 
-@pytest.mark.parametrize("synchronisation", REPLAYED)
+@pytest.mark.parametrize("synchronisation", WAYS)
 @pytest.mark.parametrize("measured", [False, True])
 def test_the_replay_takes_the_simulators_seconds(synchronisation, measured):
-    rng = np.random.default_rng(REPLAYED.index(synchronisation) + 10 * measured)
+    rng = np.random.default_rng(WAYS.index(synchronisation) + 10 * measured)
     for _ in range(12):
         plan = random_plan(rng, synchronisation, measured=measured)
         assert replayed(plan)[0] == pytest.approx(simulate(plan).iteration_s, rel=1e-12)
@@ -109,9 +110,9 @@ def assert_lacking(plan, peak_bytes):
     np.testing.assert_allclose(shape_search.states[0].cell[1].T, peak_bytes / limits - 1, rtol=1e-9)
 
 
-@pytest.mark.parametrize("synchronisation", REPLAYED)
+@pytest.mark.parametrize("synchronisation", WAYS)
 def test_the_kernels_count_the_memory_of_the_report(synchronisation):
-    rng = np.random.default_rng(REPLAYED.index(synchronisation))
+    rng = np.random.default_rng(WAYS.index(synchronisation))
     for _ in range(12):
         plan = random_plan(rng, synchronisation, measured=False)
         report = memory(plan)

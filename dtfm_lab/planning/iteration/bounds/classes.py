@@ -29,7 +29,7 @@ from dtfm_lab.costs.seconds import ring_link_s, ring_rounds_s, shard
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.cost import grouped, link_matrices
-from dtfm_lab.planning.iteration.problem import IterationProblem
+from dtfm_lab.planning.iteration.problem import FIRST, LAST, MIDDLE, SOLE, IterationProblem, roles_of
 
 INTERLEAVED = "interleaved-1f1b"
 SPLIT = "zb-h1"
@@ -60,9 +60,6 @@ def families_of(job: Job, schedules: Iterable[str] | None = None) -> tuple[Famil
     if Family(splits=True) in found:
         found = [family for family in found if family != Family()]
     return tuple(dict.fromkeys(found))
-
-
-FIRST, MIDDLE, LAST, SOLE = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +140,7 @@ class StageKinds:
         of_device = (x.reshape(stages_per_device, n_devices) for x in (counts, flop, parameters, held, again, frozen))
         counts, flop, parameters, held, again, frozen = of_device
         return cls(
-            role=np.array([SOLE] if n_devices == 1 else [FIRST, *[MIDDLE] * (n_devices - 2), LAST]),
+            role=roles_of(n_devices),
             blocks=counts.sum(axis=0),
             flop=flop.sum(axis=0),
             again_flop=again.sum(axis=0),
@@ -224,7 +221,9 @@ class DeviceClasses:
         """
         n = problem.n_devices
         everyone = np.arange(n)
-        message_s = problem.latency_s + problem.links.moving_s(everyone[:, None], everyone[None, :], TYPICAL_BYTES)
+        message_s = problem.links.latency_s + problem.links.moving_s(
+            everyone[:, None], everyone[None, :], TYPICAL_BYTES
+        )
         kinds = np.stack([problem.flop_per_s, problem.memory_bytes, problem.price_per_hour, *problem.reached], axis=1)
         for tolerance in TOLERANCES:
             links = link_matrices(problem.topology) if tolerance == 0 else (message_s,)
@@ -257,7 +256,7 @@ class DeviceClasses:
     def latency_s(self) -> FloatArray:
         """(C, C) minimum seconds from a device of the row's class to another of the column's; infinite if there is
         none."""
-        return self.least(self.problem.latency_s)
+        return self.least(self.problem.links.latency_s)
 
     @cached_property
     def _least_s_per_byte(self) -> FloatArray:

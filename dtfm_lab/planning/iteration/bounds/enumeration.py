@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtfm_lab.costs.seconds import travels_beside
+from dtfm_lab.costs.seconds import WAYS, travels_beside
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.background_tasks import while_compiling
 from dtfm_lab.planning.iteration.bounds.classes import Family, windows
 from dtfm_lab.planning.iteration.bounds.refutation import batch_flop
-from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.shape_searches import Nearness, tables_of
 
 if TYPE_CHECKING:
@@ -196,6 +196,6 @@ def _least(
         backward=backward.whole,
         weight=backward.weights if splits else 0.0,
         weight_after=0.0 if job.memory_traffic else 1.0,
-        averages=not hidden and n_replicas > 1 and job.synchronisation in REPLAYED,
+        averages=not hidden and n_replicas > 1 and job.synchronisation in WAYS,
         most_microbatches=float(most),
     )

@@ -42,6 +42,7 @@ import numpy.typing as npt
 import scipy
 
 from dtfm_lab.costs.seconds import NOTHING, RING, travels_beside, way_of
+from dtfm_lab.domain.job import BYTES_PER_ELEMENT
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import (
     FIRST,
@@ -100,7 +101,7 @@ class Capacities:
         passes = self._of_problem
         kinds, classes, problem = self.kinds, self.classes, self.problem
         n_messages = np.array([1, 2, 1, 0])[kinds.role]
-        each = float(self.microbatch * problem.bytes_per_element)
+        each = float(self.microbatch * BYTES_PER_ELEMENT[problem.job.dtype])
         kept = each * kinds.held
         most_replicas = problem.job.n_replicas or problem.n_devices  # the smallest shards that a device may hold
         counts = (most_replicas,) if problem.job.n_replicas else (1, most_replicas)  # one has no buckets

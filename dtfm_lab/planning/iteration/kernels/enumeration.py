@@ -79,6 +79,34 @@ class Grid(NamedTuple):
     """(S, R, L + 1) seconds from the end of a stage's passes to the end of everything, by its number of blocks."""
 
 
+class DevicePasses(NamedTuple):
+    """What a micro-batch costs a device of a stage."""
+
+    forward_s: float
+    input_s: float
+    """Seconds of a backward to the inputs."""
+    weight_s: float
+    """Seconds of a backward to the weights."""
+    places: float
+    """Maximum number of micro-batches that it holds at once; 0 if the stage does not fit."""
+
+
+class WayThrough(NamedTuple):
+    """The rest of a device's pipeline, in seconds."""
+
+    start_s: float
+    """Before its first forward."""
+    trip_s: float
+    """Between the forward and the backward to the inputs of a micro-batch; 0 for the last stage."""
+    tail_s: float
+    """After its last backward."""
+    back_s: float
+    """After its last backward to the inputs."""
+    down_s: float
+    up_s: float
+    """For which a message occupies the link to the next stage, and back."""
+
+
 @compiled
 def stage_least(least: Least, s: int, n: int, k: int, at: int) -> tuple[float, float, float, float, float]:
     """Return FLOP of a forward, FLOP repeated, parameters, bytes held and bytes of frozen weights of stage s of n.
@@ -250,37 +278,23 @@ def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_
 
 
 @compiled
-def _costs_of(
+def _passes_of(
     tables: Tables, least: Least, s: int, n: int, stage: tuple[float, float, float, float, float], device: int
-) -> tuple[float, float, float, float]:
-    """Return the seconds of a device's forward and two kinds of backward, and the micro-batches that it holds at once.
-
-    The device is of stage s of n, and ``stage`` comes from ``stage_least``.
-    """
-    # Not a part of _passes, which is too large to be inlined: passing tables to it makes bounds twice as slow.
+) -> DevicePasses:
+    """Return what a micro-batch costs a device of stage s of n. ``stage`` comes from ``stage_least``."""
+    # Not a part of _most, which is too large to be inlined: passing tables to it makes bounds twice as slow.
     flop, again, parameters, held, frozen = stage
     static = parameters * tables.static_bytes + frozen
     f, i, w = seconds_of(tables, least, flop, again, device, (s > 0) + (s < n - 1))
-    return f, i, w, places_of(tables, least, s, n, static, held, device)
+    return DevicePasses(f, i, w, places_of(tables, least, s, n, static, held, device))
 
 
 @compiled
-def _passes(
-    limit_s: float,
-    most: float,
-    f: float,
-    i: float,
-    w: float,
-    w_after: float,
-    places: float,
-    start_s: float,
-    trip_s: float,
-    tail_s: float,
-    back_s: float,
-    down_s: float,
-    up_s: float,
-) -> float:
-    """Return the maximum micro-batches of a device within ``limit_s``. ``trip_s`` is 0 for the last stage."""
+def _most(limit_s: float, most: float, passes: DevicePasses, weight_after: float, way: WayThrough) -> float:
+    """Return the maximum micro-batches of a device within ``limit_s``, at most ``most``. ``weight_after`` is as in
+    ``Least``."""
+    f, i, w, places = passes
+    start_s, trip_s, tail_s, back_s, down_s, up_s = way
     if places < 1.0:
         return 0.0
     free = limit_s - start_s
@@ -291,7 +305,7 @@ def _passes(
         if places < most:
             n = min(n, (waited + places * f - tail_s) / (f + i + w), (waited + places * f - back_s) / (f + i))
             n = min(n, places * (free - max(tail_s, back_s)) / (f + i + trip_s))
-        over = waited - i - max(w_after + tail_s, back_s)
+        over = waited - i - max(weight_after * w + tail_s, back_s)
         if down_s > 0.0:
             n = min(n, (over + down_s) / down_s)
         if up_s > 0.0:
@@ -324,11 +338,10 @@ def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most:
             k = (low + high + 1) // 2
             stage, passed = stage_least(least, s, n, k, -1), 0.0
             for r in range(n_replicas):
-                f, i, w, places = _costs_of(tables, least, s, n, stage, grid.devices[s, r])
-                passed += _passes(
-                    limit_s, least.most_microbatches, f, i, w, least.weight_after * w, places, start_s[s, r],
-                    trip_s[s, r], tail_s[s, r, k], back_s[s, r], links[DOWN, s, r], links[UP, s, r],
-                )  # fmt: skip
+                passes = _passes_of(tables, least, s, n, stage, grid.devices[s, r])
+                around = start_s[s, r], trip_s[s, r], tail_s[s, r, k], back_s[s, r]
+                way = WayThrough(*around, links[DOWN, s, r], links[UP, s, r])
+                passed += _most(limit_s, least.most_microbatches, passes, least.weight_after, way)
             if passed >= tables.passes.n_microbatches:
                 low = k
             else:
@@ -352,7 +365,7 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
     rest_flop = least.layer[FLOP, n_blocks] - least.layer[FLOP, at[s + 1]] + least.extra[1, FLOP]
     total = 0.0
     for r in range(n_replicas):
-        f, i, w, places = _costs_of(tables, least, s, n, stage, grid.devices[s, r])
+        passes = _passes_of(tables, least, s, n, stage, grid.devices[s, r])
         trip_s, passes_s, fastest = 0.0, 0.0, 0.0
         for t in range(s, n - 1):
             trip_s += links[:, t, r].sum()
@@ -362,17 +375,15 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
             # however they are cut, the rest of the blocks take at least as long as on the fastest device that follows
             trip_s += max(passes_s, (1.0 + least.backward - least.weight) * rest_flop / fastest)
         start_s, back_s, tail = way[START, s, r], way[BACK, s, r], tail_s[s, r, k]
-        passed = _passes(
-            limit_s, way[CAPACITY, s, r], f, i, w, least.weight_after * w, places, start_s, trip_s, tail, back_s,
-            links[DOWN, s, r], links[UP, s, r],
-        )  # fmt: skip
+        through = WayThrough(start_s, trip_s, tail, back_s, links[DOWN, s, r], links[UP, s, r])
+        passed = _most(limit_s, way[CAPACITY, s, r], passes, least.weight_after, through)
         if passed < 1:
             return False
         total += passed
         way[CAPACITY, s + 1, r] = passed
-        way[START, s + 1, r] = start_s + f + links[DOWN, s, r] + links[DOWN_LATE, s, r]
-        after_s = max(least.weight_after * w + tail, back_s)
-        way[BACK, s + 1, r] = links[UP, s, r] + links[UP_LATE, s, r] + i + after_s
+        way[START, s + 1, r] = start_s + passes.forward_s + links[DOWN, s, r] + links[DOWN_LATE, s, r]
+        after_s = max(least.weight_after * passes.weight_s + tail, back_s)
+        way[BACK, s + 1, r] = links[UP, s, r] + links[UP_LATE, s, r] + passes.input_s + after_s
     return bool(total >= tables.passes.n_microbatches)
 
 
@@ -386,13 +397,13 @@ def _cut_possible(tables: Tables, least: Least, grid: Grid, at: IntArray, way: F
         most, trip_s = least.most_microbatches, 0.0
         for s in range(n - 1, -1, -1):
             k = at[s + 1] - at[s]
-            f, i, w, places = _costs_of(tables, least, s, n, stage_least(least, s, n, k, at[s]), grid.devices[s, r])
-            most = _passes(
-                limit_s, most, f, i, w, least.weight_after * w, places, way[START, s, r], trip_s, tail_s[s, r, k],
-                way[BACK, s, r], links[DOWN, s, r], links[UP, s, r],
-            )  # fmt: skip
+            passes = _passes_of(tables, least, s, n, stage_least(least, s, n, k, at[s]), grid.devices[s, r])
+            around = way[START, s, r], trip_s, tail_s[s, r, k], way[BACK, s, r]
+            most = _most(
+                limit_s, most, passes, least.weight_after, WayThrough(*around, links[DOWN, s, r], links[UP, s, r])
+            )
             if s > 0:
-                trip_s += f + i + links[:, s - 1, r].sum()
+                trip_s += passes.forward_s + passes.input_s + links[:, s - 1, r].sum()
         if most < 1:
             return False
         total += most

@@ -12,13 +12,14 @@ import numpy as np
 
 from dtfm_lab.costs.efficiency import GivenEfficiency
 from dtfm_lab.costs.memory import memory_limits
+from dtfm_lab.costs.seconds import WAYS
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job, even_shares
 from dtfm_lab.domain.job.options import MEMORY_ONLY, PASSED_ON, chosen
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.plan import CostBreakdown, Placement, Plan
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key
-from dtfm_lab.planning.iteration.problem import REPLAYED, IterationProblem, SearchTarget
+from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget
 from dtfm_lab.planning.iteration.shape_searches import (
     KernelPlan,
     ShapeSearch,
@@ -126,9 +127,9 @@ class PlanPricer:
         self._problem, self._target, job = problem, target, problem.job
         gathers = job.sharding in PASSED_ON
         covered = (
-            problem.queueing == "pairs"
+            problem.links.queueing == "pairs"
             and not gathers
-            and job.synchronisation in REPLAYED
+            and job.synchronisation in WAYS
             and job.schedule in REPLAYED_SCHEDULES
         )
         self.polishes = covered and not chosen(job).keys() - set(REPLAYED_CHOICES)
@@ -142,12 +143,9 @@ class PlanPricer:
     def __call__(self, shape_search: ShapeSearch, found: KernelPlan) -> KernelPlan:
         if self.replays:
             return replace(shape_search.replayed(found), judged=True, operator=found.operator)
-        problem = self._problem
-        job, how = shape_search.job(found, problem.job), (problem.queueing, problem.efficiency)
+        plan = self._plan(shape_search, found)
         try:
-            _, value, lacks = simulated_value(
-                unpriced_plan(problem.topology, job, shape_search.grid(found), *how), self._target
-            )
+            _, value, lacks = simulated_value(plan, self._target)
         except LabError as error:  # a schedule that these counts cannot have
             self.refusal = str(error)
             return replace(found, lacks=1.0, judged=True)
@@ -158,9 +156,12 @@ class PlanPricer:
 
         The replay counts a message as if it arrived when needed and left at once. On slow links, messages wait.
         """
+        return int(over_bytes_when_played(self._plan(shape_search, found)).max())
+
+    def _plan(self, shape_search: ShapeSearch, found: KernelPlan) -> Plan:
         problem = self._problem
-        job, how = shape_search.job(found, problem.job), (problem.queueing, problem.efficiency)
-        return int(over_bytes_when_played(unpriced_plan(problem.topology, job, shape_search.grid(found), *how)).max())
+        job, grid = shape_search.job(found, problem.job), shape_search.grid(found)
+        return unpriced_plan(problem.topology, job, grid, problem.links.queueing, problem.efficiency)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -322,8 +323,8 @@ class StructuredPlans:
                 continue
         return found
 
-    def estimate(self, until: Callable[[], bool]) -> Iterator[int]:
-        """Estimate layouts until all are done, or until ``until`` is true and a plan fits. Yield after each layout.
+    def estimate(self, until: Callable[[], bool]) -> None:
+        """Estimate layouts until all are done, or until ``until`` is true and a plan fits.
 
         Every set of devices is first tried in a few shapes, the most promising sets first. Then the best ``REFINED``
         sets are tried in all shapes. ``until`` is not asked before each degree of tensor parallelism had one set: the
@@ -332,7 +333,6 @@ class StructuredPlans:
         self._best = math.inf
         for number, (of, members) in enumerate(self._sets()):
             for _ in self._estimated(of, members, coarse=True):
-                yield len(self.estimates)
                 if number >= len(self.estimators) and self.estimates and until():
                     return
         tried: list[tuple[Estimator, IntArray]] = []
@@ -344,12 +344,11 @@ class StructuredPlans:
                 continue
             tried.append((of, members))
             for _ in self._estimated(of, members, coarse=False):
-                yield len(self.estimates)
                 if until():
                     return
 
     def _estimated(self, of: Estimator, members: IntArray, *, coarse: bool) -> Iterator[GridLayout]:
-        """Estimate the layouts of a set of devices that may beat the best estimate."""
+        """Estimate the layouts of a set of devices that may beat the best estimate. Yield after each."""
         bounded = not self._target.dollars
         if bounded and of.least_s(members) > self._best:
             return
@@ -400,7 +399,7 @@ class StructuredPlans:
 
     def _judged(self, one: LayoutEstimate, job: Job, best: float) -> Candidate | None:
         """Return the plan, priced by the simulator; None if it does not fit or cannot be simulated."""
-        topology, request = one.tables.topology, self._request
+        topology, request = one.of.topology, self._request
         plan = unpriced_plan(topology, job, one.layout.grid, request.queueing, request.efficiency)
         operator = f"structured, {one.layout.order}"
         return candidate_of(plan, self._target, self.n_simulated, operator, complete=False, best=best)
@@ -415,7 +414,7 @@ def plan_of(candidate: Candidate, request: SearchRequest) -> Plan:
 def job_of(one: LayoutEstimate, asked: Job) -> Job | None:
     """Return the job with everything that the estimate chose; None if the job does not allow it."""
     n_stages, n_replicas = one.layout.shape
-    job = one.tables.checkpointings[one.checkpointing]
+    job = one.of.tables.checkpointings[one.checkpointing]
     schedule = asked.schedule or ("1f1b" if one.warmups is None else "adaptive-1f1b")
     warmups = asked.warmups
     try:

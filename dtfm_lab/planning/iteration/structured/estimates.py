@@ -23,12 +23,8 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Links, Topology
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.planning.iteration.problem import SearchTarget
+from dtfm_lab.planning.iteration.problem import SearchTarget, roles_of
 from dtfm_lab.planning.iteration.structured.layouts import (
-    FIRST,
-    LAST,
-    MIDDLE,
-    SOLE,
     WAYS_TO_AVERAGE,
     Average,
     GridLayout,
@@ -58,10 +54,8 @@ class LayoutEstimate:
     """A way to train on a layout, with its estimated objective: seconds or dollars of an iteration."""
 
     value: float
-    iteration_s: float
     of: Estimator = field(repr=False)
     layout: GridLayout = field(repr=False)
-    tables: StageTables = field(repr=False)
     microbatch: int
     checkpointing: int
     """Index in ``StageTables.checkpointings``."""
@@ -76,11 +70,6 @@ class LayoutEstimate:
     seconds for n micro-batches."""
     warmups: IntArray | None
     """(S,) warm-up forwards before the first backward; None for 1F1B's warm-ups."""
-
-    @property
-    def choice(self) -> tuple[int, str, str, bool]:
-        """The fields that annealing keeps fixed: tensor parallelism, sharding, averaging and its overlap."""
-        return self.tables.job.tensor_parallel or 1, self.sharding, self.synchronisation, self.overlap
 
 
 class Estimator:
@@ -99,8 +88,7 @@ class Estimator:
         """(C, K, L + 1) forward and backward, (C, 2, 2, K) ends, (C, 4, L + 1) kept and again, (C, L + 1) hop bytes."""
         passes = [self.tables.passes(*one) for one in self.combinations]
         held = [self.tables.held(*one) for one in self.combinations]
-        problem = self.tables.problem(0, self.tables.shardings[0])
-        assert problem is not None
+        problem = self.tables.plain_problem()
         crossing = {m: problem.passes(m).hop_bytes for m in self.tables.microbatches}
         return (
             np.array([one.forward_s for one in passes]),
@@ -166,7 +154,8 @@ class Estimator:
             taken = np.zeros(len(kind))
             taken[0] += extra[0][kind[0]].mean()
             taken[-1] += extra[1][kind[-1]].mean()
-            self._cuts[key] = _evened(taken, block_s, self.tables.n_blocks, self._least_blocks(len(kind)))
+            least = self.tables.plain_problem().least_blocks(len(kind))
+            self._cuts[key] = evened_blocks(taken + (1 + least) * block_s, block_s, self.tables.n_blocks, least)
         return self._cuts[key]
 
     def hopeless(self, layout: GridLayout, best_s: float) -> bool:
@@ -233,21 +222,14 @@ class Estimator:
         n_stages, n_replicas = layout.shape
         if self.job.blocks_per_stage is not None:
             return None
-        role = np.full(n_stages, MIDDLE)
-        role[0], role[-1] = (SOLE, SOLE) if n_stages == 1 else (FIRST, LAST)
         needs = self._least_bytes(n_replicas)
         memory = self.tables.memory_bytes[kind].min(axis=1)
-        room = (needs[role] <= memory[:, None]).sum(axis=1) - 1
-        least = self._least_blocks(n_stages)
+        room = (needs[roles_of(n_stages)] <= memory[:, None]).sum(axis=1) - 1
+        least = self.tables.plain_problem().least_blocks(n_stages)
         if (room < least).any() or room.sum() < self.tables.n_blocks:
             return None
-        return _evened(np.zeros(n_stages), self._block_s[kind].mean(axis=1), self.tables.n_blocks, least, room)
-
-    def _least_blocks(self, n_stages: int) -> IntArray:
-        """Return (S,) the minimum blocks of each stage."""
-        problem = self.tables.problem(0, self.tables.shardings[0])
-        assert problem is not None
-        return problem.least_blocks(n_stages)
+        block_s = self._block_s[kind].mean(axis=1)
+        return evened_blocks((1 + least) * block_s, block_s, self.tables.n_blocks, least, room)
 
     def _least_bytes(self, n_replicas: int) -> FloatArray:
         """Return (4, L + 1) bytes of a stage by its role and blocks, with one micro-batch in flight and the choices
@@ -311,10 +293,8 @@ class Estimator:
             found.append(
                 LayoutEstimate(
                     value=float(flat[at]),
-                    iteration_s=float(seconds[v, c, y, o]),
                     of=self,
                     layout=layout,
-                    tables=self.tables,
                     microbatch=microbatch,
                     checkpointing=checkpointing,
                     sharding=rows[y].sharding,
@@ -365,8 +345,7 @@ class _Stage:
     ) -> None:
         self.of, self.layout, self.kind, self.blocks, self.alike = of, layout, kind, blocks, alike
         n = len(blocks)
-        self.role = np.full(n, MIDDLE)
-        self.role[0], self.role[-1] = (SOLE, SOLE) if n == 1 else (FIRST, LAST)
+        self.role = roles_of(n)
         forward, backward, extra, *_, crossing = of._stacked
         begins = ends - blocks
         self.block_f = forward[:, kind, ends[:, None]] - forward[:, kind, begins[:, None]]
@@ -547,8 +526,7 @@ class _Stage:
     @cached_property
     def _tied_s(self) -> float:
         """Seconds in which the first and the last stage exchange a tied embedding's gradient."""
-        problem = self.of.tables.problem(0, self.of.tables.shardings[0])
-        assert problem is not None
+        problem = self.of.tables.plain_problem()
         grid, links = self.layout.grid, self.of.links
         if len(grid) == 1 or not problem.tied_parameters:
             return 0.0
@@ -560,28 +538,31 @@ class _Stage:
         return float(each.max()) * shared
 
 
-def _evened(
-    taken: FloatArray, block_s: FloatArray, n_blocks: int, least: IntArray, room: IntArray | None = None
+def evened_blocks(
+    next_s: FloatArray, each_s: FloatArray, n_blocks: int, least: IntArray, room: FloatArray | IntArray | None = None
 ) -> IntArray:
-    """Return (S,) blocks, at least ``least`` per stage.
+    """Return (S,) blocks, at least ``least`` per stage. Each further block goes to the stage that then takes least.
 
-    Each further block goes to the stage that then takes least and has ``room``.
+    ``next_s``, (S,), are the seconds of a stage with one block more than ``least``, and ``each_s``, (S,), those of each
+    further block. No stage gets more than ``room``, (S,) blocks, as long as others have room.
     """
-    n = len(taken)
-    blocks = least.copy()
-    each = block_s.tolist()
-    queue = [
-        (float(taken[s]) + (1 + int(least[s])) * each[s], s) for s in range(n) if room is None or room[s] > least[s]
-    ]
+    blocks, each, most = least.tolist(), each_s.tolist(), [n_blocks] * len(least) if room is None else room.tolist()
+    # a heap of stages by their seconds with one more block; full stages wait until all are full
+    stages = list(zip(next_s.tolist(), range(len(blocks)), strict=True))
+    queue = [one for one in stages if blocks[one[1]] < most[one[1]]]
+    full = [one for one in stages if blocks[one[1]] >= most[one[1]]]
     heapq.heapify(queue)
-    for _ in range(n_blocks - int(least.sum())):
-        takes_s, s = queue[0]
+    for _ in range(n_blocks - sum(blocks)):
+        if not queue:
+            queue, full, most = full, [], [n_blocks] * len(blocks)
+            heapq.heapify(queue)
+        takes_s, s = heapq.heappop(queue)
         blocks[s] += 1
-        if room is not None and blocks[s] >= room[s]:
-            heapq.heappop(queue)
+        if blocks[s] < most[s]:
+            heapq.heappush(queue, (takes_s + each[s], s))
         else:
-            heapq.heapreplace(queue, (takes_s + each[s], s))
-    return blocks
+            full.append((takes_s + each[s], s))
+    return np.array(blocks, dtype=np.int64)
 
 
 def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:

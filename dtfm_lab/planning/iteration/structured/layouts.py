@@ -20,12 +20,15 @@ from dtfm_lab.domain.job import Job, Layer, LayerKind, frozen_bytes
 from dtfm_lab.domain.network import Device, Links, Topology
 from dtfm_lab.domain.units import FloatArray, IntArray, by_key, counted
 from dtfm_lab.planning.iteration.problem import (
+    ROLES,
     IterationProblem,
     Kinds,
     PassTable,
+    activation_bytes_of,
     divisors,
     open_microbatches,
     pass_table,
+    static_bytes_of,
 )
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -423,7 +426,6 @@ MOST_MICROBATCH = 256
 """Maximum sequences of a micro-batch whose size is open. Larger ones fit no device's memory."""
 APART = 2
 """Minimum ratio of two micro-batch sizes that are tried."""
-FIRST, MIDDLE, LAST, SOLE = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -506,6 +508,13 @@ class StageTables:
                 self._problems[key] = None
         return self._problems[key]
 
+    def plain_problem(self, checkpointing: int = 0) -> IterationProblem:
+        """Return the problem for what is the same under every sharding: with the job's own one, or none if it is
+        open."""
+        problem = self.problem(checkpointing, self.job.sharding or "none")
+        assert problem is not None
+        return problem
+
     def passes(self, microbatch: int, checkpointing: int) -> PassTable:
         """Return the seconds of the passes of a micro-batch."""
         key = microbatch, checkpointing
@@ -518,49 +527,28 @@ class StageTables:
         """Return the bytes of activations, counted as in ``fitting`` for the blocks that need least."""
         key = microbatch, checkpointing
         if key not in self._held:
-            problem = self.problem(checkpointing, self._any_sharding)
-            assert problem is not None
-            passes = problem.passes(microbatch)
-            kept = np.array(
-                [passes.layer[2] + first * passes.extra[0, 2] + last * passes.extra[1, 2] for first, last in ROLES]
-            )
-            left = kept
-            if passes.recompute:
-                least = [passes.least_inputs[0 if first else 1] for first, _ in ROLES]
-                left = np.minimum(np.array(least)[:, None], kept)
-            again = [max(passes.again_bytes - last * passes.extra[1, 2], 0.0) for _, last in ROLES]
-            self._held[key] = HeldTable(left, kept - left + np.array(again)[:, None])
+            passes = self.plain_problem(checkpointing).passes(microbatch)
+            of_roles = [activation_bytes_of(passes, passes.layer, role) for role in ROLES]
+            kept, again = zip(*of_roles, strict=True)
+            self._held[key] = HeldTable(np.array(kept), np.array(again))
         return self._held[key]
-
-    @property
-    def _any_sharding(self) -> str:
-        return self.job.sharding or "none"
 
     def static_bytes(self, sharding: str, n_replicas: int) -> FloatArray | None:
         """Return (4, L + 1) bytes of parameters, gradients and optimizer states; None if the job does not allow the
         sharding."""
         key = sharding, n_replicas
         if key not in self._static:
-            problem = self.problem(0, sharding)
-            self._static[key] = None if problem is None else self._static_of(problem, n_replicas)
+            self._static[key] = None
+            if (problem := self.problem(0, sharding)) is not None:
+                passes = problem.passes(problem.microbatches[0])
+                of_roles = [static_bytes_of(problem, passes, passes.layer, role, n_replicas) for role in ROLES]
+                self._static[key] = np.array(of_roles)
         return self._static[key]
-
-    def _static_of(self, problem: IterationProblem, n_replicas: int) -> FloatArray:
-        passes = problem.passes(problem.microbatches[0])
-        rows = []
-        for role, (first, last) in enumerate(ROLES):
-            parameters = passes.layer[1] + first * passes.extra[0, 1] + last * passes.extra[1, 1]
-            parameters = parameters + problem.tied_parameters * (role == LAST)
-            frozen = passes.layer[3] + first * passes.extra[0, 3] + last * passes.extra[1, 3]
-            gathered = problem.gathered_bytes(n_replicas, first=bool(first), last=bool(last))
-            rows.append(problem.held_bytes(n_replicas, parameters, frozen) + gathered)
-        return np.array(rows)
 
     def parameters(self, ends: IntArray) -> FloatArray:
         """Return (S,) parameters of stages that end after these blocks, including the embedding, the head and a tied
         copy."""
-        problem = self.problem(0, self._any_sharding)
-        assert problem is not None
+        problem = self.plain_problem()
         counts = np.diff(problem.block_parameters[np.concatenate([[0], ends])])
         counts[0] += problem.first_extra[1]
         counts[-1] += problem.last_extra[1] + (problem.tied_parameters if len(ends) > 1 else 0.0)
@@ -568,13 +556,7 @@ class StageTables:
 
     def gradient_bytes(self, ends: IntArray) -> FloatArray:
         """Return (S,) bytes sent for the gradients of the same stages, compressed."""
-        return self._any_problem.gradient_bytes(self.parameters(ends))
-
-    @property
-    def _any_problem(self) -> IterationProblem:
-        problem = self.problem(0, self._any_sharding)
-        assert problem is not None
-        return problem
+        return self.plain_problem().gradient_bytes(self.parameters(ends))
 
     def message_bytes(self, sharding: str) -> list[tuple[float, float]]:
         """Return the bytes that replicas gather and scatter, for the first block, the embedding and the head."""
@@ -587,10 +569,4 @@ class StageTables:
     @cached_property
     def memory_bytes(self) -> FloatArray:
         """(K,) bytes that a job may use on each kind of device."""
-        problem = self.problem(0, self._any_sharding)
-        assert problem is not None
-        return problem.memory_bytes
-
-
-ROLES = ((1, 0), (0, 0), (0, 1), (1, 1))
-"""For a first, middle, last and only stage: 1 if it has the embedding, and 1 if it has the head."""
+        return self.plain_problem().memory_bytes
