@@ -146,8 +146,7 @@ def test_no_two_devices_share_a_cell_and_places_share_no_column(sizes):
     assert sum(map(len, columns)) == len(set().union(*columns)) == cells["columns"]
 
 
-def test_the_view_alone_says_that_nothing_has_begun():
+def test_a_view_without_frames_shows_nobody():
     view = PopulationView()
-    assert view.alt_text() == "Teaching search: not started"
     assert view.shown is None
     assert view.chosen == NOBODY
