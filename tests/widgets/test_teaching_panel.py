@@ -126,10 +126,10 @@ async def test_a_page_that_opens_late_is_sent_every_frame_and_individual():
     assert all(set(one["parents"]) <= known for one in content["people"])
 
 
-def test_a_saved_search_of_before_is_the_real_one():
+def test_a_saved_mode_is_restored_and_an_unknown_one_ignored():
     _, panel = a_panel()
     panel.restore({"mode": "Search"})
-    assert panel.mode.value == REAL
+    assert panel.mode.value == TEACHING
     panel.restore({"mode": RACE})
     assert panel.mode.value == RACE
 

@@ -16,10 +16,8 @@ from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.domain.units import format_gbps, format_share, to_gbps, to_ms
 from dtfm_lab.planning.explain.iteration_analysis import IterationAnalysis, analysed
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline
-from dtfm_lab.widgets.what_if.worth import improved_shares, joined, splits
+from dtfm_lab.widgets.what_if.worth import FACTOR, improved_shares, joined, splits
 
-FACTOR = 2.0
-"""A candidate gets twice the bandwidth or speed, or half the latency: as in the inspector."""
 WORTH_SAYING = 0.01
 """Minimum share of the iteration that a better link must save to be the headline."""
 MOST_TRIED = 8
@@ -130,7 +128,7 @@ def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, floa
     for one in sorted(some, key=lambda each: -each.seconds)[:MOST_TRIED]:
         if one.seconds * (1 - 1 / FACTOR) <= max(most, LEAST_REPORTED) * base.iteration_s:
             return
-        for what, share in improved_shares(base, one.devices, FACTOR).items():
+        for what, share in improved_shares(base, one.devices).items():
             most = max(most, share)
             yield one, what, share
 
