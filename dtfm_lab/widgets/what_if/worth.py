@@ -8,7 +8,7 @@ from typing import Any
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s, format_share
+from dtfm_lab.domain.units import by_key, format_s, format_share
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, Baseline, ImprovedTarget, SensitivityGain
 
 BETTER = {"bandwidth": "more bandwidth", "latency": "less latency", "compute": "faster computing"}
@@ -69,10 +69,7 @@ def splits(name: str, separator: str) -> list[tuple[str, str]]:
 
 def by_region(topology: Topology) -> dict[str, list[str]]:
     """Return the names of the devices of each region. A device without a region counts as a separate region."""
-    found: dict[str, list[str]] = {}
-    for device in topology.devices:
-        found.setdefault(device.region or device.name, []).append(device.name)
-    return found
+    return by_key((device.region or device.name, device.name) for device in topology.devices)
 
 
 def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str]) -> list[list[str]]:
