@@ -19,6 +19,7 @@ YELLOW_EDGE = "#8A7F00"
 CATEGORIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW)
 """Colours used in turn for things that differ only by colour, such as planners."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 FAINT = "rgba(128, 128, 128, 0.35)"
 """Lines in the background, on light and dark pages."""
 LINE_GREY = "#808080"

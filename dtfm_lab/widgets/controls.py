@@ -6,6 +6,7 @@ An option declares its type, bounds, choices and help once. ``control_for`` read
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -16,63 +17,16 @@ from dtfm_lab.domain.job import JobOptions
 from dtfm_lab.domain.job.options import LEFT_TO_PLANNERS
 from dtfm_lab.domain.network import QUEUEING
 from dtfm_lab.domain.options import MOST_COUNT, Option, options_of
+from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.widgets import quiet as w
 
 T = TypeVar("T")
 W = TypeVar("W", bound=w.DOMWidget)
 
-LABELS = {
-    "global_batch": "Batch",
-    "microbatch": "Micro-batch",
-    "synchronisation": "Averaging",
-    "synchronise_every": "Average every",
-    "recompute": "Recompute activations",
-    "evaluate_every": "Held-out loss every (iterations)",
-    "sample_bytes": "Sample text at the end (bytes)",
-    "checkpoint_folder": "Checkpoint folder",
-    "checkpoint_every": "Checkpoint every (iterations)",
-    "resume_from": "Resume from",
-    "text": "Text to learn",
-    "time_scale": "Slow down by (factor)",
-    "transport": "While it sends",
-    "sharding": "Sharding",
-    "overlap": "Average early",
-    "memory_traffic": "Count memory traffic",
-    "queueing": "Messages",
-    "emulated": "Emulate links of",
-    "stand_in": "Stand-in model",
-    "runs_on": "Compute on",
-    "max_price_per_hour": "At most $ per hour",
-    "max_iteration_s": "At most s per iteration",
-    "pace": "Speed",
-}
-"""Labels of options whose name is not clear enough on the screen."""
-CHOICES = {
-    "synchronisation": {
-        "sharded": "each averages a slice (sharded)",
-        "sharded-at-once": "each averages a slice, all at once",
-        "central": "one averages for all (central)",
-        "ring": "slices go round a ring (ring)",
-        "hierarchical": "within regions first (hierarchical)",
-        "tree": "up and down a tree (tree)",
-    },
-    "compression": {"none": "none", "fp16": "16 bits (fp16)", "int8": "8 bits (int8)"},
-    "transport": {
-        "overlapped": "it keeps computing (overlapped)",
-        "batched": "it waits (batched)",
-        "blocking": "it waits, one direction at a time (blocking)",
-    },
-    "sharding": {
-        "none": "nothing",
-        "zero-1": "optimiser states (ZeRO-1)",
-        "zero-2": "and gradients (ZeRO-2)",
-        "zero-3": "and parameters (ZeRO-3, FSDP)",
-    },
-    "queueing": {"pairs": "a link for each pair", "nics": "one NIC per device"},
-    "runs_on": {"cpu": "CPU", "cuda": "GPU (CUDA)"},
-}
-"""How the choices of an option read on the screen. A choice without an entry, such as a plug-in's, reads as its
-name."""
+_TEXTS = read_mapping(Path(__file__).parent / "texts" / "options.yaml")
+LABELS: dict[str, str] = _TEXTS["labels"]
+CHOICES: dict[str, dict[str, str]] = _TEXTS["choices"]
+"""{option: {choice: its text on the screen}}."""
 NOT_TRIED = frozenset((
     "dtype", "gradient_compression", "codec_bytes_per_s", "stages_per_device", "microbatch", "bucket_bytes",
     "fragments", "fragment_delay", "checkpointing", "attention", "operators", "dropout", "sequence_parallel",

@@ -14,35 +14,12 @@ from typing import Any
 
 import ipywidgets
 import traitlets
-from ipywidgets import DOMWidget, ValueWidget, Widget, dlink, link
+from ipywidgets import DOMWidget as DOMWidget
+from ipywidgets import ValueWidget as ValueWidget
+from ipywidgets import Widget as Widget
+from ipywidgets import dlink as dlink
+from ipywidgets import link as link
 
-__all__ = [
-    "HTML",
-    "Accordion",
-    "BoundedFloatText",
-    "BoundedIntText",
-    "Box",
-    "Button",
-    "Checkbox",
-    "DOMWidget",
-    "DeferredWidget",
-    "Dropdown",
-    "FileUpload",
-    "HBox",
-    "IntText",
-    "Label",
-    "Layout",
-    "SelectionSlider",
-    "Text",
-    "ToggleButton",
-    "ToggleButtons",
-    "VBox",
-    "ValueWidget",
-    "Widget",
-    "dlink",
-    "link",
-    "untold",
-]  # fmt: skip
 _is_untold: ContextVar[list[bool]] = ContextVar("_is_untold")
 """A list that is emptied when its ``untold`` ends, because tasks started inside may outlive it."""
 

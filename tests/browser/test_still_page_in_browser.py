@@ -11,8 +11,8 @@ from serving import PATIENCE_S, watched_page
 import dtfm_lab as lab
 from dtfm_lab.files.workspaces import WorkspaceState, link_of
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
 from dtfm_lab.widgets.shell.still_page.linked import opening_page, picture_of
+from tools.website.answers import answering_page, answers_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

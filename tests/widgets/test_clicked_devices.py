@@ -88,7 +88,7 @@ def test_a_message_that_is_none_does_nothing() -> None:
 
 def test_devices_are_selected_here_as_elsewhere() -> None:
     lab_state = LabState()
-    faults = FaultControls(lab_state, lambda _: None)
+    faults = FaultControls(lab_state, lambda _: None, lambda *_: None)
     faults.offer(PLAN)
     assert [device["name"] for device in faults.devices.devices[:4]] == [names[0] for names in PLAN.device_names]
     lab_state.selected = (FIRST, "not-of-this-plan")
@@ -104,7 +104,7 @@ def test_devices_are_selected_here_as_elsewhere() -> None:
 
 
 def test_of_a_plan_that_is_too_large_the_part_that_would_run_is_shown() -> None:
-    faults = FaultControls(LabState(), lambda _: None)
+    faults = FaultControls(LabState(), lambda _: None, lambda *_: None)
     faults.offer(lab.evaluate("worldwide", "gpt3-xl", stages=[list(range(8 * s, 8 * s + 8)) for s in range(8)]))
     assert len(faults.devices.devices) == 8
     assert "all 8 stages, pipeline 0 of 8" in faults.devices.caption

@@ -13,6 +13,7 @@ from dtfm_lab import lab
 from dtfm_lab.compare import Comparison
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
+from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.comparing import ComparePanel
 from dtfm_lab.widgets.comparing.findings import tables
 from dtfm_lab.widgets.lab_state import LabState
@@ -30,11 +31,11 @@ def measured_elsewhere(plan: Plan) -> Trace:
     return replace(ran, context=context)
 
 
-def bench_and_panel(plan_again: Callable[[], None] | None = None) -> tuple[LabState, ComparePanel, Plan]:
+def bench_and_panel(plan_again: Callable[[], None] = lambda: None) -> tuple[LabState, ComparePanel, Plan]:
     plan = lab.evaluate("lecture-hall", "tiny", stages=[[0, 2], [4, 6], [1, 3], [5, 7]])
     lab_state = LabState()
     lab_state.plan = plan
-    return lab_state, ComparePanel(lab_state, plan_again), plan
+    return lab_state, ComparePanel(lab_state, plan_again, w.HTML()), plan
 
 
 def compared(plan: Plan) -> Comparison:

@@ -122,7 +122,7 @@ def paced(*, answering: bool) -> tuple[Drawing, PacedEdits, list[str], list[bool
 
 
 def draw(drawing: Drawing, name: str) -> None:
-    drawing.document = empty_document(name)
+    drawing.document = empty_document() | {"name": name}
 
 
 async def test_moments_of_a_drag_wait_for_the_answer_and_only_the_newest_is_accepted():

@@ -193,12 +193,6 @@ async def test_a_plan_for_seconds_is_told_with_both_seconds():
     assert "Chosen: " in panel.note.value
 
 
-def test_limits_that_a_file_of_before_had_switched_off_stay_off():
-    _, panel = a_panel_for()
-    panel.objective_controls.restore({"objective": "price", "max_iteration_s": 2.5, "more": False})
-    assert "max_iteration_s" not in panel.objective_controls.options()
-
-
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return lab.plan("mixed-gpus", lab.load_job("gpt3-xl"), objective="iteration", seed=1, seconds=0.2)

@@ -16,7 +16,8 @@ from ipywidgets.widgets.widget import _instances
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.widgets.shell.still_page import VIEWS, answering_page, answers_of, still_page
+from dtfm_lab.widgets.shell.still_page import VIEWS, still_page
+from tools.website.answers import answering_page, answers_of
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 

@@ -126,10 +126,10 @@ async def test_a_page_that_opens_late_is_sent_every_frame_and_individual():
     assert all(set(one["parents"]) <= known for one in content["people"])
 
 
-def test_a_saved_search_of_before_is_the_real_one():
+def test_a_saved_mode_is_restored_and_an_unknown_one_ignored():
     _, panel = a_panel()
     panel.restore({"mode": "Search"})
-    assert panel.mode.value == REAL
+    assert panel.mode.value == TEACHING
     panel.restore({"mode": RACE})
     assert panel.mode.value == RACE
 
@@ -146,8 +146,7 @@ def test_no_two_devices_share_a_cell_and_places_share_no_column(sizes):
     assert sum(map(len, columns)) == len(set().union(*columns)) == cells["columns"]
 
 
-def test_the_view_alone_says_that_nothing_has_begun():
+def test_a_view_without_frames_shows_nobody():
     view = PopulationView()
-    assert view.alt_text() == "Teaching search: not started"
     assert view.shown is None
     assert view.chosen == NOBODY

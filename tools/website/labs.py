@@ -6,10 +6,10 @@ from pathlib import Path
 
 import dtfm_lab as lab
 from dtfm_lab.lab.plans import opening_job
-from dtfm_lab.widgets.shell.still_page import answering_page, answers_of
 from dtfm_lab.widgets.shell.still_page.linked import opening_page
 from dtfm_lab.widgets.shell.workspace import VIEWER
 from dtfm_lab.widgets.views.door import TITLES as GALLERY
+from tools.website.answers import answering_page, answers_of
 
 TITLES = {
     "worldwide": GALLERY["worldwide"][0],

@@ -12,14 +12,13 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, counted, format_s, money
-from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY
+from dtfm_lab.figures.palette import BLUE, CATEGORIES, DASHES, LINE_GREY, SYMBOLS
 from dtfm_lab.figures.theme import curve, figure_of, literal, log_axis, titled
 from dtfm_lab.planning.iteration.frontier import Frontier, gpus, iteration_s, price_of_tokens
 
 X_TITLE = "US dollars an hour of all devices that serve"
 LOG_FROM = 6.0
 """From this ratio of the largest to the smallest value on, an axis is logarithmic."""
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 
 
 @figure_of(Frontier)

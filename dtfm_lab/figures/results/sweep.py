@@ -12,12 +12,11 @@ import plotly.graph_objects as go
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.registry import unknown
 from dtfm_lab.domain.units import format_bytes, format_s
-from dtfm_lab.figures.palette import CATEGORIES, DASHES, EDGES, LINE_GREY
+from dtfm_lab.figures.palette import CATEGORIES, DASHES, EDGES, LINE_GREY, SYMBOLS
 from dtfm_lab.figures.theme import figure_of, literal, titled
 from dtfm_lab.planning.sweeps import PLANNED
 from dtfm_lab.simulation.variations import OUTCOMES
 
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 NO_FILL = "rgba(128, 128, 128, 0.12)"
 MOST_TICKS = 12
 """Up to this number of values, each value of the setting has a tick."""

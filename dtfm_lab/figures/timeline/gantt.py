@@ -132,11 +132,7 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
 
 def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
     """Return the spans of an iteration that are on these lanes."""
-    drawn = np.array([action.lane in lanes for action in trace.actions])
-    keep = (trace.iteration == iteration) & drawn[trace.action]
-    columns = (trace.replica, trace.action, trace.start_s, trace.end_s)
-    rows = zip(*(column[keep].tolist() for column in columns), strict=True)
-    return [Span(iteration, replica, trace.actions[a], start_s, end_s) for replica, a, start_s, end_s in rows]
+    return [span for span in trace.spans() if span.iteration == iteration and span.action.lane in lanes]
 
 
 def _words(traces: list[Trace]) -> list[str]:

@@ -29,12 +29,9 @@ SECRET = "Something is secretly slow. Read the residuals, then name it."
 class ComparePanel(Panel):
     """Shows ``lab_state.comparison``. Clicking a row selects its device, stage or link in the lab's state."""
 
-    def __init__(
-        self, lab_state: LabState, plan_again: Callable[[], None] | None = None, guessing: w.Widget | None = None
-    ) -> None:
+    def __init__(self, lab_state: LabState, plan_again: Callable[[], None], guessing: w.Widget) -> None:
         """``plan_again`` starts a search, see ``Refitting``. ``guessing`` is the control that guesses what is secretly
         slow."""
-        self._guessing = [] if guessing is None else [guessing]
         self._lab_state, self._is_opening, self._chosen = lab_state, Guard(), ""
         self._findings: Findings | None = None
         self._devices_of: dict[str, tuple[str, ...]] = {}
@@ -44,7 +41,7 @@ class ComparePanel(Panel):
         self.refitting = Refitting(lab_state, plan_again)
         self.refit = self.refitting.button
         self.error = w.HTML()
-        self.view = self._laid_out()
+        self.view = self._laid_out(guessing)
         lab_state.observe(lambda _: self._show(), "comparison")
         lab_state.observe(lambda _: self._show_findings(), "is_mystery")
         lab_state.observe(lambda _: self._mark(), ["selected", "selected_link", "selected_stage"])
@@ -62,12 +59,12 @@ class ComparePanel(Panel):
             state.selected_stage = int(name) if of == "stage" else -1
             state.selected = () if of == "link" else self._devices_of.get(name, ()) if of == "stage" else (name,)
 
-    def _laid_out(self) -> w.VBox:
+    def _laid_out(self, guessing: w.Widget) -> w.VBox:
         what = "The verdict, every suspect and the fitted values"
         more = more_menu([self.summary, self.refitting.table], "In sentences", what)
         self.refitting.note.add_class("dtfm-grow")
         refitting = [self.refit, self.refitting.use, self.refitting.again, self.refitting.note]
-        row = toolbar(*self._guessing, *refitting, self.error, more)
+        row = toolbar(guessing, *refitting, self.error, more)
         return pane([row, self.tiles, self.residuals], "dtfm-compare")
 
     def _show(self) -> None:

@@ -35,9 +35,9 @@ class Refitting:
     """A button that fits the network to a comparison, a table of the result, and a button that draws the fitted
     network."""
 
-    def __init__(self, lab_state: LabState, plan_again: Callable[[], None] | None = None) -> None:
-        """``plan_again`` starts a search on the lab's network. Without it, a line points to the pane Search."""
-        self._lab_state, self._plan_again = lab_state, plan_again
+    def __init__(self, lab_state: LabState, plan_again: Callable[[], None]) -> None:
+        """``plan_again`` starts a search on the lab's network."""
+        self._lab_state = lab_state
         self._comparison: Comparison | None = None
         self._plan: Plan | None = None
         self._drawn: Topology | None = None
@@ -52,7 +52,7 @@ class Refitting:
         self.table, self.note = w.HTML(), w.HTML(layout=w.Layout(min_width="0"))
         self.button.on_click(lambda _: self.redo())
         self.use.on_click(lambda _: self.apply())
-        self.again.on_click(lambda _: plan_again() if plan_again is not None else None)
+        self.again.on_click(lambda _: plan_again())
         lab_state.observe(lambda _: self._follow_drawing(), ["topology", "plan"])
         self.follow(None, None)
 
@@ -125,7 +125,7 @@ class Refitting:
         is_drawn, is_stale = self._lab_state.topology is self._drawn, self._lab_state.plan_is_stale
         planned = ", but the plan is for the previous network: plan again" if is_stale else ""
         self.note.value = markup.line(f"The fitted links are drawn{planned}.") if is_drawn else self._note
-        show(self.again, is_drawn and is_stale and self._plan_again is not None)
+        show(self.again, is_drawn and is_stale)
         self._drawn = self._drawn if is_drawn else None
 
     def _update_buttons(self) -> None:

@@ -3,12 +3,14 @@
 import asyncio
 from functools import partial
 from html import escape
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import FloatArray, counted, format_s, format_share, in_figures, to_gbps, to_ms
+from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.planning import Explanation, explain
 from dtfm_lab.planning.cost import EXACT_UP_TO, path_cost, shortest_path
 from dtfm_lab.planning.search import PROVEN
@@ -32,8 +34,8 @@ MODE_WORDS = (
     "The paper's five steps from a network to a plan",
     "Seconds between any two groups",
 )
-STEPS = {"a": "graph", "b": "groups", "c": "nodes", "d": "weights", "e": "path"}
-"""{letter: word on the button} of each step."""
+STEPS = read_mapping(Path(__file__).parents[1] / "texts" / "steps.yaml")
+"""The texts of each of the paper's steps, by its letter."""
 
 
 class GroupsPanel(Panel):
@@ -51,7 +53,7 @@ class GroupsPanel(Panel):
         self.groups = classed(GroupsView(height=0, can_move=True), "dtfm-fill")
         say_without_plan(lab_state, NO_PLAN, lambda words: self.groups.set_trait("hint", words))
         self.mode = classed(segments(list(MODES.items()), MODE_WORDS), "dtfm-segmented")
-        letters = [f"Step ({letter}) of the paper: {word}" for letter, word in STEPS.items()]
+        letters = [f"Step ({letter}) of the paper: {texts['word']}" for letter, texts in STEPS.items()]
         self.step = segments([(f"({letter})", letter) for letter in STEPS], letters, "34px", value=self.groups.step)
         classed(self.step, "dtfm-segmented")
         self._controls = {"step": self.step, "mode": self.mode}
@@ -217,26 +219,22 @@ def describe_step(plan: Plan, letter: str) -> StepText:
 
     Source: DT-FM section 3, its communication graph, equations 1 to 4.
     """
-    return {"a": _graph, "b": _groups, "c": _nodes, "d": _weights, "e": _path}[letter](plan, lettered(plan))
+    texts = STEPS[letter]
+    numbers = {"a": _graph, "b": _groups, "c": _nodes, "d": _weights, "e": _path}[letter](plan, lettered(plan))
+    return StepText(texts["title"], texts["happens"], numbers, texts["source"])
 
 
-def _graph(plan: Plan, _groups: Lettered) -> StepText:
+def _graph(plan: Plan, _groups: Lettered) -> str:
     topology, n = plan.topology, len(plan.topology)
     apart = ~np.eye(n, dtype=bool)
-    numbers = f"{counted(n, 'device')}, no link."
-    if n > 1:
-        latency, speed = to_ms(topology.latency_s[apart]), to_gbps(topology.bandwidth_bytes_per_s[apart])
-        ranges = f"{_range(latency, 'ms')} and {_range(speed, 'Gbit/s')}"
-        numbers = f"{counted(n, 'device')} and {n * (n - 1):,} directed links: {ranges}."
-    return StepText(
-        "Communication graph",
-        "Every pair of devices has a latency and a bandwidth in each direction. The planner knows nothing else.",
-        numbers,
-        "section 3, matrices A and B",
-    )
+    if n == 1:
+        return "1 device, no link."
+    latency, speed = to_ms(topology.latency_s[apart]), to_gbps(topology.bandwidth_bytes_per_s[apart])
+    ranges = f"{_range(latency, 'ms')} and {_range(speed, 'Gbit/s')}"
+    return f"{counted(n, 'device')} and {n * (n - 1):,} directed links: {ranges}."
 
 
-def _groups(plan: Plan, groups: Lettered) -> StepText:
+def _groups(plan: Plan, groups: Lettered) -> str:
     s, d = plan.placement.devices.shape
     cost = plan.cost
     if d == 1:
@@ -249,73 +247,49 @@ def _groups(plan: Plan, groups: Lettered) -> StepText:
         numbers = f"{counted(s, 'group')} of {counted(d, 'device')}. {sync}: it sets the data-parallel cost."
     if idle := len(plan.idle_devices):
         numbers += f" {counted(idle, 'device')} {'stays' if idle == 1 else 'stay'} idle."
-    return StepText(
-        "Balanced groups",
-        "Devices form groups of equal size. All devices of a group hold the same layers and average their gradients. "
-        "A group waits for its slowest device.",
-        numbers,
-        "equation 2",
-    )
+    return numbers
 
 
-def _nodes(plan: Plan, _groups: Lettered) -> StepText:
+def _nodes(plan: Plan, _groups: Lettered) -> str:
     s, d = plan.placement.devices.shape
     n = s * d
-    return StepText(
-        "Coarsened graph",
-        "Each group becomes one node. One edge joins every two nodes.",
+    return (
         f"{counted(n, 'device')} and {counted(n * (n - 1) // 2, 'pair')} of them become {counted(s, 'node')} and "
-        f"{counted(s * (s - 1) // 2, 'edge')}.",
-        "equation 3",
+        f"{counted(s * (s - 1) // 2, 'edge')}."
     )
 
 
-def _weights(plan: Plan, groups: Lettered) -> StepText:
+def _weights(plan: Plan, groups: Lettered) -> str:
     s = plan.job.n_stages
     if s == 1:
-        numbers = "One group, so no edge to weigh."
-    else:
-        a, b = np.triu_indices(s, 1)
-        weights = plan.cost.weights_s[a, b]
-        low, high = (
-            f"{format_s(float(weights[k]))} ({_joined(groups, int(a[k]), int(b[k]))})"
-            for k in (int(weights.argmin()), int(weights.argmax()))
-        )
-        numbers = f"The lightest edge weighs {low}, the heaviest {high}."
-        if len(weights) == 1 or weights.max() <= weights.min() * (1 + 1e-9):
-            numbers = f"{'The edge' if len(weights) == 1 else 'Every edge'} weighs {format_s(float(weights[0]))}."
-    return StepText(
-        "Weights",
-        "Devices of two groups are matched so that the slowest pair is as fast as possible. "
-        "The edge's weight is that pair's time to send activations one way and gradients back.",
-        numbers,
-        "equation 3",
+        return "One group, so no edge to weigh."
+    a, b = np.triu_indices(s, 1)
+    weights = plan.cost.weights_s[a, b]
+    if len(weights) == 1 or weights.max() <= weights.min() * (1 + 1e-9):
+        return f"{'The edge' if len(weights) == 1 else 'Every edge'} weighs {format_s(float(weights[0]))}."
+    low, high = (
+        f"{format_s(float(weights[k]))} ({_joined(groups, int(a[k]), int(b[k]))})"
+        for k in (int(weights.argmin()), int(weights.argmax()))
     )
+    return f"The lightest edge weighs {low}, the heaviest {high}."
 
 
-def _path(plan: Plan, groups: Lettered) -> StepText:
+def _path(plan: Plan, groups: Lettered) -> str:
     cost, s = plan.cost, plan.job.n_stages
     left = f"another plan could save at most {format_share(max(plan.gap, 0.001))} of it"
     proof = "proven best in this shape" if plan.gap < PROVEN else left
     whole = f"{format_s(cost.total_s)} of communication cost, {proof}."
     if s == 1:
-        numbers = f"A single stage needs no path: the plan has its synchronisation, {whole}"
-    else:
-        letters = [groups.letter(stage) for stage in range(s)]
-        shown = " ".join(letters if s <= SHOWN_IN_PATH else [*letters[: SHOWN_IN_PATH - 2], "…", letters[-1]])
-        path_s = format_s(cost.pipeline_s)
-        numbers = f"{shown}: {path_s} in {counted(s - 1, 'hop')}"
-        if s <= EXACT_UP_TO:
-            shortest_s = path_cost(cost.weights_s, shortest_path(cost.weights_s))
-            if cost.pipeline_s > shortest_s * (1 + 1e-9):
-                numbers += f" (the shortest would take {format_s(shortest_s)})"
-        numbers += f" + {format_s(cost.data_parallel_s)} of the slowest group = {whole}"
-    return StepText(
-        "Path",
-        "The cheapest path through all nodes puts the groups in order: the first holds the first layers.",
-        numbers,
-        "equations 4 and 1",
-    )
+        return f"A single stage needs no path: the plan has its synchronisation, {whole}"
+    letters = [groups.letter(stage) for stage in range(s)]
+    shown = " ".join(letters if s <= SHOWN_IN_PATH else [*letters[: SHOWN_IN_PATH - 2], "…", letters[-1]])
+    path_s = format_s(cost.pipeline_s)
+    numbers = f"{shown}: {path_s} in {counted(s - 1, 'hop')}"
+    if s <= EXACT_UP_TO:
+        shortest_s = path_cost(cost.weights_s, shortest_path(cost.weights_s))
+        if cost.pipeline_s > shortest_s * (1 + 1e-9):
+            numbers += f" (the shortest would take {format_s(shortest_s)})"
+    return f"{numbers} + {format_s(cost.data_parallel_s)} of the slowest group = {whole}"
 
 
 def _joined(groups: Lettered, a: int, b: int) -> str:

@@ -29,10 +29,10 @@ LEAST_S = 0.2
 LOOK_S = 0.01
 
 
-def empty_document(name: str = "drawn") -> Document:
+def empty_document() -> Document:
     """Return a blank canvas with ordinary internet links. Links between regions depend on their distance."""
     empty: Document = {part: [] for part in ("devices", "regions", "between", "links")}
-    return {"name": name, **empty, "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1}, "fill": AS_DRAWN}
+    return {"name": "drawn", **empty, "default": {"latency_ms": 20.0, "bandwidth_gbps": 0.1}, "fill": AS_DRAWN}
 
 
 class Drawing(traitlets.HasTraits):

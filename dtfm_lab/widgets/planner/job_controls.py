@@ -86,9 +86,7 @@ class ObjectiveControls(SavedControls):
         return given | {name: limit for name, limit in limits.items() if limit > UNLIMITED}
 
     def restore(self, settings: object) -> None:
-        """Set the controls to saved values. Limits that an older file has switched off stay off."""
-        if isinstance(settings, dict) and settings.get("more") is False:
-            settings = {"objective": settings.get("objective")}
+        """Set the controls to saved values."""
         with self._is_following:
             super().restore(settings)
         self._settled = self.settings()

@@ -35,8 +35,6 @@ TYPICAL, OWN = "Press Use typical prices.", "Select a device, and type its price
 """What to do about it, if any of its GPUs has a typical price, and if none has."""
 SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
 """Names of the modes' settings in a saved file."""
-MODES_BEFORE = {"Search": REAL}
-"""Older names of modes in saved files."""
 STEP = "plan"
 """Name of this pane."""
 
@@ -103,16 +101,14 @@ class PlanPanel(Panel):
         return {name: each.settings() for name, each in kept.items()} | {"mode": self.mode.value}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        # A file may be old or edited by hand, so each part is checked.
+        # A file may be edited by hand, so each part is checked.
         saved = {name: value for name, value in settings.items() if isinstance(value, dict)}
         self.job_controls.restore(saved.get("job", {}))
         self.objective_controls.restore(saved.get("objective"))
         for name, searching in self._modes.items():
             searching.restore(saved.get(SAVED_AS[name], {}))
-        mode = settings.get("mode")
-        if self._is_idle and isinstance(mode, str):
-            # Files from before the modes were renamed still open.
-            restore_values({"mode": self.mode}, {"mode": MODES_BEFORE.get(mode, mode)})
+        if self._is_idle:
+            restore_values({"mode": self.mode}, settings)
 
     def redo(self) -> None:
         """Run the real search."""

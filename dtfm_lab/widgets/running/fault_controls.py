@@ -117,7 +117,7 @@ class FaultControls:
     """The devices of ``lab_state.plan``, or of a run while it lasts."""
 
     def __init__(
-        self, lab_state: LabState, report_error: Callable[[str], None], on_act: Callable[[str, str], None] | None = None
+        self, lab_state: LabState, report_error: Callable[[str], None], on_act: Callable[[str, str], None]
     ) -> None:
         """``on_act`` is called with a device and what was done to it."""
         self._lab_state, self._report_error, self._on_act = lab_state, report_error, on_act
@@ -186,8 +186,7 @@ class FaultControls:
             self._report_error(str(error))
             return
         self._monitor.disturbed(device, do)
-        if self._on_act is not None:
-            self._on_act(device, do)
+        self._on_act(device, do)
         self.show()
 
     def _disturb(self, run: Run, device: str, do: str) -> None:

@@ -289,7 +289,7 @@ class ScheduleChart:
 
 
 class GanttExports:
-    """Two buttons that download a file from the page, and a method that returns the trace as text."""
+    """Two buttons that download a file from the page: the chart as an image, and the trace."""
 
     def __init__(
         self, chart: GanttView, trace: Callable[[], Trace | None], report_error: Callable[[str], None]
@@ -307,19 +307,16 @@ class GanttExports:
         chart.observe(lambda _: self._follow(), "start")
         self._follow()
 
-    def chrome_trace(self) -> str:
-        """Return the Trace Event Format. Empty while nothing is predicted. Raises TraceError beyond 104 days."""
-        trace = self._trace()
-        return "" if trace is None else chrome_text(trace)
-
     async def _offer_trace(self) -> None:
+        """Raises TraceError beyond 104 days."""
+        if (trace := self._trace()) is None:
+            return
         self.trace.disabled = True
         try:
-            text = await asyncio.to_thread(self.chrome_trace)
+            text = await asyncio.to_thread(chrome_text, trace)
         finally:
             self.trace.disabled = False
-        if text:
-            self._chart.offer(f"{self._name()}.json", "application/json", text.encode())
+        self._chart.offer(f"{self._name()}.json", "application/json", text.encode())
 
     def _name(self) -> str:
         trace = self._trace()
@@ -332,6 +329,6 @@ class GanttExports:
 
 
 def chrome_text(trace: Trace) -> str:
-    """Return the text that ``save_chrome_trace`` writes."""
+    """Return the trace in the Trace Event Format, as ``save_chrome_trace`` writes it."""
     with tempfile.TemporaryDirectory() as folder:
         return save_chrome_trace(trace, Path(folder) / "trace.json").read_text(encoding="utf-8")

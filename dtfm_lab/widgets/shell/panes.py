@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network import find_place
@@ -28,20 +28,6 @@ FILL_PAUSE_S = 0.2
 """Seconds between preloading two panes that the user has not opened yet. An iteration plays during this time."""
 LEAST_PLACES = 2
 """Minimum number of regions that are known places for a network to open on the map."""
-
-
-class StepState(NamedTuple):
-    """How far a step has come."""
-
-    done: str = ""
-    """The result in a few words. Empty without a result."""
-    stale: str = ""
-    """Why the result is out of date. Empty if it is not."""
-
-    @property
-    def kind(self) -> str:
-        """``stale``, ``done`` or ``open``."""
-        return "stale" if self.stale else "done" if self.done else "open"
 
 
 def _never(_: LabState) -> str:
@@ -92,9 +78,6 @@ class LabStep:
     def saved_name(self) -> str:
         """The name under which a workspace keeps the panel's settings."""
         return self.name.replace("-", "_")
-
-    def state(self, lab_state: LabState) -> StepState:
-        return StepState(self.result(lab_state), self.staleness(lab_state))
 
 
 class Panes:
@@ -194,18 +177,18 @@ class Panes:
         state = self._lab_state
         tabs, may_redo = [], self._may_redo()
         for name, step in self._steps.items():
-            found = step.state(state)
-            kind = "busy" if name in state.busy else found.kind
+            done, stale = step.result(state), step.staleness(state)
+            kind = "busy" if name in state.busy else "stale" if stale else "done" if done else "open"
             if step.is_offered(state) or name in state.shown_panes:
-                words = found.stale or found.done
+                words = stale or done
                 tabs.append({"name": name, "title": step.title, "tab": step.tab, "kind": kind, "words": words})
             box = self._boxes[name]
-            mark(box, "dtfm-stale", bool(found.stale))
+            mark(box, "dtfm-stale", bool(stale))
             if name == state.pane:
                 # Live replanning refreshes the result anyway, unless it is one that only the user starts.
-                waits = bool(found.stale) and not (self._is_live() and not step.asked_for)
-                self._stale.value = markup.line(escape(f"before the last edit: {found.stale}")) if waits else ""
-                self._stale.tooltip = found.stale
+                waits = bool(stale) and not (self._is_live() and not step.asked_for)
+                self._stale.value = markup.line(escape(f"before the last edit: {stale}")) if waits else ""
+                self._stale.tooltip = stale
                 self.redo.description = step.redo or "Again"
                 show(self.redo, waits and bool(step.redo) and may_redo and name not in state.busy)
         self.tabs.tabs = tabs

@@ -75,10 +75,6 @@ class TopBar(View, page="top_bar"):
         elif content.get("kind") == "ping":
             self.send({"kind": "pong"})
 
-    def alt_text(self) -> str:
-        said = [f"{n['label']} {n['value']}" for n in self.numbers]
-        return " · ".join([*filter(None, self.network[:1]), *said, str(self.headline.get("lead", ""))])
-
 
 class TabsView(View, page="tabs"):
     """A row of tabs, some with pages. A click, an arrow key or the page's digits set ``value``.
@@ -111,9 +107,6 @@ class TabsView(View, page="tabs"):
         if content.get("kind") == "rendered":
             self._on_rendered()
 
-    def alt_text(self) -> str:
-        return f"{self.label}: {self.value}"
-
 
 class Inspector(View, page="inspector"):
     """Shows ``facts``, see ``shell.inspection``. Its place and height are fixed, so that nothing jumps.
@@ -142,9 +135,6 @@ class Inspector(View, page="inspector"):
         elif content.get("kind") == "edit":
             self._on_edit(str(content.get("key")), str(content.get("text", "")))
 
-    def alt_text(self) -> str:
-        return f"{self.facts.get('title', '')}: {self.facts.get('hint', '')}"
-
 
 class Legend(View, page="legend"):
     """One line that explains colours, hatches and lines for all views of the lab."""
@@ -152,9 +142,6 @@ class Legend(View, page="legend"):
     n_stages = traitlets.Int(0).tag(sync=True)
     """Stages of the plan. 0 if there is none."""
     shortcuts = traitlets.Unicode("1–6 tabs · Space plays · F whole window · ? words").tag(sync=True)
-
-    def alt_text(self) -> str:
-        return "forward, backward, averaging; hatched: waits; link width is bandwidth, dashes are latency"
 
 
 class Glossary(View, page="glossary"):
@@ -167,6 +154,3 @@ class Glossary(View, page="glossary"):
     words = traitlets.Dict(WORDS).tag(sync=True)
     also = traitlets.Dict(ALSO).tag(sync=True)
     is_open = traitlets.Bool(False).tag(sync=True)
-
-    def alt_text(self) -> str:
-        return f"{len(self.words)} words explained"

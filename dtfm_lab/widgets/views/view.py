@@ -53,7 +53,7 @@ class View(DeferredWidget, anywidget.AnyWidget):
         """Handle a message of the page. Its ``kind`` says which one."""
 
     def alt_text(self) -> str:
-        """Return what the view shows now in one line."""
+        """Return what the view shows now in one line. Empty for a view that is only shown as a part of the lab."""
         return ""
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:

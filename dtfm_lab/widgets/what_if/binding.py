@@ -129,7 +129,7 @@ def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, floa
     for one in sorted(some, key=lambda each: -each.seconds)[:MOST_TRIED]:
         if one.seconds * (1 - 1 / FACTOR) <= max(most, LEAST_REPORTED) * base.iteration_s:
             return
-        for what, share in improved_shares(base, one.devices, FACTOR).items():
+        for what, share in improved_shares(base, one.devices).items():
             most = max(most, share)
             yield one, what, share
 

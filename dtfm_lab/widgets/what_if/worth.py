@@ -8,13 +8,18 @@ from typing import Any
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import format_s, format_share
-from dtfm_lab.planning.explain.iteration_analysis import splits
+from dtfm_lab.domain.units import by_key, format_s, format_share
+from dtfm_lab.planning.explain.iteration_analysis import FACTOR, splits
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, ImprovedTarget, SensitivityGain, improved_s
 from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
 
 BETTER = {"bandwidth": "more bandwidth", "latency": "less latency", "compute": "faster computing"}
 """The improvements, in words."""
+WITH_FACTOR = {
+    "compute": "if 2 x as fast",
+    "bandwidth": "with 2 x the bandwidth",
+    "latency": "with 1/2 of the latency",
+}
 BETWEEN = " - "
 """Separates the two ends in a link's name."""
 
@@ -66,40 +71,35 @@ def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
 
 def by_region(topology: Topology) -> dict[str, list[str]]:
     """Return the names of the devices of each region. A device without a region counts as a separate region."""
-    found: dict[str, list[str]] = {}
-    for device in topology.devices:
-        found.setdefault(device.region or device.name, []).append(device.name)
-    return found
+    return by_key((device.region or device.name, device.name) for device in topology.devices)
 
 
-def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str], factor: float = 2.0) -> list[list[str]]:
-    """Return (what, what it saves) for a device, or for the link between two, improved by the factor.
+def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str]) -> list[list[str]]:
+    """Return (what, what it saves) for a device, or for the link between two, improved by ``FACTOR``.
 
     A link between two regions stands for the links of all their devices, as in the inspector. Raises LabError if the
     plan cannot be simulated.
     """
-    words = {
-        "compute": f"if {factor:g} x as fast",
-        "bandwidth": f"with {factor:g} x the bandwidth",
-        "latency": f"with 1/{factor:g} of the latency",
-    }
     base = simulated_iterations(plan, schedule, queueing=queueing)
     rows = []
-    for what, share in improved_shares(base, devices, factor).items():
+    for what, share in improved_shares(base, devices).items():
         saved = f"saves {format_s(share * base.iteration_s)}, {format_share(share)}"
-        rows.append([words[what], saved if share > LEAST_REPORTED else "saves nothing"])
+        rows.append([WITH_FACTOR[what], saved if share > LEAST_REPORTED else "saves nothing"])
     return rows
 
 
-def improved_shares(base: SimulatedIterations, devices: Sequence[str], factor: float) -> dict[str, float]:
-    """Return the share of the iteration that each improvement of a device, or of the link between two, would save."""
+def improved_shares(base: SimulatedIterations, devices: Sequence[str]) -> dict[str, float]:
+    """Return the share of the iteration that each improvement of a device, or of the link between two, would save.
+
+    The improvement is by ``FACTOR``.
+    """
     topology, before_s = base.plan.topology, base.iteration_s
     at = [topology.index(name) for name in devices]
     whats: tuple[str, ...] = ("compute",)
     target = ImprovedTarget("device", devices[0], [(at[0], at[0])])
     if len(at) > 1:
         target, whats = ImprovedTarget("link", "", joined(topology, at[0], at[1])), ("bandwidth", "latency")
-    saved_s = {what: before_s - improved_s(base, what, target, factor) for what in whats}
+    saved_s = {what: before_s - improved_s(base, what, target, FACTOR) for what in whats}
     return {what: seconds / before_s if before_s > 0 else 0.0 for what, seconds in saved_s.items()}
 
 

@@ -1,8 +1,6 @@
 """The page Worth of What if: what each better link and device would save, with the largest saving first."""
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.plan import Plan
@@ -139,10 +137,3 @@ class WorthPanel(Panel):
             else "No single improvement makes this plan faster. "
         )
         self.rows.caption = progress + now + (rest if without else "")
-
-    def settings(self) -> dict[str, Any]:
-        return {"factor": self.factor.value}
-
-    def restore(self, settings: Any) -> None:
-        if isinstance(settings, Mapping) and settings.get("factor") in FACTORS.values():
-            self.factor.value = settings["factor"]

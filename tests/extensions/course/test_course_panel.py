@@ -9,9 +9,9 @@ import dtfm_lab as lab
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.extensions.course.api import LESSONS, missions
 from dtfm_lab.extensions.course.pane import NOTHING_SHOWN, CoursePanel, candidates, typed
+from dtfm_lab.extensions.course.pane.markdown import markdown
 from dtfm_lab.extensions.course.progress import progress_path
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.markup import markdown
 
 pytestmark = pytest.mark.usefixtures("own_progress")
 

@@ -22,13 +22,14 @@ from dtfm_lab.extensions.course.api import LESSONS, Mission, Verdict, missions
 from dtfm_lab.extensions.course.daily import ITERATIONS, daily_secret, daily_state, title_of
 from dtfm_lab.extensions.course.graded import assignment_of
 from dtfm_lab.extensions.course.guessing import score_of
+from dtfm_lab.extensions.course.pane.markdown import inline_markdown, markdown
 from dtfm_lab.extensions.course.progress import Assignment, Progress, current_reader
 from dtfm_lab.extensions.course.views.course import CourseView
 from dtfm_lab.extensions.systems.api import Outcome, Outcomes
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, toolbar
 from dtfm_lab.widgets.lab_state import LabState
-from dtfm_lab.widgets.markup import inline_markdown, line, markdown
+from dtfm_lab.widgets.markup import line
 from dtfm_lab.widgets.shell.panes import LEARN, LabStep
 from dtfm_lab.widgets.shell.workspace import restore_state
 from dtfm_lab.widgets.tasks import begin, shared_interpreter

@@ -3,7 +3,7 @@ network.
 
 The views are the lab's own: their built scripts, with the traits that a notebook would receive. ``page.js``
 replaces the kernel. Names of networks, jobs and devices are packed as data and never become markup. With
-precomputed answers, the labels of links can be dragged as well.
+precomputed answers, the labels of links can be dragged as well: ``tools/website/answers.py`` makes such pages.
 """
 
 from __future__ import annotations
@@ -12,34 +12,27 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import date
 from hashlib import sha256
 from html import escape
 from importlib.metadata import version
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from dtfm_lab import lab
-from dtfm_lab.domain.errors import LabError
-from dtfm_lab.domain.job import Job
-from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import format_s
 from dtfm_lab.files.reading import write_text
-from dtfm_lab.planning import Cancellation
 from dtfm_lab.widgets import markup
 from dtfm_lab.widgets.lab_state import LabState, roles_of
-from dtfm_lab.widgets.network.document_conversion import document_of, topology_of
-from dtfm_lab.widgets.network.drawing import Document
+from dtfm_lab.widgets.network.document_conversion import document_of
 from dtfm_lab.widgets.network.drawn_hosts import DrawnHosts
 from dtfm_lab.widgets.network.links import filled
 from dtfm_lab.widgets.network.network_panel import highlight_of
 from dtfm_lab.widgets.planner.edits import BeforeEdit
-from dtfm_lab.widgets.planner.short_searches import Replanned, first_plan, improved, replanned
+from dtfm_lab.widgets.planner.short_searches import Replanned
 from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.running.playback import device_names, rows_of_trace
 from dtfm_lab.widgets.schedule.predictions import AS_SPECIFIED, ChartedPrediction, PredictionChart
@@ -50,83 +43,11 @@ from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
 from dtfm_lab.widgets.views.view import STATIC, View
 
-FACTORS = (0.1, 0.3, 3.0)
-"""Factors by which the bandwidth of a pair is multiplied."""
-
-
-@dataclass(frozen=True, eq=False)
-class AnsweredEdit:
-    """A plan after one change, and the plan before it. For the first plan, both are the same."""
-
-    found: Replanned
-    before: BeforeEdit | None
-    pair: tuple[str, str] | None = None
-    gbps: float | None = None
-    """Bandwidth of the pair in Gbit/s. None if the batch was changed."""
-
-    @property
-    def plan(self) -> Plan:
-        return self.found.plan
-
-
-def answers_of(
-    topology: Topology, job: Job, *, batches: Sequence[int] = (), seconds: float = 0.5
-) -> Iterator[AnsweredEdit]:
-    """Yield the first plan, then one per change. Each search takes ``seconds``, the first five times as long.
-
-    A change after which nothing can be planned has no answer. Raises PlanError if the job itself fits no plan.
-    """
-    cancelled = Cancellation()
-    first = first_plan(topology, job, cancelled, {})
-    assert first is not None
-    first = improved(first, job, cancelled, 5 * seconds) or first
-    yield AnsweredEdit(first, None)
-    before = BeforeEdit(topology, job, first.plan, lab.simulate(first.plan).iteration_s)
-
-    def after(topology: Topology, job: Job) -> Replanned | None:
-        try:
-            found = replanned(first.plan, topology, job, cancelled, before)
-            return None if found is None else improved(found, job, cancelled, seconds) or found
-        except LabError:  # for example if the larger batch does not fit in memory
-            return None
-
-    document = document_of(topology)
-    for a, b in combinations(topology.regions, 2):
-        latency_ms, gbps = _conditions(document, a, b)
-        for factor in FACTORS:
-            changed = float(f"{gbps * factor:.2g}")
-            other = topology_of(_with_pair(document, a, b, latency_ms, changed), topology)
-            if (found := after(other, job)) is not None:
-                yield AnsweredEdit(found, before, (a, b), changed)
-    for batch in batches:
-        if batch != job.global_batch and (found := after(topology, job.with_fields(global_batch=batch))) is not None:
-            yield AnsweredEdit(found, before)
-
-
-def _conditions(document: Document, a: str, b: str) -> tuple[float, float]:
-    """Return milliseconds and Gbit/s of a pair of regions, from a to b."""
-    for line in [*document["between"], *filled(document)]:
-        if line.get("regions") in ([a, b], [b, a]) or (line.get("from"), line.get("to")) == (a, b):
-            return line["latency_ms"], line["bandwidth_gbps"]
-    return document["default"]["latency_ms"], document["default"]["bandwidth_gbps"]
-
-
-def _with_pair(document: Document, a: str, b: str, latency_ms: float, gbps: float) -> dict[str, Any]:
-    """Return the document with one speed for both directions of a pair, in the line that the map's label edits."""
-    joins = [set(line.get("regions") or (line["from"], line["to"])) == {a, b} for line in document["between"]]
-    others = [line for line, is_pair in zip(document["between"], joins, strict=True) if not is_pair]
-    at = joins.index(True) if True in joins else len(others)
-    line = {"regions": [a, b], "latency_ms": latency_ms, "bandwidth_gbps": gbps}
-    return {**document, "between": [*others[:at], line, *others[at:]]}
-
-
 HERE = Path(__file__).parent
 VIEWS = ("top_bar", "map", "player", "gantt", "legend", "glossary")
 """The views on the page, by the names of their built scripts."""
 POLICY = "default-src 'none'; script-src 'sha256-{}' blob:; style-src 'unsafe-inline'; img-src data: blob:"
 """The page's content security policy: its own script, by its hash, and those that it makes; no requests."""
-KEPT = ("own_id", "drags")
-"""Traits that no answer changes."""
 
 
 def save_page(plan: Plan, path: str | os.PathLike[str]) -> Path:
@@ -143,56 +64,7 @@ def still_page(plan: Plan, predicted: Trace | None = None, measured: Trace | Non
     if predicted is None and plan.job.model is not None:
         predicted = lab.simulate(plan)
     models = {name: view.own_traits() for name, view in views_of(plan, predicted).items()}
-    return _page(plan, predicted, models, measured=measured)
-
-
-def answering_page(answers: Iterable[AnsweredEdit], others: Mapping[str, str], note: str) -> str:
-    """Return the HTML of a page that also answers changes; of a job with a model.
-
-    The first of ``answers`` is the plan to start with. ``others`` are titles and addresses of related pages. ``note``
-    says how the answers were found.
-    """
-    first, *rest = answers
-    predicted = lab.simulate(first.plan)
-    now = ChartedPrediction.of(first.plan, predicted, AS_SPECIFIED)
-    models = {name: view.own_traits() for name, view in views_of(first.plan, predicted).items()}
-    models["map"]["drags"] = True
-    pairs: dict[str, list[Any]] = {}
-    batches: list[Any] = [[first.plan.job.global_batch, {}]]
-    for one in rest:
-        views = views_of(one.plan, lab.simulate(one.plan), one, now)
-        changed = {name: _changed(models[name], view.own_traits()) for name, view in views.items()}
-        if one.pair is None:
-            batches.append([one.plan.job.global_batch, changed])
-        else:
-            pairs.setdefault(_as_page_writes(sorted(one.pair)), []).append([one.gbps, changed])
-    batches.sort(key=lambda batch: batch[0])
-    asked = {"pairs": pairs, "batches": batches, "others": dict(others), "note": note}
-    return _page(first.plan, predicted, models, asked)
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the traits of a view that have changed."""
-    return {what: value for what, value in after.items() if what not in KEPT and _plain(value) != _plain(before[what])}
-
-
-def _as_page_writes(pair: Sequence[str]) -> str:
-    """Return a pair as JSON.stringify writes it."""
-    return json.dumps(pair, ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, memoryview | bytearray) else value
-
-
-def _page(
-    plan: Plan,
-    predicted: Trace | None,
-    models: Mapping[str, Any],
-    asked: Mapping[str, Any] | None = None,
-    measured: Trace | None = None,
-) -> str:
-    return html_of(title_of(plan, predicted), made_of(plan, predicted, measured), models, asked)
+    return html_of(title_of(plan, predicted), made_of(plan, predicted, measured), models)
 
 
 def title_of(plan: Plan, predicted: Trace | None) -> str:
@@ -203,7 +75,10 @@ def title_of(plan: Plan, predicted: Trace | None) -> str:
 def html_of(
     title: str, foot: str, models: Mapping[str, Any], asked: Mapping[str, Any] | None = None, reader: str = ""
 ) -> str:
-    """Return the HTML of a page of ``VIEWS``. ``reader`` is a script that takes their traits from the address."""
+    """Return the HTML of a page of ``VIEWS`` with these traits.
+
+    ``asked`` are the changes that the page answers. ``reader`` is a script that takes the traits from the address.
+    """
     packed = _packed({
         "styles": [markup.CSS, *(built(name, ".css") for name in VIEWS)],
         "scripts": {name: built(name, ".js") for name in VIEWS},
@@ -227,11 +102,17 @@ def html_of(
 
 @untold()
 def views_of(
-    plan: Plan, predicted: Trace | None, answer: AnsweredEdit | None = None, was: ChartedPrediction | None = None
+    plan: Plan,
+    predicted: Trace | None,
+    before: BeforeEdit | None = None,
+    found: Replanned | None = None,
+    was: ChartedPrediction | None = None,
 ) -> dict[str, View]:
-    """Return the views by name, showing a plan and its predicted iteration. With an answer, they also show what
-    changed."""
-    before, found = (None, None) if answer is None else (answer.before, answer.found)
+    """Return the views by name, showing a plan and its predicted iteration.
+
+    If the plan was ``found`` after an edit, they also show what changed since ``before``. ``was`` is the iteration
+    then.
+    """
     state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=predicted, queueing=plan.queueing)
     document = document_of(plan.topology)
     marks = DrawnHosts.of(document).marks(highlight_of(roles_of(plan)))

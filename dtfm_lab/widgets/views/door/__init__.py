@@ -78,9 +78,6 @@ class Door(View):
         self._fill()
         self.offered = True
 
-    def alt_text(self) -> str:
-        return "networks to open: " + ", ".join(card["title"] for card in self.cards)
-
     def _fill(self) -> None:
         """Read the networks and draw their pictures, once. On a thread, because it takes a tenth of a second."""
         if self.cards:

@@ -6,7 +6,7 @@ import numpy as np
 import traitlets
 
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.units import FloatArray, counted, to_gbps, to_ms
+from dtfm_lab.domain.units import FloatArray, by_key, counted, to_gbps, to_ms
 from dtfm_lab.widgets.network.links import Origin, drawn_links
 from dtfm_lab.widgets.views.view import DocumentView
 
@@ -127,7 +127,5 @@ class MatrixView(DocumentView):
 
 def _order(topology: Topology) -> tuple[list[int], list[list[Any]]]:
     """Return the indices of the devices, region by region, and [region, number of devices] of each."""
-    members: dict[str, list[int]] = {region: [] for region in topology.regions}
-    for i, device in enumerate(topology.devices):
-        members[device.region].append(i)
+    members = by_key((device.region, i) for i, device in enumerate(topology.devices))
     return [i for inside in members.values() for i in inside], [[r, len(inside)] for r, inside in members.items()]

@@ -2,7 +2,6 @@
 
 import traitlets
 
-from dtfm_lab.domain.units import format_s
 from dtfm_lab.widgets.views.view import View
 
 
@@ -26,9 +25,3 @@ class PlayerView(View):
     ``from`` is the share of the iteration from which it is shown. ``kinds`` are the kinds of actions whose colours it
     explains. A person sees them once, and never with reduced motion: then nothing plays by itself.
     """
-
-    def alt_text(self) -> str:
-        if not self.length_s:
-            return "Play: no iteration yet"
-        which = f"iteration {self.iteration}, measured" if self.source == "measured" else "the predicted iteration"
-        return f"Play: {which}, {format_s(self.length_s)}"

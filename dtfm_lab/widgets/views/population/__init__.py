@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from dtfm_lab.domain.units import IntArray, format_s
-from dtfm_lab.figures.measures import format_dollars
+from dtfm_lab.domain.units import IntArray
 from dtfm_lab.planning.problem import Individual, PopulationFrame
 from dtfm_lab.widgets.views.view import View
 
@@ -102,17 +101,6 @@ class PopulationView(View):
         if self.chosen in self.individuals:
             return self.individuals[self.chosen]
         return self.frames[min(self.frame, len(self.frames) - 1)].best if self.frames else None
-
-    def alt_text(self) -> str:
-        if not self.frames:
-            return f"{self.title}: not started"
-        frame = self.frames[min(self.frame, len(self.frames) - 1)]
-        words = format_dollars if self.unit == "$" else format_s
-        of = f", generation {frame.generation}" if frame.has_generations else ""
-        return (
-            f"{self.title}{of}: best {words(frame.best.cost_s)}, "
-            f"median {words(frame.median_s)} of {len(frame.individuals)} placements"
-        )
 
     def _send_frames(self, frames: Sequence[PopulationFrame], people: Sequence[Individual]) -> None:
         n = len(self.cells["at"])

@@ -20,11 +20,3 @@ class SlidersView(View):
     """
     values = traitlets.Dict().tag(sync=True)
     """The number of each slider's stop, by its key."""
-
-    def alt_text(self) -> str:
-        parts = (
-            f"{slider['label']} {slider['texts'][self.values.get(slider['key'], slider['neutral'])]}"
-            for slider in self.sliders
-            if slider["texts"]
-        )
-        return ", ".join(parts)

@@ -27,7 +27,3 @@ class WorthView(View):
     def received(self, content: dict[str, Any], buffers: Sequence[Any]) -> None:
         if content.get("kind") == "select" and isinstance(devices := content.get("devices"), list):
             self._on_select([str(name) for name in devices])
-
-    def alt_text(self) -> str:
-        said = "; ".join(f"{row['what']} on {row['name']} saves {row['saves']}" for row in self.rows[:5])
-        return said or self.caption
