@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.extensions.systems.launches import deepspeed
 from dtfm_lab.extensions.systems.launches.launch import Launch
-from dtfm_lab.extensions.systems.launches.settings import is_ignored
+from dtfm_lab.extensions.systems.launches.settings import is_ignored, known_settings
 from dtfm_lab.extensions.systems.modelled.data_parallel import DDP, FSDP
 from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, BY_GPU, Megatron
 from dtfm_lab.extensions.systems.strategy import TRIED
@@ -21,15 +21,6 @@ PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
 SHARDINGS = {"FULL_SHARD": True, "1": True, "SHARD_GRAD_OP": False, "2": False}
 """Names and numbers of FSDP's strategies; True if parameters are dropped after the forward."""
 ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
-TOP: tuple[str, ...] = (
-    "distributed_type",
-    "mixed_precision",
-    "num_processes",
-    "fsdp_config",
-    "deepspeed_config",
-    "megatron_lm_config",
-)
-TOP += ("parallelism_config", "dynamo_config", "dynamo_backend", "fp8_config", "gradient_accumulation_steps")
 
 
 def read_text(text: str) -> Launch:
@@ -40,7 +31,8 @@ def read_text(text: str) -> Launch:
         raise LabError(f"accelerate configuration: {str(error).splitlines()[0]}; wanted YAML") from None
     if not isinstance(config, Mapping):
         raise LabError(f"accelerate configuration is {shortened(config)}; wanted keys, such as distributed_type")
-    if unknown := [str(name) for name in config if name not in TOP and not is_ignored("accelerate", str(name))]:
+    known = known_settings()["accelerate"]["read"].split()
+    if unknown := [str(name) for name in config if name not in known and not is_ignored("accelerate", str(name))]:
         raise LabError(
             f"keys of accelerate that are not known here: {', '.join(unknown)}; wanted the text without them"
         )
