@@ -9,11 +9,10 @@ import yaml
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.extensions.systems.launches import deepspeed
+from dtfm_lab.extensions.systems.launches import deepspeed, megatron
 from dtfm_lab.extensions.systems.launches.launch import Launch
 from dtfm_lab.extensions.systems.launches.settings import is_ignored, known_settings
 from dtfm_lab.extensions.systems.modelled.data_parallel import DDP, FSDP
-from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, BY_GPU, Megatron
 from dtfm_lab.extensions.systems.strategy import TRIED
 
 KINDS = "NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM"
@@ -112,20 +111,16 @@ def _deepspeed(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, A
 
 def _megatron(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, Any]) -> Launch:
     given = _stripped(config.get("megatron_lm_config"), "megatron_lm_")
-    tensor_parallel, stages = _count(given, "tp_degree"), _count(given, "pp_degree")
-    strategy = Megatron(
-        **AS_SHIPPED
-        | {
-            "sharding": "zero-1" if _is_on(given.get("use_distributed_optimizer")) else "none",
-            "microbatches": TRIED,
-        },
-        tensor_parallel=tensor_parallel,
-        n_stages=stages,
-        sequence_parallel=_is_on(given.get("sequence_parallelism")) and tensor_parallel > 1,
-        attention="fused" if _is_on(given.get("recompute_activations")) else BY_GPU,
-        checkpointing="none",
-    )
-    return Launch(strategy=strategy, job=job, of_a_replica=tensor_parallel * stages, **said)
+    tensor_parallel = _count(given, "tp_degree")
+    flags = {
+        "tensor_model_parallel_size": tensor_parallel,
+        "pipeline_model_parallel_size": _count(given, "pp_degree"),
+        "sequence_parallel": _is_on(given.get("sequence_parallelism")) and tensor_parallel > 1,
+        "use_distributed_optimizer": _is_on(given.get("use_distributed_optimizer")),
+        "recompute_activations": _is_on(given.get("recompute_activations")),
+    }
+    launch = megatron.launch_of(flags)
+    return Launch(strategy=launch.strategy, job=job, of_a_replica=launch.of_a_replica, **said)
 
 
 def _degrees(parallel: Mapping[str, Any]) -> int:

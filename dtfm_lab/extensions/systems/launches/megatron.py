@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dtfm_lab.domain.errors import LabError
@@ -87,7 +87,7 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
         and not any(name in given for name in ("nnodes", "nproc_per_node"))
     ):
         given["nproc_per_node"] = script.tasks
-    launch = _launch(given, beside, notes)
+    launch = launch_of(given, beside, notes)
     return Launch(**{**vars(launch), "ignored": tuple(dict.fromkeys(ignored)), "notes": tuple(dict.fromkeys(notes))})
 
 
@@ -174,7 +174,8 @@ def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | 
     raise LabError(f"ZeRO's stage is set in {file}, which the script does not write; wanted --zero-stage as well")
 
 
-def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Launch:
+def launch_of(given: Mapping[str, Any], zero: int | None = None, notes: Sequence[str] = ()) -> Launch:
+    """Return the launch of flags that decide the plan. ``zero`` is ZeRO's stage in Megatron-DeepSpeed."""
     if given.get("bf16") and given.get("fp16"):
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
     stages = given.get("pipeline_model_parallel_size", 1)
