@@ -1,23 +1,13 @@
 """Fine-tuning on two RTX 3090s: what is predicted, what does not fit, and what is left out."""
 
 import numpy as np
-import pytest
 
-from dtfm_lab.domain.errors import LabError
 from dtfm_lab.extensions.published.api import sources
 from dtfm_lab.extensions.published.row import numbers
-from dtfm_lab.extensions.published.systems.qlora import gpus_of, plan_of
+from dtfm_lab.extensions.published.systems.qlora import plan_of
 from dtfm_lab.simulation import memory, simulate
 
 LINES = {line["line"]: line for line in numbers("home_qlora.csv")}
-
-
-def test_a_machine_is_a_number_and_a_kind_of_gpus():
-    assert gpus_of("2 x RTX 3090 (no NVLink, PCIe, 280 W)") == (2, "RTX 3090")
-    assert gpus_of("8x A100 80GB") == (8, "A100")
-    for text in ("RTX 3090", "2 x toaster", ""):
-        with pytest.raises(LabError, match="wanted a number of GPUs and their kind"):
-            gpus_of(text)
 
 
 def test_weights_in_the_hosts_memory_are_left_out_and_the_largest_would_not_fit():

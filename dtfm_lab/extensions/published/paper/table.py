@@ -17,6 +17,7 @@ from dtfm_lab.extensions.published.paper.settings import BATCHES, CASES, LAYERS,
 from dtfm_lab.extensions.published.paper.systems import SYSTEMS, outcome, published_name, rival
 from dtfm_lab.extensions.published.row import document
 from dtfm_lab.extensions.systems.api import Budget, Outcome
+from dtfm_lab.simulation.task_runner import received
 
 Seconds = Callable[[str, Setting], float | None]
 """Returns the seconds of a system in a setting; None if missing."""
@@ -279,19 +280,17 @@ def papers_table(
         # All names are checked first, because a single entry can take long.
         refuse_unknown(map(str, given), [*map(str, known)], what)
     wanted = [(setting, system) for setting in settings(cases, layers, batches) for system in systems]
+    limits = Budget(queueing="pairs") if budget is None else budget
+    found = received(_tables(wanted, limits), progress, newest=1)
+    return found[-1] if found else PapersTable((), wanted=0)
+
+
+def _tables(wanted: Sequence[tuple[Setting, str]], budget: Budget) -> Iterator[PapersTable]:
+    """Yield the table so far, after every entry."""
     entries: list[Entry] = []
-    try:
-        for setting, system in wanted:
-            entries.append(
-                Entry(setting, system, outcome(system, setting, Budget(queueing="pairs") if budget is None else budget))
-            )
-            if progress is not None:
-                progress(PapersTable(tuple(entries), len(wanted)))
-    except KeyboardInterrupt:
-        # Nothing is predicted yet, so there is nothing to keep.
-        if not entries:
-            raise
-    return PapersTable(tuple(entries), len(wanted))
+    for setting, system in wanted:
+        entries.append(Entry(setting, system, outcome(system, setting, budget)))
+        yield PapersTable(tuple(entries), len(wanted))
 
 
 def _measured_s(system: str, setting: Setting) -> float | None:

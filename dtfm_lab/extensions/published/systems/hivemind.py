@@ -9,7 +9,6 @@ round trip.
 """
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -75,10 +74,6 @@ class Software:
     """Extra seconds of a round with a host of the premises."""
 
 
-FREE = Software({})
-"""Hivemind with a free software: only the links count."""
-
-
 @dataclass(frozen=True)
 class HivemindRun:
     """One run with hivemind: a line of the measurements."""
@@ -104,7 +99,13 @@ class HivemindRun:
 
     @property
     def peers(self) -> list[Peer]:
-        return peers_of(self.line["placement"])
+        """The peers, from text such as ``1 RTX8000 in RTX8000 + 2 T4 in us``."""
+        found: list[Peer] = []
+        for part in self.line["peers"].split(" + "):
+            n, host_and_place = part.split(" ", maxsplit=1)
+            host, place = host_and_place.split(" in ")
+            found += [Peer(host, place)] * int(n)
+        return found
 
     @property
     def group(self) -> str:
@@ -133,45 +134,8 @@ def runs() -> list[HivemindRun]:
     return [HivemindRun(line) for line in numbers("wan_hivemind_roberta.csv")]
 
 
-def peers_of(placement: str) -> list[Peer]:
-    """Return the peers of a placement such as ``1 RTX8000 eu + 2 T4 GC us``."""
-    peers = []
-    for part in placement.split(" + "):
-        found = re.fullmatch(r"(\d+) (?:node of )?(T4|A10|RTX8000|8 V100) (?:(each|GC|AWS|Azure|Lambda) )?(.+)", part)
-        assert found, f"placement {part!r} is of the packaged numbers"
-        n, host, cloud, where = found.groups()
-        of_cloud = {None: host, "GC": where.replace("us-central", "us"), "Lambda": "lambda"}
-        places = where.split() if cloud == "each" else [of_cloud.get(cloud) or cloud.lower()]
-        peers += [Peer(host, place) for place in places for _ in range(int(n))]
-    return peers
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Links
-
-
-def place_of(experiment: str, host: str) -> str:
-    """Return where a host of the link tests is. Each experiment has its own rule for naming hosts."""
-    for begins, place in (("rtx8000", "RTX8000"), ("vm-gpu-2", "RTX8000"), ("8xv100", "8 V100")):
-        if host.startswith(begins):
-            # Names have changed from one experiment to the next, so each has a rule.
-            return place
-    cloud, *_ = host.split("-")
-    if cloud in ("aws", "azure", "lambda"):
-        return cloud
-    _, _, test = experiment.partition("/")
-    if test in ("aws-gc", "azure-gc"):
-        return "us-west"
-    if test.startswith("multi-threaded"):
-        return host[-2:]
-    if test[:3] in ("3-P", "3-R"):
-        return {"0": "eu", "1": "us"}[test[-1]]
-    number = int(host.rpartition("-")[2])
-    if test == "1-1":
-        return "us" if number <= 2 else "eu"
-    if test.startswith("1-0"):
-        return "us"
-    return next(place for most, place in ((4, "us"), (8, "eu"), (19, "asia"), (99, "aus")) if number <= most)
 
 
 def _tests() -> dict[tuple[Pair, int, bool], list[TcpStream]]:
@@ -181,7 +145,7 @@ def _tests() -> dict[tuple[Pair, int, bool], list[TcpStream]]:
     lines = [line for line in numbers("wan_links.csv") if line["threads"] != STALLED]
 
     def tested(line: dict[str, str]) -> tuple[tuple[Pair, int, bool], TcpStream]:
-        first, second = sorted(place_of(line["experiment"], line[end]) for end in ("from", "to"))
+        first, second = sorted((line["from_place"], line["to_place"]))
         key = (first, second), int(line["threads"]), "multi-threaded" in line["experiment"]
         return key, TcpStream(from_gbps(float(line["gbps_mean"])), from_ms(float(line["ping_ms_mean"])))
 

@@ -1,6 +1,5 @@
 """INTELLECT-1: the share of time that its nodes compute over the internet, with local steps between averages."""
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -28,16 +27,14 @@ fast as measured."""
 @published("intellect-1")
 def intellect_1() -> Iterator[Row]:
     """Yield shares of time that nodes compute, for three extents of the network."""
-    for line in numbers("single_figures.csv"):
-        if line["system"] != "INTELLECT-1":
-            continue
-        all_reduce_s, where = re.search(r"all-reduce (\d+) s \((.+)\)", line["setting"]).groups()  # type: ignore[union-attr]
+    for line in numbers("intellect_1.csv"):
+        all_reduce_s = line["all_reduce_s"]
         yield Row(
             group="INTELLECT-1",
-            setting=f"{where}, all-reduce of {all_reduce_s} s every {LOCAL_STEPS} steps of {STEP_S} s",
+            setting=f"{line['nodes_in']}, all-reduce of {all_reduce_s} s every {LOCAL_STEPS} steps of {STEP_S} s",
             quantity="utilisation",
             unit="%",
-            published=float(line["figure"]),
+            published=float(line["computing_percent"]),
             predicted=100 * computing_share(float(all_reduce_s)),
             evidence=Evidence.IDENTITY,
             assumptions=("local updates", "int8 ring", "links as fast as the measured all-reduce"),

@@ -5,29 +5,23 @@ the program waits for what it gathers. Each adapter is a separate unit, and at m
 (``limit_all_gathers``). So the next layer is not fetched before this one is done.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.job import MODELS, Job, with_adapters
-from dtfm_lab.domain.network import known_gpu, shortened
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import GiB
 from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
+GPUS, GPU = 2, "RTX 3090"
+"""The machine of every row."""
 SAMPLES = 1024
 """Sequences per epoch."""
 RANK = 64
 """Rank of the adapters: the default of its train.py (``lora_rank``)."""
-MODEL_NAMES = {
-    "Llama-2 7B": "llama-2-7b",
-    "Llama-2 13B": "llama-2-13b",
-    "Llama-2 70B": "llama-2-70b",
-    "Yi 34B": "yi-34b",
-}
+MODEL_NAMES = {"Llama-2 7B": "llama-2-7b", "Llama-2 70B": "llama-2-70b", "Yi 34B": "yi-34b"}
 HOST_MEMORY_BYTES_PER_S = 6.12e9 / 2
 """Bytes/s between two GeForce GPUs of a host, each way. Two RTX 3090s without peer-to-peer copy 6.11 to 6.13 GB/s in
 both directions together, by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to
@@ -42,26 +36,15 @@ SPEED_LINES = ("72", "73")
 SPEED_FITTED = "the speed of an RTX 3090 to lines 72 and 73, which have no sharding"
 
 
-def gpus_of(machine: str) -> tuple[int, str]:
-    """Return the number and the kind of GPUs of a machine such as ``2 x RTX 3090 (no NVLink)``. Raises FileError."""
-    # Brackets and commas are followed by remarks on links or power.
-    found = re.match(r"\s*(\d+)\s*x\s*([^(,]+)", machine)
-    gpu = found and known_gpu(found[2].strip())
-    if not found or not gpu:
-        raise FileError(f"machine is {shortened(machine)}; wanted a number of GPUs and their kind, as 2 x RTX 3090")
-    return int(found[1]), gpu
-
-
 def plan_of(line: dict[str, str], link_bytes_per_s: float = HOST_MEMORY_BYTES_PER_S) -> Plan:
     """Return the plan of a line: a replica on each GPU, with links of ``link_bytes_per_s`` one way."""
-    n, gpu = gpus_of(line["machine"])
     size, fsdp = int(line["batch_per_gpu"]), line["sharding"] == "fsdp"
     job = Job(
         name="fsdp-qlora",
         model=with_adapters(MODELS[MODEL_NAMES[line["model"]]].with_seq_len(int(line["context"])), RANK),
         n_stages=1,
-        n_replicas=n,
-        global_batch=size * n,
+        n_replicas=GPUS,
+        global_batch=size * GPUS,
         microbatch=size,
         dtype="bf16",
         schedule="1f1b",
@@ -73,7 +56,7 @@ def plan_of(line: dict[str, str], link_bytes_per_s: float = HOST_MEMORY_BYTES_PE
         operators="eager",
         memory_traffic=True,
     )
-    network = hosts_of(n, gpu, inside_bytes_per_s=link_bytes_per_s, between_bytes_per_s=link_bytes_per_s)
+    network = hosts_of(GPUS, GPU, inside_bytes_per_s=link_bytes_per_s, between_bytes_per_s=link_bytes_per_s)
     return listed_plan(network, job)
 
 

@@ -9,11 +9,10 @@ import yaml
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.extensions.systems.launches import deepspeed
+from dtfm_lab.extensions.systems.launches import deepspeed, megatron
 from dtfm_lab.extensions.systems.launches.launch import Launch
-from dtfm_lab.extensions.systems.launches.settings import is_ignored
+from dtfm_lab.extensions.systems.launches.settings import is_ignored, known_settings
 from dtfm_lab.extensions.systems.modelled.data_parallel import DDP, FSDP
-from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, BY_GPU, Megatron
 from dtfm_lab.extensions.systems.strategy import TRIED
 
 KINDS = "NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM"
@@ -21,15 +20,6 @@ PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
 SHARDINGS = {"FULL_SHARD": True, "1": True, "SHARD_GRAD_OP": False, "2": False}
 """Names and numbers of FSDP's strategies; True if parameters are dropped after the forward."""
 ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
-TOP: tuple[str, ...] = (
-    "distributed_type",
-    "mixed_precision",
-    "num_processes",
-    "fsdp_config",
-    "deepspeed_config",
-    "megatron_lm_config",
-)
-TOP += ("parallelism_config", "dynamo_config", "dynamo_backend", "fp8_config", "gradient_accumulation_steps")
 
 
 def read_text(text: str) -> Launch:
@@ -40,7 +30,8 @@ def read_text(text: str) -> Launch:
         raise LabError(f"accelerate configuration: {str(error).splitlines()[0]}; wanted YAML") from None
     if not isinstance(config, Mapping):
         raise LabError(f"accelerate configuration is {shortened(config)}; wanted keys, such as distributed_type")
-    if unknown := [str(name) for name in config if name not in TOP and not is_ignored("accelerate", str(name))]:
+    known = known_settings()["accelerate"]["read"].split()
+    if unknown := [str(name) for name in config if name not in known and not is_ignored("accelerate", str(name))]:
         raise LabError(
             f"keys of accelerate that are not known here: {', '.join(unknown)}; wanted the text without them"
         )
@@ -120,20 +111,16 @@ def _deepspeed(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, A
 
 def _megatron(config: Mapping[str, Any], job: dict[str, Any], said: dict[str, Any]) -> Launch:
     given = _stripped(config.get("megatron_lm_config"), "megatron_lm_")
-    tensor_parallel, stages = _count(given, "tp_degree"), _count(given, "pp_degree")
-    strategy = Megatron(
-        **AS_SHIPPED
-        | {
-            "sharding": "zero-1" if _is_on(given.get("use_distributed_optimizer")) else "none",
-            "microbatches": TRIED,
-        },
-        tensor_parallel=tensor_parallel,
-        n_stages=stages,
-        sequence_parallel=_is_on(given.get("sequence_parallelism")) and tensor_parallel > 1,
-        attention="fused" if _is_on(given.get("recompute_activations")) else BY_GPU,
-        checkpointing="none",
-    )
-    return Launch(strategy=strategy, job=job, of_a_replica=tensor_parallel * stages, **said)
+    tensor_parallel = _count(given, "tp_degree")
+    flags = {
+        "tensor_model_parallel_size": tensor_parallel,
+        "pipeline_model_parallel_size": _count(given, "pp_degree"),
+        "sequence_parallel": _is_on(given.get("sequence_parallelism")) and tensor_parallel > 1,
+        "use_distributed_optimizer": _is_on(given.get("use_distributed_optimizer")),
+        "recompute_activations": _is_on(given.get("recompute_activations")),
+    }
+    launch = megatron.launch_of(flags)
+    return Launch(strategy=launch.strategy, job=job, of_a_replica=launch.of_a_replica, **said)
 
 
 def _degrees(parallel: Mapping[str, Any]) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.extensions.systems.launches.launch import Launch
-from dtfm_lab.extensions.systems.launches.settings import Count, is_ignored, keys, note_of, read, refusal_of
+from dtfm_lab.extensions.systems.launches.settings import is_ignored, note_of, read, refusal_of
 from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedPipeline, DeepSpeedZero3
 
 AUTO = "auto"
@@ -21,18 +21,6 @@ COUNTS = {
     "gradient_accumulation_steps": None,
 }
 """Keys that give sizes, and the job's fields that they set."""
-PRECISION = keys({"enabled": bool})
-CONFIGURATION = keys(
-    {
-        **dict.fromkeys(COUNTS, Count),
-        "zero_optimization": keys({"stage": Literal[0, 1, 2, 3]}),
-        "pipeline": keys({"stages": Count}),
-        "tensor_parallel": keys({"autotp_size": Count}),
-        "communication_data_type": Literal["fp16", "bf16", "fp32"],
-        **dict.fromkeys(("fp16", "bf16"), PRECISION),
-    }
-)
-"""Keys of a DeepSpeed configuration that affect the plan."""
 OFF: tuple[Any, ...] = (None, False, 0, "none", "None", {}, [])
 ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", "deepspeedcpuadamw", "torchadam"}
 """Optimizers with Adam's states: two numbers per parameter."""
@@ -58,7 +46,7 @@ def read_config(config: Any) -> Launch:
     kept = _sorted(config, ignored, notes)
     # A value that the trainer fills in is known only there.
     asked += [name for name in COUNTS if kept.get(name) == AUTO]
-    given = read(CONFIGURATION, {name: one for name, one in kept.items() if name not in asked}, WHAT)
+    given = read("deepspeed", {name: one for name, one in kept.items() if name not in asked}, WHAT)
     job: dict[str, Any] = {field: given[name] for name, field in COUNTS.items() if field and name in given}
     accumulation = given.get("gradient_accumulation_steps")
     if accumulation is not None and not job and not asked:

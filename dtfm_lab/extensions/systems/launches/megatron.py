@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.extensions.systems.launches import deepspeed
 from dtfm_lab.extensions.systems.launches.launch import Launch
 from dtfm_lab.extensions.systems.launches.megatron_cut import blocks_of, interleaved_stages
-from dtfm_lab.extensions.systems.launches.megatron_model import MODEL_FLAGS, flag, model_of
+from dtfm_lab.extensions.systems.launches.megatron_model import flag, model_of
 from dtfm_lab.extensions.systems.launches.settings import (
-    Count,
-    Share,
-    Switch,
     is_ignored,
-    keys,
+    kinds_of,
+    known_settings,
     note_of,
     read,
     refusal_of,
@@ -29,54 +27,6 @@ from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, BY_GPU, BY
 from dtfm_lab.extensions.systems.strategy import Strategy
 
 SHARED = ("tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size")
-FLAGS = keys(
-    {
-        **MODEL_FLAGS,
-        **dict.fromkeys(
-            (*SHARED, "nnodes", "nproc_per_node", "micro_batch_size", "expert_tensor_parallel_size"), Count
-        ),
-        **dict.fromkeys(("pipeline_model_parallel_size", "global_batch_size", "recompute_num_layers"), Count),
-        **dict.fromkeys(("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank"), Count),
-        **dict.fromkeys(("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"), Count),
-        **dict.fromkeys(("use_tp_pp_dp_mapping", "overlap_grad_reduce", "use_distributed_optimizer"), Switch),
-        **dict.fromkeys(("bf16", "fp16", "accumulate_allreduce_grads_in_fp32", "sequence_parallel"), Switch),
-        **dict.fromkeys(("grad_reduce_in_bf16", "recompute_activations", "use_flash_attn"), Switch),
-        **dict.fromkeys(("no_overlap_p2p_communication", "overlap_p2p_communication"), Switch),
-        **dict.fromkeys(("attention_dropout", "hidden_dropout"), Share),
-        "pipeline_model_parallel_layout": str,
-        "pp_partition_method": str,
-        "transformer_impl": Literal["local", "transformer_engine"],
-        "attention_backend": Literal["auto", "flash", "fused", "unfused", "local"],
-        "recompute_granularity": Literal["full", "selective"],
-        "recompute_method": Literal["uniform", "block"],
-        "recompute_modules": str,
-        "optimizer": Literal["adam"],
-        "moe_token_dispatcher_type": Literal["alltoall", "allgather", "flex"],
-    },
-    strict=False,
-)
-"""Flags of Megatron-LM that affect the plan."""
-OLD = {
-    "model-parallel-size": "tensor-model-parallel-size",
-    "batch-size": "micro-batch-size",
-    "checkpoint-num-layers": "recompute-num-layers",
-    "activations-checkpoint-method": "recompute-method",
-    "checkpoint-method": "recompute-method",
-    "num-gpus": "nproc-per-node",
-    "num-nodes": "nnodes",
-    "use-flash-attn-v1": "use-flash-attn",
-    "use-flash-attn-v2": "use-flash-attn",
-    "use-flash-attn-triton": "use-flash-attn",
-    "use-flash-attn-builder": "use-flash-attn",
-    "moe-expert-parallel-size": "expert-model-parallel-size",
-    "topk": "moe-router-topk",
-    "max-absolute-position-embeddings": "max-position-embeddings",
-    "qk-nope-head-dim": "qk-head-dim",
-    "qk-rope-head-dim": "qk-pos-emb-head-dim",
-    "num-key-value-heads": "num-query-groups",
-    "use-rotary-position-embedding": "use-rotary-position-embeddings",
-}
-"""Maps flags of other versions, of DeepSpeed's launcher and of Megatron-DeepSpeed to today's names."""
 LAUNCHERS = ("nnodes", "nproc-per-node")
 """Flags that are read from the words before the script's name."""
 CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file)[= ]+([^\s-]\S*)")
@@ -87,24 +37,12 @@ PROGRAM = re.compile(r"(?:^|[\s\"'])([^\s\"'=]{0,400}?([\w-]{1,100})\.py)(?=[\s\
 """Matches a Python program. Lengths are limited, so that a very long word without spaces stays quick to search."""
 AGAIN = re.compile(r"\s(?:torchrun|python3?|nsys|deepspeed|srun|accelerate)\s")
 """Matches the start of another command after the first."""
-OTHERS = {
-    r"bert|biencoder|orqa|realm|ict|retriever": "an encoder such as BERT",
-    r"t5|bart|enc_dec": "an encoder with a decoder such as T5",
-    r"retro": "a model with retrieval",
-    r"vision|vit|dino|inpaint|swin|classify|clip|diffusion|dit|sora": "a model of images",
-    r"vlm|multimodal|mimo|llava|qwen2?_?vl|audio|omni|siglip": "a model of images and text",
-    r"mamba|hybrid|jamba|rwkv": "blocks of Mamba",
-    r"grpo|ppo|dpo|rlhf|_rl\b|^rl_|reward": "a policy by reinforcement learning",
-    r"generat|server|eval|inference|infer|zeroshot": "nothing, it infers,",
-    r"preprocess|convert|merge|export|checkpoint": "nothing, it prepares files,",
-}
-"""Names of programs that do not train a GPT, and what they train."""
 UNKNOWN_VALUE = re.compile(r"\$\{?(\w+)\}?")
 
 
 def read_shell(text: str) -> Launch:
     """Return the launch of a shell script."""
-    script = read_script(text, lambda name: is_ignored("megatron", OLD.get(name, name)))
+    script = read_script(text, lambda name: is_ignored("megatron", _current(name)))
     if not script.command:
         runs = f"; it reads {', '.join(script.reads)}" if script.reads else ""
         raise LabError(f"no command of the script has flags{runs}; wanted one that has, or the file that they are in")
@@ -131,7 +69,7 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
     own = AGAIN.split(text[program.end() :], maxsplit=1)[0] if program else text
     flags = dict(_flags(own))
     beside = _deepspeed_stage(flags, config)
-    given = _given(flags, {OLD.get(name, name): one for name, one in before.items()}, ignored, notes, script)
+    given = _given(flags, {_current(name): one for name, one in before.items()}, ignored, notes, script)
     if not given and program and (left := UNKNOWN_VALUE.search(own)):
         raise LabError(
             f"the flags of {program[2]}.py are in {left[0]}, which the script does not set; wanted them, too"
@@ -149,12 +87,17 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
         and not any(name in given for name in ("nnodes", "nproc_per_node"))
     ):
         given["nproc_per_node"] = script.tasks
-    launch = _launch(given, beside, notes)
+    launch = launch_of(given, beside, notes)
     return Launch(**{**vars(launch), "ignored": tuple(dict.fromkeys(ignored)), "notes": tuple(dict.fromkeys(notes))})
 
 
+def _current(flag: str) -> str:
+    """Return today's name of a flag."""
+    return str(known_settings()["megatron"]["renamed"].get(flag, flag))
+
+
 def _refuse_program(name: str) -> None:
-    for pattern, trains in OTHERS.items():
+    for pattern, trains in known_settings()["megatron"]["programs"].items():
         if re.search(pattern, name, re.IGNORECASE):
             raise LabError(
                 f"{name}.py trains {trains} which has no model here; wanted pretrain_gpt.py, or a GPT's flags"
@@ -170,9 +113,10 @@ def _given(
 ) -> dict[str, Any]:
     """Return the flags that affect the plan, checked. Adds the names of the others to ``ignored`` or ``notes``."""
     named: dict[str, Any] = {}
+    kinds = kinds_of("megatron")
     # The program's own flags come last and win.
     for typed, value in [*((name, launcher[name]) for name in LAUNCHERS if name in launcher), *flags.items()]:
-        name = OLD.get(typed, typed)
+        name = _current(typed)
         key = name.replace("-", "_")
         if name in LAUNCHERS and value is not None and not value.isdigit():
             if not value.startswith("$") and value not in ("gpu", "auto"):
@@ -181,9 +125,10 @@ def _given(
         elif name in ("checkpoint-activations", "recompute") and _is_on(value):
             named["recompute_granularity"] = "full"
             named.setdefault("recompute_method", "uniform")
-        elif key in FLAGS.model_fields:  # a switch does not take an unknown variable as its value
-            switch = FLAGS.model_fields[key].annotation is bool and (value or "").startswith("$")
-            named[key] = None if switch else value
+        elif name in kinds:
+            # A switch does not take an unknown variable as its value.
+            alone = kinds[name] == "switch" and (value or "").startswith("$")
+            named[key] = None if alone else value
             if typed == "num-key-value-heads":
                 named["group_query_attention"] = None
         elif (why := refusal_of("megatron", name)) is not None:
@@ -199,7 +144,7 @@ def _given(
     if named.get("recompute_method") in ("none", "None"):
         named.pop("recompute_method")
     try:
-        return read(FLAGS, named, "flags of Megatron-LM", flag)
+        return read("megatron", named, "flags of Megatron-LM", flag)
     except LabError as error:
         opened = next((one for one in map(str, named.values()) if UNKNOWN_VALUE.match(one)), "")
         if "$" not in str(error) or script is None or not opened:
@@ -229,7 +174,8 @@ def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | 
     raise LabError(f"ZeRO's stage is set in {file}, which the script does not write; wanted --zero-stage as well")
 
 
-def _launch(given: Mapping[str, Any], zero: int | None, notes: list[str]) -> Launch:
+def launch_of(given: Mapping[str, Any], zero: int | None = None, notes: Sequence[str] = ()) -> Launch:
+    """Return the launch of flags that decide the plan. ``zero`` is ZeRO's stage in Megatron-DeepSpeed."""
     if given.get("bf16") and given.get("fp16"):
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
     stages = given.get("pipeline_model_parallel_size", 1)

@@ -6,70 +6,21 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import LayerKind, ModelSpec, gpt, llama, moe
 from dtfm_lab.domain.job.model.families import block_of
 from dtfm_lab.domain.job.model.families import model_of as model_of_blocks
 from dtfm_lab.domain.network import shortened
-from dtfm_lab.extensions.systems.launches.settings import Count, Switch
+from dtfm_lab.extensions.systems.launches.settings import known_settings
 
 SIZES = {"num_layers": "n_layers", "hidden_size": "d_model", "num_attention_heads": "n_heads", "seq_length": "seq_len"}
 """Flags that every model needs, and their names here."""
 LATENT = {"kv_lora_rank": "kv_rank", "q_lora_rank": "q_rank"}
 LATENT |= {"qk_head_dim": "nope_dim", "qk_pos_emb_head_dim": "rope_dim", "v_head_dim": "value_dim"}
 """Sizes of DeepSeek's attention, and what they are called here."""
-COUNTS = (
-    *("ffn_hidden_size", "num_query_groups", "kv_channels", "vocab_size", "max_position_embeddings", "num_experts"),
-    *("moe_router_topk", "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size", *LATENT),
-    *("padded_vocab_size", "pad_vocab_size_to"),
-)
-SWITCHES = (
-    *(
-        "swiglu",
-        "group_query_attention",
-        "disable_bias_linear",
-        "add_qkv_bias",
-        "qk_layernorm",
-        "no_position_embedding",
-    ),
-    *("untie_embeddings_and_output_weights", "use_rotary_position_embeddings", "squared_relu", "openai_gelu"),
-    *("multi_latent_attention", "add_position_embedding", "quick_geglu"),
-)
-MODEL_FLAGS: dict[str, Any] = {
-    **dict.fromkeys((*SIZES, *COUNTS), Count),
-    **dict.fromkeys(SWITCHES, Switch),
-    "normalization": Literal["LayerNorm", "RMSNorm", "layernorm", "rmsnorm"],
-    "position_embedding_type": Literal["learned_absolute", "rope", "alibi", "none", "absolute", "rotary", "yarn"],
-    "glu_activation": Literal["swiglu", "geglu", "liglu", "reglu"],
-    **dict.fromkeys(("moe_layer_freq", "tokenizer_type", "tokenizer_model", "tokenizer_name_or_path"), str),
-}
-"""Flags of a model, and the values each allows. Source: megatron/training/arguments.py of NVIDIA/Megatron-LM."""
-BESIDE: tuple[str, ...] = (
-    "max_position_embeddings",
-    "tokenizer_type",
-    "tokenizer_model",
-    "tokenizer_name_or_path",
-    "num_experts",
-)
-BESIDE += ("no_position_embedding", "add_position_embedding", "pad_vocab_size_to", "padded_vocab_size")
-"""Those that a launch may have whose model is the job's."""
-GPT_VOCABULARY = 50257
-VOCABULARIES = {
-    r"gpt-?2|GPT2BPE": GPT_VOCABULARY,
-    r"llama-?3|llama_3|meta-llama-3": 128256,
-    r"Llama2Tokenizer|llama-?2|mistral|mixtral|tinyllama": 32000,
-    r"qwen-?2|qwen-?3": 151936,
-    r"deepseek-?v3|DeepSeekV3": 129280,
-    r"deepseek-?v2|DeepSeekV2": 102400,
-    r"bloom": 250880,
-    r"gpt-neox": 50432,
-    r"gemma": 256000,
-    r"falcon": 65024,
-}
-"""Embedding rows by tokenizer, found by a pattern in the tokenizer's name. Source: ``vocab_size`` in each model's
-config.json on Hugging Face."""
+TOKENIZERS = ("tokenizer_type", "tokenizer_model", "tokenizer_name_or_path")
 
 
 def flag(name: str) -> str:
@@ -80,7 +31,7 @@ def flag(name: str) -> str:
 def model_of(given: Mapping[str, Any]) -> ModelSpec | None:
     """Return the model; None if no flag gives a size. Raises LabError if sizes are missing, or if no model here has
     them."""
-    if not any(name in given for name in MODEL_FLAGS if name not in BESIDE):
+    if not any(name.replace("-", "_") in given for name in known_settings()["megatron"]["model"]):
         return None
     if missing := [flag(name) for name in SIZES if name not in given]:
         raise LabError(f"flags of a model lack {', '.join(missing)}; wanted all of them, or none and --job")
@@ -105,12 +56,12 @@ def _vocabulary(given: Mapping[str, Any]) -> int:
     for name in ("padded_vocab_size", "pad_vocab_size_to", "vocab_size"):
         if name in given:
             return int(given[name])
-    named = " ".join(str(given.get(name, "")) for name in BESIDE[1:4])
-    for pattern, size in VOCABULARIES.items():
+    named = " ".join(str(given.get(name, "")) for name in TOKENIZERS).strip()
+    if not named and not given.get("swiglu"):
+        named = "GPT2BPETokenizer"  # Megatron-LM's default
+    for pattern, size in known_settings()["megatron"]["vocabularies"].items():
         if re.search(pattern, named, re.IGNORECASE):
-            return size
-    if not named.strip() and not given.get("swiglu"):
-        return GPT_VOCABULARY
+            return int(size)
     raise LabError("flags of a model lack --vocab-size, which its tokenizer would tell; wanted it, too")
 
 

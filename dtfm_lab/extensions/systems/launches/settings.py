@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
@@ -17,23 +17,49 @@ from dtfm_lab.domain.options import MOST_COUNT
 from dtfm_lab.files.reading import read_mapping
 
 Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
-Switch = Annotated[bool, BeforeValidator(lambda given: True if given is None else given)]
-"""A flag that is on without a value."""
-Open = Annotated[Count | None, BeforeValidator(lambda given: None if given == -1 else given)]
-"""A count, or -1 if it follows from other settings."""
-Share = Annotated[float, Field(ge=0, lt=1)]
-
-
-def keys(types: Mapping[str, Any], *, strict: bool = True) -> type[BaseModel]:
-    """Return a model of the keys that may be given, and the type of each value."""
-    fields: dict[str, Any] = {name: (kind, None) for name, kind in types.items()}
-    return create_model("Keys", __config__=ConfigDict(extra="forbid", strict=strict), **fields)
+KINDS: dict[str, Any] = {
+    "boolean": bool,
+    "count": Count,
+    "count or -1": Annotated[Count | None, BeforeValidator(lambda given: None if given == -1 else given)],
+    "count or nothing": Count | None,
+    "lists of texts or nothing": list[list[str]] | None,
+    "share": Annotated[float, Field(ge=0, lt=1)],
+    "switch": Annotated[bool, BeforeValidator(lambda given: True if given is None else given)],
+    "text": str,
+    "text or number": str | int,
+    "text or texts": str | list[str],
+    "texts": list[str],
+}
+"""Types of a setting's value, by the words for them in ``known.yaml``. A count is -1 if it follows from other settings.
+A switch is on without a value."""
 
 
 @cache
 def known_settings() -> Mapping[str, Any]:
-    """Return the texts of ``known.yaml`` about settings without a model, by framework."""
+    """Return what ``known.yaml`` says about the settings of launches, by framework."""
     return read_mapping(Path(__file__).with_name("known.yaml"))
+
+
+def kinds_of(framework: str) -> Mapping[str, Any]:
+    """Return the kind of value of each setting that decides the plan."""
+    known = known_settings()[framework]
+    return {**known.get("model", {}), **known["read"]}
+
+
+@cache
+def _types(framework: str) -> type[BaseModel]:
+    """Return a model of the settings that decide the plan. A setting with a dot in its name is in a section."""
+    # Flags are text, from which numbers are read.
+    keys_of = partial(create_model, "Keys", __config__=ConfigDict(extra="forbid", strict=framework != "megatron"))
+    fields: dict[str, Any] = {}
+    for name, kind in kinds_of(framework).items():
+        section, _, key = name.replace("-", "_").rpartition(".")
+        within = fields.setdefault(section, {}) if section else fields
+        within[key] = Literal[tuple(kind)] if isinstance(kind, list) else KINDS[kind], None
+    for section, within in fields.items():
+        if isinstance(within, dict):
+            fields[section] = keys_of(**within), None
+    return keys_of(**fields)
 
 
 def is_ignored(framework: str, name: str) -> bool:
@@ -60,13 +86,13 @@ def note_of(framework: str, name: str) -> str | None:
     return next((why for one, why in listed.items() if fnmatch.fnmatchcase(name, one)), None)
 
 
-def read(known: type[BaseModel], data: Any, what: str, named: Any = str) -> dict[str, Any]:
-    """Return the given values, checked.
+def read(framework: str, data: Any, what: str, named: Any = str) -> dict[str, Any]:
+    """Return the given values of settings that decide the plan, checked.
 
     Raises LabError that names all unknown settings, or else the first invalid value.
     """
     try:
-        return known.model_validate(data).model_dump(exclude_unset=True)
+        return _types(framework).model_validate(data).model_dump(exclude_unset=True)
     except ValidationError as error:
         found = error.errors(include_url=False)
     names = [named(".".join(map(str, one["loc"]))) for one in found]

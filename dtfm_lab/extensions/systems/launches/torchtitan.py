@@ -6,60 +6,21 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.extensions.systems.launches.launch import Launch
-from dtfm_lab.extensions.systems.launches.settings import Count, Open, is_ignored, keys, note_of, read, refusal_of
+from dtfm_lab.extensions.systems.launches.settings import (
+    is_ignored,
+    kinds_of,
+    known_settings,
+    note_of,
+    read,
+    refusal_of,
+)
 from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
 
-DEGREES = {
-    **dict.fromkeys(("data_parallel_replicate_degree", "tensor_parallel_degree", "pipeline_parallel_degree"), Count),
-    **dict.fromkeys(("context_parallel_degree", "expert_parallel_degree", "expert_tensor_parallel_degree"), Count),
-    "data_parallel_shard_degree": Open,
-}
-PIPELINE = {
-    "pipeline_parallel_schedule": str,
-    "pipeline_parallel_microbatch_size": Count,
-    "pipeline_parallel_microbatches": Count | None,
-    "pipeline_parallel_split_points": str | list[str],
-    "pipeline_parallel_layers_per_stage": Count | None,
-    "module_fqns_per_model_part": list[list[str]] | None,
-}
-PARALLELISM = keys({**DEGREES, **PIPELINE, "fsdp_reshard_after_forward": Literal["default", "always", "never"]})
-CONFIGURATION = keys(
-    {
-        "training": keys(
-            {
-                **dict.fromkeys(("local_batch_size", "seq_len"), Count),
-                "global_batch_size": Open,
-                **dict.fromkeys(("dtype", "mixed_precision_param"), Literal["bfloat16", "float32"]),
-            }
-        ),
-        "parallelism": PARALLELISM,
-        "activation_checkpoint": keys(
-            {
-                "mode": Literal["none", "selective", "full"],
-                "selective_ac_option": str | int,
-                "early_stop": bool,
-            }
-        ),
-        "compile": keys({"enable": bool, "components": list[str]}),
-    }
-)
-"""Sections of a torchtitan configuration, and their keys, that affect the plan."""
-MOVED = {
-    "training.batch_size": "training.local_batch_size",
-    "training.compile": "compile.enable",
-    "training.data_parallel_degree": "parallelism.data_parallel_shard_degree",
-    "training.sequence_parallel_degree": "parallelism.tensor_parallel_degree",
-    "training.pipeline_parallel_degree": "parallelism.pipeline_parallel_degree",
-    "training.fsdp_reshard_after_forward": "parallelism.fsdp_reshard_after_forward",
-    "parallelism.pipeline_parallel_batch_size": "parallelism.pipeline_parallel_microbatch_size",
-    "parallelism.context_parallel_size": "parallelism.context_parallel_degree",
-}
-"""Keys that had another name or section before 2025, apart from the keys of ``experimental``."""
 FLOAT8 = re.compile(r"float8|mx|fp8|nvfp4", re.IGNORECASE)
 FLOAT8_KEYS: tuple[str, ...] = (
     "float8.enable_float8_linear",
@@ -147,7 +108,7 @@ def _last_name(node: ast.expr) -> str:
 
 def _launch(config: Mapping[str, Any]) -> Launch:
     ignored, notes = list[str](), list[str]()
-    given = read(CONFIGURATION, _sorted(config, ignored, notes), "keys of a torchtitan configuration")
+    given = read("torchtitan", _sorted(config, ignored, notes), "keys of a torchtitan configuration")
     training, parallel = given.get("training", {}), given.get("parallelism", {})
     if training.get("dtype") == "bfloat16":
         raise LabError("training.dtype is 'bfloat16': states in bf16 alone have no model here; wanted float32")
@@ -272,14 +233,15 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
     Raises LabError for a setting that has no model.
     """
     kept: dict[str, Any] = {}
+    kinds, renamed = kinds_of("torchtitan"), known_settings()["torchtitan"]["renamed"]
     name = str(config.get("model", {}).get("name", "")) if isinstance(config.get("model"), Mapping) else ""
     if OTHER_MODELS.search(name):
         raise LabError(f"model.name is {name!r}, which has no model here; wanted a language model, such as llama3")
     for written, value in _flat(config):
         # Keys have moved between versions, and files of all of them are read.
-        path = MOVED.get(written, written)
+        path = renamed.get(written, written)
         section, _, key = path.partition(".")
-        if section in ("training", "experimental") and key in PARALLELISM.model_fields:
+        if section in ("training", "experimental") and f"parallelism.{key}" in kinds:
             path, section = f"parallelism.{key}", "parallelism"
         if _lower_precision(path, value):
             raise LabError(f"{written} is {shortened(value)}: products in 8 bits have no model here; wanted bf16")
@@ -291,7 +253,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
         if path == "parallelism.data_parallel_type":
             if value not in ("fsdp", "hsdp"):
                 raise LabError(f"{written} is {shortened(value)}; wanted fsdp")
-        elif section in CONFIGURATION.model_fields and key in _keys_of(section):
+        elif path in kinds:
             kept.setdefault(section, {})[key] = _usual(path, value)
         elif (why := refusal_of("torchtitan", path)) is not None:
             if value not in (False, None, 0, "", [], {}) and not (path.endswith("enable") and not value):
@@ -304,11 +266,6 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
         else:
             kept.setdefault(section, {})[key or section] = value
     return kept
-
-
-def _keys_of(section: str) -> Mapping[str, Any]:
-    kind = CONFIGURATION.model_fields[section].annotation
-    return getattr(kind, "model_fields", {})
 
 
 def _usual(path: str, value: Any) -> Any:

@@ -1,6 +1,5 @@
 """Data parallelism without pipelines: PyTorch's DistributedDataParallel (whole models) and FSDP (shards of one)."""
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,7 +7,7 @@ from typing import Any, ClassVar
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.job.options import MiB
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.extensions.systems.grids import MICROBATCHES, MICROBATCHES_ALONE, Freedoms, grids
+from dtfm_lab.extensions.systems.grids import MICROBATCHES, MICROBATCHES_ALONE, grids
 from dtfm_lab.extensions.systems.strategy import (
     TRIED,
     Branch,
@@ -20,41 +19,10 @@ from dtfm_lab.extensions.systems.strategy import (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataParallel(GridStrategy, Freedoms):
-    """A system without pipelines: each replica holds the whole model as a single stage. It tries several ways and
-    micro-batch sizes."""
-
-    @abstractmethod
-    def fields(self) -> dict[str, Any]:
-        """Return the job's fields that all ways share."""
-
-    @property
-    def checkpointing(self) -> str:
-        """The checkpointing to use, or ``tried``."""
-        return TRIED
-
-    def ways(self, job: Job) -> list[dict[str, Any]]:
-        """Return the other fields of each way: one per checkpointing that is tried."""
-        return [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
-
-    @property
-    def shared_by(self) -> int:
-        """Number of GPUs of a host that share each layer."""
-        return 1
-
-    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Yield one stage in replicas, on each set of devices that is tried."""
-        how, degrees = job.with_fields(schedule="1f1b", **self.fields()), (self.shared_by,)
-        yield from grids(
-            self, topology, how, self.ways, budget, tensor_parallel=degrees, stages=(1,), sizes=MICROBATCHES_ALONE
-        )
-
-
 @strategies.register("ddp")
 @described
 @dataclass(frozen=True, kw_only=True)
-class DDP(DataParallel):
+class DDP(GridStrategy):
     """PyTorch's DistributedDataParallel: the whole model on every device, gradients averaged during the backward."""
 
     name: ClassVar[str] = "ddp"
@@ -75,21 +43,25 @@ class DDP(DataParallel):
         if self.compression != "none":  # only for this instance: without compression the mathematics do not change
             object.__setattr__(self, "mathematics", f"gradients are rounded to {self.compression} before an average")
 
-    def fields(self) -> dict[str, Any]:
-        """Return how gradients are averaged."""
-        averaged = {
-            "synchronisation": self.synchronisation,
-            "overlap": self.overlap,
-            "bucket_bytes": self.bucket_bytes,
-            "gradient_buffers": "none" if self.bucket_view else "buckets",
-        }
-        return averaged | ({} if self.compression == "none" else {"gradient_compression": self.compression})
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """Yield replicas of the whole model, on each set of devices that is tried, with each checkpointing."""
+        how = job.with_fields(
+            schedule="1f1b",
+            synchronisation=self.synchronisation,
+            overlap=self.overlap,
+            bucket_bytes=self.bucket_bytes,
+            gradient_buffers="none" if self.bucket_view else "buckets",
+        )
+        if self.compression != "none":
+            how = how.with_fields(gradient_compression=self.compression)
+        ways = [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
+        yield from grids(self, topology, how, lambda _: ways, budget, stages=(1,), sizes=MICROBATCHES_ALONE)
 
 
 @strategies.register("fsdp")
 @described
 @dataclass(frozen=True, kw_only=True)
-class FSDP(DataParallel):
+class FSDP(GridStrategy):
     """PyTorch's FSDP: parameters, gradients and states are sharded over all devices. Layers are gathered one ahead.
 
     There is one group of devices. It works like ZeRO-3, but exchanges gradients in fp32.
@@ -113,31 +85,29 @@ class FSDP(DataParallel):
 
     devices: str = TRIED
 
-    def fields(self) -> dict[str, Any]:
-        """Return how gradients are exchanged, and what torch.compile changes in memory traffic and recomputation."""
-        return {
-            "synchronisation": "ring",
-            "gradient_dtype": self.gradient_dtype,
-            "memory_traffic": not self.compiled,
-            "early_stop": self.compiled,
-            "sequence_parallel": self.tensor_parallel > 1,
-            "context_parallel": self.context_parallel,
-        }
-
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
         """Yield one stage in replicas, or pipelines of the given length, on each set of devices that is tried."""
+        how = job.with_fields(
+            schedule=self.schedule,
+            synchronisation="ring",
+            gradient_dtype=self.gradient_dtype,
+            memory_traffic=not self.compiled,
+            early_stop=self.compiled,
+            sequence_parallel=self.tensor_parallel > 1,
+            context_parallel=self.context_parallel,
+        )
         yield from grids(
             self,
             topology,
-            job.with_fields(schedule=self.schedule, **self.fields()),
-            self.ways,
+            how,
+            self._ways,
             budget,
             tensor_parallel=(self.tensor_parallel,),
             stages=(self.n_stages,),
             sizes=MICROBATCHES_ALONE if self.n_stages == 1 else MICROBATCHES,
         )
 
-    def ways(self, job: Job) -> list[dict[str, Any]]:
+    def _ways(self, job: Job) -> list[dict[str, Any]]:
         """Return each combination of checkpointing and resharding that is tried."""
         reshards = (True, False) if self.reshard is None else (self.reshard,)
         sharding = ["zero-3" if reshard else "zero-2" for reshard in reshards] if self.sharded else ["none"]

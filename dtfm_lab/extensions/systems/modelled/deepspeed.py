@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.extensions.systems.grids import grids
-from dtfm_lab.extensions.systems.modelled.data_parallel import DataParallel
+from dtfm_lab.extensions.systems.grids import MICROBATCHES_ALONE, grids
 from dtfm_lab.extensions.systems.strategy import (
     TRIED,
     Branch,
@@ -72,7 +71,7 @@ class DeepSpeedPipeline(GridStrategy):
 
 @described
 @dataclass(frozen=True, kw_only=True)
-class DeepSpeedZero3(DataParallel):
+class DeepSpeedZero3(GridStrategy):
     """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it needs it.
 
     There is one group of devices. Each micro-batch gathers the layers in the forward and again in the backward, which
@@ -92,17 +91,24 @@ class DeepSpeedZero3(DataParallel):
 
     devices: str = TRIED
 
-    @property
-    def shared_by(self) -> int:
-        """Number of GPUs of a host that share each layer."""
-        return self.tensor_parallel
-
-    def fields(self) -> dict[str, Any]:
-        """Return how states are split and gradients exchanged."""
-        return {
-            "synchronisation": "ring",
-            "sharding": f"zero-{self.stage}" if self.stage else "none",
-            "gradient_dtype": self.gradient_dtype,
-            "attention": self.attention,
-            "memory_traffic": self.memory_traffic,
-        }
+    def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
+        """Yield replicas of the whole model, on each set of devices that is tried, with each checkpointing."""
+        how = job.with_fields(
+            schedule="1f1b",
+            synchronisation="ring",
+            sharding=f"zero-{self.stage}" if self.stage else "none",
+            gradient_dtype=self.gradient_dtype,
+            attention=self.attention,
+            memory_traffic=self.memory_traffic,
+        )
+        ways = [{"checkpointing": kept} for kept in checkpointings(job, self.checkpointing)]
+        yield from grids(
+            self,
+            topology,
+            how,
+            lambda _: ways,
+            budget,
+            tensor_parallel=(self.tensor_parallel,),
+            stages=(1,),
+            sizes=MICROBATCHES_ALONE,
+        )

@@ -70,8 +70,15 @@ class RoutedPipelines(GridStrategy):
         return first_and_last_s + rest * between_s + averaging_s
 
     def averages_s(self, job: Job, grid: IntArray, links: Links) -> float:
-        """Return the seconds in which the stages average."""
-        return _averaging_s(job, grid, links)
+        """Return the seconds in which the stages average: every device sends a shard to every other device of its
+        stage, and gets its average back."""
+        n_stages, n_replicas = grid.shape
+        sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
+        shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
+        moving_s = links.moving_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
+        moving_s = links.slower(grid)[:, None, None] * moving_s
+        shard_s = links.latency_s[sender, receiver] + moving_s
+        return 2 * max(float(shard_s.max()), _busiest_s(links, sender, receiver, shard_s))
 
     def seconds(self, plan: Plan, budget: Budget) -> float:
         """Return the seconds of an iteration, by a closed form.
@@ -190,18 +197,6 @@ def _pass_s(topology: Topology, job: Job, grid: IntArray, efficiency: GivenEffic
     ]
     seconds = job.microbatch * np.array(flop)[:, None] / np.array(speeds_of(job, topology.devices, efficiency))
     return np.take_along_axis(seconds, grid, axis=1)
-
-
-def _averaging_s(job: Job, grid: IntArray, links: Links) -> float:
-    """Return the seconds in which every device sends a shard to every other device of its stage, and gets its average
-    back."""
-    n_stages, n_replicas = grid.shape
-    sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
-    shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
-    moving_s = links.moving_s(sender, receiver, np.broadcast_to(shard_bytes, sender.shape))
-    moving_s = links.slower(grid)[:, None, None] * moving_s
-    shard_s = links.latency_s[sender, receiver] + moving_s
-    return 2 * max(float(shard_s.max()), _busiest_s(links, sender, receiver, shard_s))
 
 
 def _busiest_s(links: Links, sender: IntArray, receiver: IntArray, seconds: FloatArray) -> float:
