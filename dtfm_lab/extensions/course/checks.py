@@ -19,7 +19,7 @@ from dtfm_lab.domain.job import Job, ModelSpec
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, check_same_plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, missions
+from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, is_number, missions
 from dtfm_lab.files import load_topology
 from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.planning import evaluate
@@ -178,14 +178,12 @@ def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: s
     is_list = isinstance(takes, tuple) and list in takes
     require(len(answer) >= 2, f"the list has {len(answer)} things; wanted {wanted}")
     last = answer[-1]
-    is_number = isinstance(last, (int, float, np.integer, np.floating)) and not isinstance(last, bool)
-    require(is_number, f"it ends in {type(last).__name__} {last!r:.40}; wanted {wanted}")
+    require(is_number(last), f"it ends in {type(last).__name__} {last!r:.40}; wanted {wanted}")
     if is_list:
         return list(answer[:-1])
     require(len(answer) == 2, f"the list has {len(answer)} things; wanted {wanted}")
-    kinds = takes if isinstance(takes, tuple) else (takes,)
     first = answer[0]
-    require(isinstance(first, kinds) and not isinstance(first, bool), f"found {type(first).__name__}; wanted {wanted}")
+    require(isinstance(first, takes) and not isinstance(first, bool), f"found {type(first).__name__}; wanted {wanted}")
     return first
 
 

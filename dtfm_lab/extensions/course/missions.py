@@ -27,11 +27,12 @@ from typing import Any
 import pandas as pd
 
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.extensions.course.answers import answer_to
 from dtfm_lab.extensions.course.api import LESSONS, Given, Verdict, in_order
 from dtfm_lab.extensions.course.api import missions as registry
 from dtfm_lab.extensions.course.concepts import concept_questions, gain_of
 from dtfm_lab.extensions.course.graded import assignment_of, require_shown, sample_for
-from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion, asked
+from dtfm_lab.extensions.course.guessing import ASKED, Answer, GuessQuestion
 from dtfm_lab.extensions.course.hiding import hide_rest_of_cell
 from dtfm_lab.extensions.course.processes import distributed
 from dtfm_lab.extensions.course.progress import (
@@ -328,7 +329,11 @@ def guess(
     of these. ``lab.missions.progress().guesses`` has all guesses. Without ipywidgets, the question is shown as text,
     and ``.guess(12, "because ...")`` answers it. Raises LabError.
     """
-    return shown(asked(name, question, answer, unit, low, high, of=of, choices=choices))
+    if answer is None:
+        found = answer_to(name)
+        answer = lambda: found(*of)  # noqa: E731  # computed after the guess
+    ASKED[name] = GuessQuestion(name, question, answer, unit, low, high, tuple(choices))
+    return shown(ASKED[name])
 
 
 def shown(question: GuessQuestion) -> Any:
