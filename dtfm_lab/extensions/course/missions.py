@@ -301,11 +301,9 @@ class Board(pd.DataFrame):
 
 def _row(mission: Mapping[Any, Any]) -> str:
     mark = "✓" if mission["passed"] else "○"
-    counted = ((mission["tries"], "try", "tries"), (mission["hints"], "hint", "hints"))
-    notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
-    notes += ["answer shown"] if mission["answer_shown"] else []
+    done = Attempts(tries=mission["tries"], hints=mission["hints"], answer_shown=mission["answer_shown"])
     cells = [mark, escape(str(mission["title"])), f"<code>{escape(str(mission['mission']))}</code>"]
-    cells += [", ".join(notes) or f"{mission['minutes']} min"]
+    cells += [done.words or f"{mission['minutes']} min"]
     return f"<tr>{''.join(f'<td{LEFT}>{cell}</td>' for cell in cells)}</tr>"
 
 
