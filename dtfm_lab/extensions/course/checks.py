@@ -249,11 +249,6 @@ def priced_again(plan: Plan) -> Plan:
     return evaluate(plan.topology, plan.job, stages=plan.placement.devices.tolist())
 
 
-def iteration_again_s(plan: Plan) -> float:
-    """Return the seconds of the plan's iteration, simulated again."""
-    return simulate(plan).iteration_s
-
-
 class Raised(Exception):
     """A reader's function raised an error in its separate process. The message has the error's type and text."""
 
