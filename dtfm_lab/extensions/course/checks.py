@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.job import Job, ModelSpec
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, as_number
 from dtfm_lab.domain.plan import Plan, check_same_plan
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, is_number, missions
@@ -268,11 +268,9 @@ def number_from(function: Callable[..., Any], *arguments: Any) -> float:
     """Return the real number that the reader's function returns. Raises NotYet for anything else."""
     found = value_of(function, *arguments)
     wrong = f"your function returned {type(found).__name__} {found!r:.60}; wanted a number"
-    require(not isinstance(found, (bool, str, bytes, complex)), wrong)
-    try:
-        value = float(found)
-    except (TypeError, ValueError, OverflowError):
-        raise NotYet(wrong) from None
+    value = None if isinstance(found, complex) else as_number(found)
+    if value is None:
+        raise NotYet(wrong)
     require(math.isfinite(value), f"your function returned {value}; wanted a number")
     return value
 
