@@ -1,28 +1,15 @@
 """The origin of each number in an advice: its formula or its source."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Device, Topology, hardware_of
 from dtfm_lab.domain.units import format_gbps, money, to_gbps, to_ms
 from dtfm_lab.extensions.advice.ways import LINE_BYTES_PER_S, LINE_S, FleetOption, watts_of
 
-HOW = """\
-Iteration: the fastest plan found, by the link model and the share of peak that each GPU reaches. Brackets, here and \
-in all columns, are 90 % intervals of a measured value. Options are compared by their middle values.
-{Unit}/s: {batch:,} per batch, divided by the iteration. Time: {unit} divided by {unit}/s, without starting, loading \
-or losses.
-Dollars: hours x prices of the rented devices in use, plus kWh x {per_kwh}. kWh: hours x watts of your own devices in \
-use, at full load. This is an upper estimate for the GPUs, without the computers around them. "+ ?": some watts are \
-unknown.
-Speed-up left: how many times faster {scope} could be, a proven bound. Empty if the bound is loose.
-Links: as in the network, each as if it were alone. Assumptions: NVLink inside a rented host with several V100, \
-A100, H100 or newer GPUs, PCIe 4 x16 inside others (3.06 GB/s through its memory between GeForce GPUs), and \
-{line_ms:g} ms and {line} from home to a rented machine that the network does not have.
-What fits: by the simulator's count of memory. "needs about" is the whole model on one device, held as tightly as \
-possible.
-Upgrades: planned again with one more device, or the same plan simulated with twice the bandwidth of a link.
-Spot: lab.replay under the policy goodput, which writes checkpoints and replans. The rates are assumptions."""
+HOW = Path(__file__).with_name("origins.txt").read_text(encoding="utf-8")
+"""A line per kind of number, with placeholders in braces."""
 
 
 def origins_of(

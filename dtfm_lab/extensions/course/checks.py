@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.job import Job, ModelSpec
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import Topology, as_number
 from dtfm_lab.domain.plan import Plan, check_same_plan
 from dtfm_lab.domain.trace import Trace
-from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, missions
+from dtfm_lab.extensions.course.mission import LESSONS, TEXTS, Check, Give, Given, Mission, NotYet, is_number, missions
 from dtfm_lab.files import load_topology
 from dtfm_lab.files.reading import read_mapping
 from dtfm_lab.planning import evaluate
@@ -178,14 +178,12 @@ def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: s
     is_list = isinstance(takes, tuple) and list in takes
     require(len(answer) >= 2, f"the list has {len(answer)} things; wanted {wanted}")
     last = answer[-1]
-    is_number = isinstance(last, (int, float, np.integer, np.floating)) and not isinstance(last, bool)
-    require(is_number, f"it ends in {type(last).__name__} {last!r:.40}; wanted {wanted}")
+    require(is_number(last), f"it ends in {type(last).__name__} {last!r:.40}; wanted {wanted}")
     if is_list:
         return list(answer[:-1])
     require(len(answer) == 2, f"the list has {len(answer)} things; wanted {wanted}")
-    kinds = takes if isinstance(takes, tuple) else (takes,)
     first = answer[0]
-    require(isinstance(first, kinds) and not isinstance(first, bool), f"found {type(first).__name__}; wanted {wanted}")
+    require(isinstance(first, takes) and not isinstance(first, bool), f"found {type(first).__name__}; wanted {wanted}")
     return first
 
 
@@ -251,11 +249,6 @@ def priced_again(plan: Plan) -> Plan:
     return evaluate(plan.topology, plan.job, stages=plan.placement.devices.tolist())
 
 
-def iteration_again_s(plan: Plan) -> float:
-    """Return the seconds of the plan's iteration, simulated again."""
-    return simulate(plan).iteration_s
-
-
 class Raised(Exception):
     """A reader's function raised an error in its separate process. The message has the error's type and text."""
 
@@ -275,11 +268,9 @@ def number_from(function: Callable[..., Any], *arguments: Any) -> float:
     """Return the real number that the reader's function returns. Raises NotYet for anything else."""
     found = value_of(function, *arguments)
     wrong = f"your function returned {type(found).__name__} {found!r:.60}; wanted a number"
-    require(not isinstance(found, (bool, str, bytes, complex)), wrong)
-    try:
-        value = float(found)
-    except (TypeError, ValueError, OverflowError):
-        raise NotYet(wrong) from None
+    value = None if isinstance(found, complex) else as_number(found)
+    if value is None:
+        raise NotYet(wrong)
     require(math.isfinite(value), f"your function returned {value}; wanted a number")
     return value
 

@@ -121,9 +121,7 @@ def assignment_command(
             for each in own
         }
     for name, notebook in (source | release).items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(notebook, indent=1) + "\n")
+        _write(folder / name, json.dumps(notebook, indent=1) + "\n")
     for name in [*source, f"release/{lesson}/ ({len(own)} notebooks)"] if own else [*source, *release]:
         err.print(f"wrote {folder / name}")
 
@@ -140,6 +138,12 @@ def _variants(purpose: str, key_path: Path | None, students_path: Path | None) -
     return [Own(name, variant_of(key, purpose, name)) for name in names]
 
 
+def _write(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a file, and make its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text, private=private)
+
+
 @missions_group.command("exam")
 @click.option("-o", "--output", "folder", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
 @KEY
@@ -153,9 +157,8 @@ def exam_command(folder: Path, key_path: Path | None, students_path: Path | None
     if not own:
         raise click.UsageError("an exam is for somebody; wanted --key and --students")
     numbers = {each.reader: exam.numbers_of(each.variant) for each in own}
-    folder.mkdir(parents=True, exist_ok=True)
     for name, answers in (("exam.html", False), ("answers.html", True)):
-        write_text(folder / name, exam.printed(numbers, answers=answers), private=answers)
+        _write(folder / name, exam.printed(numbers, answers=answers), private=answers)
         err.print(f"wrote {folder / name}, {len(numbers)} sheets")
 
 
@@ -202,12 +205,9 @@ def pack_command(folder: Path) -> None:
 
     Only you can read its answers.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in pack():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, text, private=True)
-        err.print(f"wrote {path}")
+        _write(folder / name, text, private=True)
+        err.print(f"wrote {folder / name}")
 
 
 @missions_group.command("mark")

@@ -28,12 +28,8 @@ class Concept(NamedTuple):
     choices: Sequence[str]
 
 
-def _choices(given: Sequence[object]) -> tuple[str, ...]:
-    return tuple(str(each) for each in given)
-
-
 CONCEPTS = tuple(
-    Concept(name, str(about["lesson"]), str(about["question"]), _choices(about["choices"]))
+    Concept(name, str(about["lesson"]), str(about["question"]), tuple(map(str, about["choices"])))
     for name, about in read_mapping(TEXTS / "concepts.yaml").items()
 )
 
@@ -49,7 +45,7 @@ def concept_questions(when: str) -> list[GuessQuestion]:
     rng = np.random.default_rng(7)
     made = []
     for concept in CONCEPTS:
-        listed = tuple(str(concept.choices[place]) for place in rng.permutation(len(concept.choices)))
+        listed = tuple(concept.choices[place] for place in rng.permutation(len(concept.choices)))
         name = f"{when}-{concept.name}"
         # Before the course the answers stay hidden, as the test after it asks them again.
         sealed = when == BEFORE

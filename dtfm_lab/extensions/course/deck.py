@@ -38,17 +38,12 @@ class Slide:
     """A PNG in base64."""
     printed: str = ""
 
-    @property
-    def n_words(self) -> int:
-        """Number of words that an audience reads. Printed output of a cell is a table and does not count."""
-        return len(f"{self.heading} {self.text}".split())
 
-
-def deck_of(notebook: Mapping[str, Any], title: str = "") -> str:
+def deck_of(notebook: Mapping[str, Any]) -> str:
     """Return the slides of a notebook as one HTML page."""
     slides = list(slides_of(notebook))
     sections = "\n".join(_section(slide) for slide in slides)
-    name = escape(title or (slides[0].heading if slides else "Slides"))
+    name = escape(slides[0].heading if slides else "Slides")
     head = f'<meta charset="utf-8"><title>{name}</title><style>\n{PAGE["style"]}\n</style>'
     script = f"<script>\n{PAGE['script']}\n</script>"
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{sections}{script}</body></html>\n'

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.units import in_figures
-from dtfm_lab.extensions.course.answers import answer_to
+from dtfm_lab.extensions.course.mission import is_number
 from dtfm_lab.extensions.course.progress import Guess, current_reader, load_progress, now, save_progress
 
 NEAR = 2.0
@@ -52,12 +50,12 @@ class GuessQuestion:
         if self.choices and (len(self.choices) < 2 or len(set(self.choices)) < len(self.choices)):
             raise LabError(f"guess {self.name!r}: its choices are {list(self.choices)}; wanted two or more that differ")
         if not callable(self.answer):
-            self._number(self.answer)
+            self.place_of(self.answer)
 
     def compute(self) -> float:
         """Return the answer. Raises LabError if it is not a finite number or a choice, and whatever its function
         raises."""
-        return self._number(self.answer() if callable(self.answer) else self.answer)
+        return self.place_of(self.answer() if callable(self.answer) else self.answer)
 
     def kept(self) -> Guess | None:
         """Return this reader's first guess, which is the one that counts; None before it. Raises FileError."""
@@ -80,17 +78,15 @@ class GuessQuestion:
         """Guess without a widget: keep the guess and its reason, and return in words how far off it is."""
         return self.words_of(*self.keep(self.place_of(value), self.compute(), reason))
 
-    def place_of(self, value: float | str) -> float:
-        """Return a guess as a number. A choice in words becomes its position. Raises LabError for anything else."""
-        return self._number(value)
-
     def words_of(self, said: Guess, first: Guess) -> str:
         """Return the text that a reader sees after a guess."""
         if self.sealed:
             return "Kept. The answer comes after the course."
         return in_words(said, first)
 
-    def _number(self, value: Any) -> float:
+    def place_of(self, value: Any) -> float:
+        """Return a guess or an answer as a number. A choice in words becomes its position. Raises LabError for anything
+        else."""
         if self.choices:
             places = {choice: float(place) for place, choice in enumerate(self.choices, 1)}
             if isinstance(value, str) and value in places:
@@ -98,8 +94,7 @@ class GuessQuestion:
             if isinstance(value, str) or value not in places.values():
                 wanted = "; ".join(f"{place:.0f} for {choice!r}" for choice, place in places.items())
                 raise LabError(f"guess {self.name!r}: found {value!r:.60}; wanted {wanted}")
-        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value):
+        if not is_number(value) or not math.isfinite(value):
             raise LabError(f"guess {self.name!r}: its answer is {value!r:.60}; wanted a finite number")
         return float(value)
 
@@ -115,25 +110,6 @@ class GuessQuestion:
         return self.question + unit + "".join(f"\n{place}. {choice}" for place, choice in enumerate(self.choices, 1))
 
 
-def asked(
-    name: str,
-    question: str,
-    answer: Answer | None = None,
-    unit: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    of: Sequence[Any] = (),
-    choices: Sequence[str] = (),
-) -> GuessQuestion:
-    """Return a question. Without an ``answer``, it is the lessons' answer of this name, computed from ``of``."""
-    if answer is None:
-        found = answer_to(name)
-        answer = lambda: found(*of)  # noqa: E731  # computed after the guess
-    ASKED[name] = made = GuessQuestion(name, question, answer, unit, low, high, tuple(choices))
-    return made
-
-
 ASKED: dict[str, GuessQuestion] = {}
 """The questions that this process has asked, by name."""
 
@@ -142,10 +118,8 @@ def factor(guess: Guess) -> float:
     """Return by which factor a guess is too large or too small, at least 1; infinite if the signs differ."""
     if guess.guess == guess.answer:
         return 1.0
-    if guess.choices:
-        return math.inf
-    # No factor leads from one side of zero to the other.
-    if guess.guess * guess.answer <= 0:
+    # No factor leads from one choice to another, nor from one side of zero to the other.
+    if guess.choices or guess.guess * guess.answer <= 0:
         return math.inf
     ratio = guess.guess / guess.answer
     return max(ratio, 1 / ratio)

@@ -61,8 +61,6 @@ RECORDS: dict[str, type] = {
     each.__name__: each for each in (Situation, Response, Operation, ReconfigurationCosts, TableFleet, Outcome, Budget)
 }
 CHOICES: dict[str, type[Enum]] = {each.__name__: each for each in (WorkKept, PolicyEvent)}
-FORMER_NAMES = {"Costs": "ReconfigurationCosts", "Keeps": "WorkKept", "Asked": "PolicyEvent"}
-"""Names of classes in hand-ins of earlier versions."""
 STRATEGY = "strategy"
 FUNCTION = "function"
 MOST_BITS = 10_000
@@ -150,7 +148,7 @@ def unpack(packed: object, ask: Ask | None = None) -> Any:
 
 
 def _unpack(packed: Any, ask: Ask | None) -> Any:
-    kind = FORMER_NAMES.get(packed["is"], packed["is"])
+    kind = packed["is"]
     if kind == "value":
         # Checked again: this came from a process in which a student's code has run.
         if type(value := packed["value"]) not in (type(None), bool, int, float, str):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -161,11 +161,9 @@ class Mission:
         none."""
         found = "nothing" if answer is None else f"{type(answer).__name__} {answer!r:.60}"
         if self.takes is float:
-            # True is an int for Python, but no answer to "how many".
-            is_number = isinstance(answer, (int, float, np.integer, np.floating)) and not isinstance(answer, bool)
-            if not is_number or not math.isfinite(cast(float, answer)):
+            if not is_number(answer) or not math.isfinite(answer):
                 raise NotYet(f"found {found}; wanted {self.wanted}")
-            return float(cast(float, answer))
+            return float(answer)
         if not isinstance(answer, self.takes):
             raise NotYet(f"found {found}; wanted {self.wanted}")
         return as_given(answer)
@@ -176,6 +174,11 @@ def _sampled_once(mission: Mission, reader: str) -> Given:
     """Return what a reader is given, cached because some of it takes seconds to draw. Checks and texts do not change
     it."""
     return mission.given(reader)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return True for a number of Python or numpy, except True and False: they do not answer "how many"."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def as_given(answer: Any) -> Any:

@@ -27,11 +27,12 @@ from typing import Any
 import pandas as pd
 
 from dtfm_lab.domain.errors import FileError
+from dtfm_lab.extensions.course.answers import answer_to
 from dtfm_lab.extensions.course.api import LESSONS, Given, Verdict, in_order
 from dtfm_lab.extensions.course.api import missions as registry
 from dtfm_lab.extensions.course.concepts import concept_questions, gain_of
 from dtfm_lab.extensions.course.graded import assignment_of, require_shown, sample_for
-from dtfm_lab.extensions.course.guessing import Answer, GuessQuestion, asked
+from dtfm_lab.extensions.course.guessing import ASKED, Answer, GuessQuestion
 from dtfm_lab.extensions.course.hiding import hide_rest_of_cell
 from dtfm_lab.extensions.course.processes import distributed
 from dtfm_lab.extensions.course.progress import (
@@ -300,11 +301,9 @@ class Board(pd.DataFrame):
 
 def _row(mission: Mapping[Any, Any]) -> str:
     mark = "✓" if mission["passed"] else "○"
-    counted = ((mission["tries"], "try", "tries"), (mission["hints"], "hint", "hints"))
-    notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
-    notes += ["answer shown"] if mission["answer_shown"] else []
+    done = Attempts(tries=mission["tries"], hints=mission["hints"], answer_shown=mission["answer_shown"])
     cells = [mark, escape(str(mission["title"])), f"<code>{escape(str(mission['mission']))}</code>"]
-    cells += [", ".join(notes) or f"{mission['minutes']} min"]
+    cells += [done.words or f"{mission['minutes']} min"]
     return f"<tr>{''.join(f'<td{LEFT}>{cell}</td>' for cell in cells)}</tr>"
 
 
@@ -328,7 +327,11 @@ def guess(
     of these. ``lab.missions.progress().guesses`` has all guesses. Without ipywidgets, the question is shown as text,
     and ``.guess(12, "because ...")`` answers it. Raises LabError.
     """
-    return shown(asked(name, question, answer, unit, low, high, of=of, choices=choices))
+    if answer is None:
+        found = answer_to(name)
+        answer = lambda: found(*of)  # noqa: E731  # computed after the guess
+    ASKED[name] = GuessQuestion(name, question, answer, unit, low, high, tuple(choices))
+    return shown(ASKED[name])
 
 
 def shown(question: GuessQuestion) -> Any:

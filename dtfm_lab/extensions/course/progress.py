@@ -36,6 +36,13 @@ class Attempts:
     passed_before_answer: bool = False
     """True if that was before the worked answer was shown."""
 
+    @property
+    def words(self) -> str:
+        """What the reader did: ``3 tries, 1 hint, answer shown``; empty for nothing."""
+        counted = ((self.tries, "try", "tries"), (self.hints, "hint", "hints"))
+        notes = [f"{n} {one if n == 1 else many}" for n, one, many in counted if n]
+        return ", ".join([*notes, "answer shown"] if self.answer_shown else notes)
+
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class Guess:
@@ -141,9 +148,6 @@ def read_progress(path: Path) -> Progress:
     data = read_mapping(path)
     if data.get(KEY) != VERSION:
         raise FileError(f"{path}: {KEY} is {data.get(KEY)!r}; wanted {VERSION}")
-    for attempts in data["missions"].values() if isinstance(data.get("missions"), dict) else ():
-        if isinstance(attempts, dict):
-            attempts.pop("answer_digest", None)  # files of earlier releases have it
     return parse(Progress, data, str(path))
 
 

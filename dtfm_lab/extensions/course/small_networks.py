@@ -75,14 +75,13 @@ def row(hops_s: Sequence[float], n_microbatches: int) -> Plan:
     return evaluate(network, job, stages=[[device] for device in range(n_devices)])
 
 
-def equal_profile(n_devices: int, forward_s: float = 1.0, backward_s: float = 2.0) -> list[ComputeTime]:
-    """Return the seconds of passes on equal devices. Each half of a split backward takes half of it, and a step
-    takes 0."""
+def equal_profile(n_devices: int) -> list[ComputeTime]:
+    """Return the seconds of passes on equal devices: 1 s forward, 2 s backward, 1 s each half of a split backward."""
     seconds = {
-        Kind.FORWARD: forward_s,
-        Kind.BACKWARD: backward_s,
-        Kind.BACKWARD_INPUT: backward_s / 2,
-        Kind.BACKWARD_WEIGHT: backward_s / 2,
+        Kind.FORWARD: 1.0,
+        Kind.BACKWARD: 2.0,
+        Kind.BACKWARD_INPUT: 1.0,
+        Kind.BACKWARD_WEIGHT: 1.0,
         Kind.STEP: 0.0,
     }
     return [ComputeTime(stage, 0, kind, each) for stage in range(n_devices) for kind, each in seconds.items()]

@@ -1,7 +1,7 @@
 """The parts of a replay: fleets, policies, and the bound of perfect foresight."""
 
 from dtfm_lab.extensions.elasticity import policies as _registered  # noqa: F401  registers them
-from dtfm_lab.extensions.elasticity.bound import foresight, most_samples
+from dtfm_lab.extensions.elasticity.bound import foresight
 from dtfm_lab.extensions.elasticity.planned import PlannedFleet
 from dtfm_lab.extensions.elasticity.policy import Fleet, Policy, ReconfigurationCosts, policies, policy_of
 from dtfm_lab.extensions.elasticity.replay import replay
@@ -14,7 +14,6 @@ __all__ = [
     "ReconfigurationCosts",
     "TableFleet",
     "foresight",
-    "most_samples",
     "policies",
     "policy_of",
     "replay",

@@ -57,10 +57,3 @@ def foresight(
             )
     pass_until(availability.end_s)
     return np.array(times), np.array(samples)
-
-
-def most_samples(
-    availability: Availability, fleet: Fleet, costs: ReconfigurationCosts, *, full_batch: bool = True
-) -> float:
-    """Return an upper bound on the samples of every policy: the last value of ``foresight``."""
-    return float(foresight(availability, fleet, costs, full_batch=full_batch)[1][-1])

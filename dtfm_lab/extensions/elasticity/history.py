@@ -154,20 +154,6 @@ class History:
         """Samples per second, over the whole time."""
         return self.samples / self.availability.end_s
 
-    @property
-    def begun_s(self) -> float:
-        """Second at which the first step begins, even if a loss undoes that step later. If there is no step, the end of
-        the hours."""
-        worked = np.flatnonzero((self.state == TimeUse.TRAINING) | (self.state == TimeUse.REDONE))
-        return float(self.start_s[worked[0]]) if len(worked) else self.availability.end_s
-
-    @property
-    def throughput(self) -> float:
-        """Samples per second from the start of the first step to the end of the last step that counts; 0 if no step
-        counts."""
-        counted = np.flatnonzero(self.steps > 0)
-        return self.samples / (float(self.end_s[counted[-1]]) - self.begun_s) if len(counted) else 0.0
-
     @cached_property
     def seconds(self) -> dict[str, float]:
         """Seconds in each state, which add up to the end, and ``redundant``, which is part of training."""

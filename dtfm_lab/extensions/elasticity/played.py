@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,8 +28,7 @@ from dtfm_lab.extensions.elasticity.history import History, Operation
 from dtfm_lab.extensions.elasticity.measured_history import Booked, Departure, measured_history, plan_of
 from dtfm_lab.extensions.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.extensions.elasticity.policy import (
-    REMEMBERED,
-    REMEMBERED_LOSSES,
+    FleetSoFar,
     PolicyEvent,
     Response,
     Situation,
@@ -96,9 +94,8 @@ def run_hours(
     with tempfile.TemporaryDirectory(prefix="dtfm_lab-") as folder:
         hours = Hours(
             availability=availability,
-            fleet=fleet,
+            so_far=FleetSoFar(fleet, costs),
             policy=policy,
-            costs=costs,
             name=name,
             progress=progress,
             options=options,
@@ -118,16 +115,12 @@ def run_hours(
 class Hours(Booked):
     """The state of the hours: the devices online, the current operation, and what has been recorded."""
 
-    fleet: Fleet
+    so_far: FleetSoFar
     policy: Policy
-    costs: ReconfigurationCosts
     progress: Callable[[Event], None] | None
     options: dict[str, Any]
     folder: str
     run: Run | None = None
-    present: frozenset[int] = NOBODY
-    leaving: frozenset[int] = NOBODY
-    earlier: deque[frozenset[int]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     operation: Operation | None = None
     """The policy's last answer: the current operation, or the next one during a pause."""
     every_s: float = np.inf
@@ -141,11 +134,6 @@ class Hours(Booked):
     gaps_s: float = 0.0
     """Wall seconds between iterations so far."""
     scale: float = 1.0
-    n_losses: int = 0
-    latest: deque[tuple[float, frozenset[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED_LOSSES))
-    """Times and devices of the latest departures."""
-    setbacks: int = 0
-    device_s: float = 0.0
     at_s: float = 0.0
     step_began_s: float = 0.0
     """When the latest iteration ended."""
@@ -163,7 +151,7 @@ class Hours(Booked):
     def play(self) -> History:
         """Play the hours to their end."""
         self.every_s = self.policy.every_s
-        for moment in moments(self.availability, self.costs.start_s, self.costs.notice_s):
+        for moment in moments(self.availability, self.so_far.costs.start_s, self.so_far.costs.notice_s):
             self._wait_until(moment.time_s)
             self._change(moment)
         self._wait_until(self.availability.end_s)
@@ -227,21 +215,16 @@ class Hours(Booked):
                 return
 
     def _book(self, moment_s: float) -> None:
-        self.device_s += len(self.present) * (moment_s - self.at_s)
+        self.so_far.device_s += len(self.so_far.present) * (moment_s - self.at_s)
         self.at_s = moment_s
 
     def _change(self, moment: Moment) -> None:
         """Let devices leave and arrive, and ask the policy."""
-        self.earlier.append(self.present)
-        self.present = (self.present - moment.left) | moment.ready
-        self.leaving = (self.leaving - moment.left) | moment.leaving
+        self.so_far.change(moment)
         if moment.left:
             names = tuple(self.availability.devices[device] for device in sorted(moment.left))
             serving = 0 if self.operation is None else len(moment.left & self.operation.devices)
-            # What was lost counts once for the policy, even if several devices left.
             self.departures.append(Departure(moment.time_s, names, serving))
-            self.latest.append((moment.time_s, moment.left))
-        self.n_losses += bool(moment.left)
         if self.run is not None:
             for device in sorted(moment.left):
                 with contextlib.suppress(UnknownName):  # the device was in no plan
@@ -265,28 +248,19 @@ class Hours(Booked):
 
     def _situation(self, why: PolicyEvent, left: frozenset[int]) -> Situation:
         operation = self.operation
-        lost = NOBODY if operation is None else operation.devices - self.present
+        lost = NOBODY if operation is None else operation.devices - self.so_far.present
         worked_s = self.at_s - max(self.step_began_s, self.pause_until_s)
         done = 0.0 if operation is None else min(1.0, max(0.0, worked_s / operation.step_s))
-        return Situation(
+        return self.so_far.situation(
             time_s=self.at_s,
             asked=why,
-            fleet=self.fleet,
-            costs=self.costs,
-            present=self.present,
             operation=operation,
             lost=lost,
             left=left,
-            leaving=self.leaving,
-            earlier=self.earlier,
             pause_left_s=max(0.0, self.pause_until_s - self.at_s),
             reading=False,
             meanwhile=False,
             step_done=done,
-            losses=self.n_losses,
-            departures=self.latest,
-            setbacks=self.setbacks,
-            device_s=self.device_s,
         )
 
     def _follow(self, response: Response) -> None:
@@ -308,7 +282,7 @@ class Hours(Booked):
             self._start(plan, response.operation.step_s, response.pause_s)
             return
         back = response.keeps is WorkKept.CHECKPOINT
-        self.setbacks += back
+        self.so_far.setbacks += back
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
     def _iterations_between(self, step_s: float) -> int:

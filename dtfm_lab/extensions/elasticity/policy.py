@@ -19,6 +19,7 @@ A complete example, which uses all devices online and loses the current step at 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, auto
@@ -27,9 +28,11 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_
 
 from dtfm_lab.domain.errors import PlanError, TraceError
 from dtfm_lab.domain.network import as_number, shortened
-from dtfm_lab.domain.registry import Registry, unknown
+from dtfm_lab.domain.options import refuse_unknown
+from dtfm_lab.domain.registry import Registry
 from dtfm_lab.domain.units import IntArray
 from dtfm_lab.extensions.elasticity.history import Operation
+from dtfm_lab.extensions.elasticity.moments import NOBODY, Moment
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -243,6 +246,48 @@ class Situation:
         return self.device_s / (self.losses + 1)
 
 
+class FleetSoFar:
+    """What a policy may know of its fleet: the devices online, and what happened. A replay and a run keep it alike."""
+
+    def __init__(self, fleet: Fleet, costs: ReconfigurationCosts) -> None:
+        self.fleet, self.costs = fleet, costs
+        self.present = self.leaving = NOBODY
+        self.earlier: deque[frozenset[int]] = deque(maxlen=REMEMBERED)
+        self.losses = self.setbacks = 0
+        self.departures: deque[tuple[float, frozenset[int]]] = deque(maxlen=REMEMBERED_LOSSES)
+        self.device_s = 0.0
+
+    def change(self, moment: Moment) -> None:
+        """Let devices leave, become ready, or announce their departure."""
+        left = moment.left
+        self.earlier.append(self.present)
+        # Most moments are of one kind, and copying a set of devices takes time.
+        if left:
+            # Several devices that leave at one instant are one loss.
+            self.losses += 1
+            self.departures.append((moment.time_s, left))
+            self.present = self.present - left
+        if moment.ready:
+            self.present = self.present | moment.ready
+        if left or moment.leaving or self.leaving:
+            self.leaving = (self.leaving - left) | moment.leaving
+
+    def situation(self, **now: Any) -> Situation:
+        """Return the situation in which a policy is asked. ``now`` are the fields that are about the current work."""
+        return Situation(
+            fleet=self.fleet,
+            costs=self.costs,
+            present=self.present,
+            leaving=self.leaving,
+            earlier=self.earlier,
+            losses=self.losses,
+            departures=self.departures,
+            setbacks=self.setbacks,
+            device_s=self.device_s,
+            **now,
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """How a run responds to changes of its fleet.
@@ -305,8 +350,5 @@ def policy_of(given: str | Policy, **options: Any) -> Policy:
         return given
     made = policies[given]
     if is_dataclass(made):
-        known = [one.name for one in fields(made)]
-        for name in options:
-            if name not in known:
-                raise unknown(f"option of policy {given}", name, known)
+        refuse_unknown(options, [one.name for one in fields(made)], f"option of policy {given}")
     return made(**options)

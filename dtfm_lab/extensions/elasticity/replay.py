@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import math
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,14 +22,12 @@ from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.history import History, Loss, Operation, TimeUse
 from dtfm_lab.extensions.elasticity.moments import NOBODY, Moment, moments
 from dtfm_lab.extensions.elasticity.policy import (
-    REMEMBERED,
-    REMEMBERED_LOSSES,
     Fleet,
+    FleetSoFar,
     Policy,
     PolicyEvent,
     ReconfigurationCosts,
     Response,
-    Situation,
     WorkKept,
 )
 
@@ -99,10 +96,9 @@ class _Run:
     def __init__(
         self, availability: Availability, fleet: Fleet, policy: Policy, costs: ReconfigurationCosts, name: str
     ) -> None:
-        self.availability, self.fleet, self.policy, self.costs, self.name = availability, fleet, policy, costs, name
+        self.availability, self.policy, self.costs, self.name = availability, policy, costs, name
+        self.so_far = FleetSoFar(fleet, costs)
         self.time_s, self.turns = 0.0, 0
-        self.present = self.leaving = NOBODY
-        self.earlier: deque[frozenset[int]] = deque(maxlen=REMEMBERED)
         self.operation: Operation | None = None
         self.done = 0.0  # share of the current step that is done
         self.paused_until_s = 0.0
@@ -116,9 +112,6 @@ class _Run:
         self.again: PolicyEvent | float | None = None  # a float is a time
         self.later: tuple[float, Response] | None = None  # the first step that ends after this time switches to it
         self.losses: list[list[Any]] = []  # fields of a Loss
-        self.n_losses = self.setbacks = 0
-        self.departures: deque[tuple[float, frozenset[int]]] = deque(maxlen=REMEMBERED_LOSSES)
-        self.device_s = 0.0
         self.operations: list[Operation] = []
         self.number_of: dict[int, int] = {}
         self.booked: Operation | None = None  # operation of the latest segment; its index is self.number
@@ -134,54 +127,43 @@ class _Run:
 
     def change(self, moment: Moment) -> None:
         """Change the fleet: remove devices that left, add those that are ready, and ask the policy."""
-        left, present = moment.left, self.present
-        self.earlier.append(present)
+        left = moment.left
+        self.so_far.change(moment)
         if left:
-            self.n_losses += 1
-            self.departures.append((self.time_s, left))
             devices = self.availability.devices
             names = tuple([devices[device] for device in sorted(left)])
             serving = len(left & self.operation.devices) if self.operation is not None else 0
             self.losses.append([self.time_s, names, serving, 0.0, 0.0, 0.0])
             self.loss_open = True
-            present = present - left
-        self.present = present | moment.ready if moment.ready else present
-        if left or moment.leaving or self.leaving:
-            self.leaving = (self.leaving - left) | moment.leaving
         self.ask(PolicyEvent.CHANGE, left)
 
     def ask(self, why: PolicyEvent, left: frozenset[int] = NOBODY) -> None:
         """Ask the policy and follow its answer."""
         operation, self.again, self.later = self.operation if self.next is None else self.next, None, None
         # all devices of an operation were online before this change
-        lost = operation.devices - self.present if operation is not None and left else NOBODY
+        lost = operation.devices - self.so_far.present if operation is not None and left else NOBODY
         pause_left_s = self.paused_until_s - self.time_s
         response = self.policy.decide(
-            Situation(
+            self.so_far.situation(
                 time_s=self.time_s,
                 asked=why,
-                fleet=self.fleet,
-                costs=self.costs,
-                present=self.present,
                 operation=operation,
                 lost=lost,
                 left=left,
-                leaving=self.leaving,
-                earlier=self.earlier,
                 pause_left_s=pause_left_s if pause_left_s > 0 else 0.0,
                 reading=self.reading and self.paused_until_s > self.time_s,
                 meanwhile=self.next is not None,
                 step_done=self.done,
-                losses=self.n_losses,
-                departures=self.departures,
-                setbacks=self.setbacks,
-                device_s=self.device_s,
             )
         )
         if response is None:
             if lost:
                 self._must_be_there(operation)
-            if self.next is not None and self.operation is not None and not self.operation.devices <= self.present:
+            if (
+                self.next is not None
+                and self.operation is not None
+                and not self.operation.devices <= self.so_far.present
+            ):
                 # the previous operation has lost a device, and the next one is not ready: wait for it
                 self._end_step(TimeUse.REDONE)
                 self.operation, self.next, self.writing_until_s = self.next, None, None
@@ -190,8 +172,8 @@ class _Run:
         self._apply(response, lost)
 
     def _must_be_there(self, operation: Operation | None) -> None:
-        if operation is not None and not operation.devices <= self.present:
-            gone = operation.devices - self.present
+        if operation is not None and not operation.devices <= self.so_far.present:
+            gone = operation.devices - self.so_far.present
             names = name_words([self.availability.devices[device] for device in sorted(gone)])
             raise PlanError(
                 f"policy {self.name} uses {names} at {self.time_s:g} s, not online then; wanted devices that are online"
@@ -214,13 +196,13 @@ class _Run:
         self.reading = response.keeps is WorkKept.CHECKPOINT or (self.reading and self.paused_until_s > self.time_s)
         self.paused_until_s = self.time_s + response.pause_s
         if response.keeps is WorkKept.CHECKPOINT:
-            self.setbacks += old is not None
+            self.so_far.setbacks += old is not None
             self._void(self.first_since_checkpoint, self.first_of_step)
             self.first_since_checkpoint = self.first_of_step
             self.since_checkpoint = 0
         # after a loss the old operation can only continue if the policy says so, as published simulators do
         self.ghosts = bool(lost) or (self.ghosts and self.next is not None)
-        able = old is not None and (self.ghosts or old.devices <= self.present)
+        able = old is not None and (self.ghosts or old.devices <= self.so_far.present)
         if response.meanwhile and response.pause_s > 0 and new is not None and able and self._working():
             self.next = new
             return
@@ -286,7 +268,7 @@ class _Run:
         """Let time pass until then, or until the policy has to be asked. Return why, or None if time is up."""
         operation = self.operation
         if operation is None:
-            self._book(IDLE if self.present else STOPPED, to_s, None)
+            self._book(IDLE if self.so_far.present else STOPPED, to_s, None)
             return None
         if self.paused_until_s > self.time_s and self.next is None:
             self._book(RECONFIGURING, min(self.paused_until_s, to_s), operation)
@@ -364,7 +346,7 @@ class _Run:
         self.states.append(state)
         self.works.append(self.number)
         self.steps.append(0)
-        self.device_s += lasts_s * len(self.present)
+        self.so_far.device_s += lasts_s * len(self.so_far.present)
         self.time_s = until_s
 
     def history(self, price_per_hour: FloatArray | None) -> History:

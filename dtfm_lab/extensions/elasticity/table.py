@@ -22,8 +22,8 @@ class TableFleet:
     """A fleet whose throughput depends only on the number of devices. Raises PlanError for an empty table or no batch.
 
     All devices online are used, as in the measurement, even if a row is slower than the one before it. Between and
-    beyond rows, the nearest row below counts. Fewer devices than the first row, or than ``fewest``, cannot train. A
-    table does not say how the batch is divided: equal shares are assumed.
+    beyond rows, the nearest row below counts. Fewer devices than the first row cannot train. A table does not say how
+    the batch is divided: equal shares are assumed.
     """
 
     n_devices: int
@@ -31,16 +31,6 @@ class TableFleet:
     """Samples per second by number of devices."""
     batch: float
     """Samples per step."""
-    fewest: int = 0
-    """Minimum number of devices. Below the table's first row, that row's speed counts."""
-    redundant_share: float = 0.0
-    """Share of a step spent on redundant work."""
-    pipeline: int = 1
-    """Devices per pipeline. Only whole pipelines are used, and the other devices stand by."""
-    standby_counts: bool = False
-    """True if standby devices count towards the speed, as in Bamboo's simulator."""
-    whole_ms: bool = False
-    """True if step times are truncated to whole milliseconds, as in some simulators."""
     _like: dict[int, Operation] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -57,34 +47,29 @@ class TableFleet:
 
     def _rate(self, n: int) -> float:
         """Return samples per second of ``n`` devices, 0 if they cannot train."""
-        rows = sorted(self.samples_per_s)
-        if n < (self.fewest or rows[0]):
-            return 0.0
-        return self.samples_per_s[max([row for row in rows if row <= n], default=rows[0])]
+        return self.samples_per_s[max(row for row in self.samples_per_s if row <= n)] if n >= self._fewest else 0.0
+
+    @property
+    def _fewest(self) -> int:
+        return min(self.samples_per_s)
 
     def _step_s(self, n: int) -> float:
-        seconds = self.batch / self._rate(n)
-        return int(seconds * 1000) / 1000 if self.whole_ms else seconds
+        return self.batch / self._rate(n)
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """Use all devices online, or as many as form whole pipelines. None if they are too few."""
+        """Use all devices online. None if they are too few."""
         n = len(present)
-        # Whole pipelines only: a part of one trains nothing.
-        serving = present if n % self.pipeline == 0 else frozenset(sorted(present)[: n - n % self.pipeline])
-        counted = n if self.standby_counts else len(serving)
-        if counted not in self._like:
-            step_s = self._step_s(counted) if self._rate(counted) > 0 else math.inf
-            self._like[counted] = Operation(
-                devices=serving, step_s=step_s, samples=self.batch, redundant_share=self.redundant_share
-            )
-        like = self._like[counted]
         # Kept by number, because only the number of devices matters in a table.
-        return None if like.step_s == math.inf or not serving else like.by(serving)
+        if n not in self._like:
+            step_s = self._step_s(n) if self._rate(n) > 0 else math.inf
+            self._like[n] = Operation(devices=present, step_s=step_s, samples=self.batch)
+        like = self._like[n]
+        return None if like.step_s == math.inf else like.by(present)
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """Return the remaining devices, each with its share of the batch, with the same step time."""
         left = operation.devices - lost
-        if len(left) < (self.fewest or min(self.samples_per_s)):
+        if len(left) < self._fewest:
             return None
         return replace(operation, devices=left, samples=operation.samples * len(left) / len(operation.devices))
 
@@ -99,18 +84,12 @@ class TableFleet:
         return None
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
-        """Return True if every stage has a device left."""
-        if self.pipeline == 1:
-            return not operation.devices <= lost
-        left = operation.devices - lost
-        return not any(left.isdisjoint(group) for group in self.grid(operation).tolist())
+        """Return True if a device is left."""
+        return not operation.devices <= lost
 
     def grid(self, operation: Operation) -> IntArray:
-        """Return pipelines of ``pipeline`` devices, in order. Without pipelines, all devices are of one stage."""
-        devices = np.array(sorted(operation.devices | operation.left), dtype=np.int64)
-        if self.pipeline == 1:
-            return devices[None]
-        return devices[: len(devices) - len(devices) % self.pipeline].reshape(-1, self.pipeline).T
+        """Return all devices in one stage."""
+        return np.array([sorted(operation.devices | operation.left)], dtype=np.int64)
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """Return 0: a table counts moving as part of a restart or a regrouping."""

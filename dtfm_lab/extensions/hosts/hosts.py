@@ -71,8 +71,6 @@ class HostEntry(Section):
 
     name: str
     address: str
-    interface: str | None = None
-    """Unused. Files of earlier versions named the network interface to shape."""
     devices: list[str]
 
 

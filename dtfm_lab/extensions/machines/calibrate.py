@@ -9,10 +9,10 @@ import contextlib
 import json
 import os
 import platform
-import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -195,39 +195,32 @@ def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str
     Raises RunError if it ends early, in one line with its last output.
     """
     command = [sys.executable, "-m", "dtfm_lab.runtime.worker.block_times", json.dumps(question)]
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    # a separate session, so that Ctrl-C reaches only this process, which then ends the other
-    process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
-    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    remarks: list[str] = []
+    with tempfile.TemporaryFile("w+") as remarks:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": remarks}
+        # a separate session, so that Ctrl-C reaches only this process, which then ends the other
+        process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+        # It ends by itself, but not while it cannot even be loaded.
+        deadline = threading.Timer(question["ends_s"] + 10.0, process.kill)
+        deadline.start()
 
-    def read() -> None:
-        for line in process.stdout or ():
-            lines.put(line)
-        lines.put(None)
+        def answer(what: str) -> dict[str, Any]:
+            assert process.stdout is not None, "it is a pipe"
+            with contextlib.suppress(ValueError):
+                found = json.loads(process.stdout.readline())
+                if found.get("what") == what:
+                    return dict(found)
+            remarks.seek(0)
+            lines = remarks.readlines()
+            said = " ".join(lines[-1].split())[:200] if lines else f"nothing within {question['ends_s']:g} s"
+            raise RunError(f"the {what} could not be measured: the computing process says {said}")
 
-    readers = [
-        threading.Thread(target=read, daemon=True),
-        threading.Thread(target=lambda: remarks.extend(process.stderr or ()), daemon=True),
-    ]
-    for reader in readers:
-        reader.start()
-
-    def answer(what: str) -> dict[str, Any]:
-        with contextlib.suppress(queue.Empty, ValueError):
-            line = lines.get(timeout=question["ends_s"] + 10.0)
-            if line is not None and (found := json.loads(line)).get("what") == what:
-                return dict(found)
-        readers[1].join(1.0)
-        said = " ".join(remarks[-1].split())[:200] if remarks else f"nothing within {question['ends_s']:g} s"
-        raise RunError(f"the {what} could not be measured: the computing process says {said}")
-
-    try:
-        yield answer
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        try:
+            yield answer
+        finally:
+            deadline.cancel()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def _own_device(own: str, processor: Mapping[str, Any], product_flop_per_s: float) -> Device:

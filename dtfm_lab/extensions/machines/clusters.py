@@ -14,11 +14,9 @@ from pydantic import Field
 from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.registry import in_a_row
-from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceReport, ToolOutput
+from dtfm_lab.extensions.machines.seen import MOST_GPUS, ReportedGpu, ReportedHost, SourceReport, ToolOutput
 from dtfm_lab.files.reading import parse
 
-MOST_GPUS = 64
-"""Maximum number of GPUs per node."""
 OUT = re.compile(r"down|drain|drng|fail|not_responding|no_respond|inval|inact|futr|future|maint|blocked|error")
 """Prefixes of node states in which Slurm starts no job, such as in IDLE+DRAIN."""
 OUT_FLAGS = frozenset("*$")

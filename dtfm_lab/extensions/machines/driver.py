@@ -97,8 +97,6 @@ def is_topo(text: str) -> bool:
 
 def read_topo(text: str, path: Path) -> SourceReport:
     """Read the matrix of ``nvidia-smi topo -m``: how every two GPUs are connected."""
-    if ROCM.search(text):
-        refuse_rocm(path)
     rows: dict[int, list[str]] = {}
     for line in unprefixed(text).splitlines():
         words = line.split()
@@ -131,11 +129,6 @@ def is_rocm(text: str) -> bool:
 
 
 def read_rocm(text: str, path: Path) -> NoReturn:
-    del text
-    refuse_rocm(path)
-
-
-def refuse_rocm(path: Path) -> NoReturn:
     """Raise FileError: the weights and hops in the output of AMD's tools do not give a bandwidth."""
     raise FileError(
         f"{path.name}: is printed by rocm-smi or amd-smi, which are not read; wanted a test of RCCL (all_reduce_perf "

@@ -11,12 +11,10 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.machines.cloud_names import INSTANCE_LABELS, PRODUCT_LABELS, gpu_of_instance, gpu_of_label
 from dtfm_lab.extensions.machines.clusters import cluster
-from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceReport, ToolOutput
+from dtfm_lab.extensions.machines.seen import MOST_GPUS, ReportedGpu, ReportedHost, SourceReport, ToolOutput
 from dtfm_lab.files.reading import parse
 
 MIB = 2**20
-MOST_GPUS = 64
-"""Maximum number of GPUs per node."""
 LABELS = ("topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/")
 RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu")
 """Resources of device plugins: NVIDIA's whole GPUs, NVIDIA's time-shared GPUs, and AMD's."""

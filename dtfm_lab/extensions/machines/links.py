@@ -3,14 +3,13 @@
 Links that were not measured are estimates, each with a minimum and a maximum.
 """
 
-import csv
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from dtfm_lab.domain.network import known_gpu
 from dtfm_lab.domain.units import GB, format_gbps, from_gbps, to_gbps
 from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
+from dtfm_lab.extensions.machines.text import rows_of
 
 NVLINK_S, PCIE_S = 1e-5, 2e-5
 """Seconds of an empty message inside a host, as in the networks that ship with the lab."""
@@ -37,25 +36,11 @@ ONLY_MODULES = frozenset({"B200", "B300", "GB200", "GB300", "GH200", "MI300X", "
 RACKS = frozenset({"GB200", "GB300"})
 """Kinds whose NVLink also reaches the other hosts of a rack."""
 FABRIC_GBPS = {
-    "P100": (10.0, 25.0, 100.0),
-    "V100": (10.0, 100.0, 100.0),
-    "V100 32GB": (25.0, 100.0, 100.0),
-    "A100 40GB": (100.0, 400.0, 1600.0),
-    "A100": (100.0, 400.0, 1600.0),
-    "H20": (400.0, 1600.0, 3200.0),
-    "H100": (800.0, 3200.0, 3200.0),
-    "H200": (1600.0, 3200.0, 3200.0),
-    "GH200": (400.0, 1600.0, 3200.0),
-    "B200": (1600.0, 3200.0, 3200.0),
-    "B300": (3200.0, 6400.0, 6400.0),
-    "GB200": (1600.0, 3200.0, 3200.0),
-    "GB300": (3200.0, 6400.0, 6400.0),
-    **dict.fromkeys(("MI300X", "MI325X", "MI350X", "MI355X"), (1600.0, 3200.0, 3200.0)),
+    row["gpu"]: tuple(float(row[f"{which}_gbps"]) for which in ("least", "usual", "most"))
+    for row in rows_of("fabrics.csv")
 }
-"""Gbit/s of the NICs of a host with eight GPUs: minimum, usual and maximum in clouds that sell a fast network. The
-usual values are AWS's: p4d and p4de (400), p5, p5e and p6 (3,200), p6-b300 (6,400). The minimum for A100 and H100
-is Google's a2 (100) and a3-highgpu (800). The maximum for A100 is Azure's ND A100 v4 and Oracle's BM.GPU4.8
-(1,600)."""
+"""Gbit/s of the NICs of a host with eight GPUs: minimum, usual and maximum in clouds that sell a fast network. The file
+gives the sources."""
 
 
 class _NvLink(NamedTuple):
@@ -68,13 +53,10 @@ class _NvLink(NamedTuple):
     """True if the bare name means a module (SXM, OAM) on a board that connects all GPUs of a host."""
 
 
-def _nvlinks() -> dict[str, _NvLink]:
-    with Path(__file__).with_name("nvlinks.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {row["gpu"]: _NvLink(int(row["links"]), float(row["gb_per_s"]) * GB, bool(row["modules"])) for row in rows}
-
-
-NVLINKS = _nvlinks()
+NVLINKS = {
+    row["gpu"]: _NvLink(int(row["links"]), float(row["gb_per_s"]) * GB, bool(row["modules"]))
+    for row in rows_of("nvlinks.csv")
+}
 """NVLink, or Infinity Fabric, by GPU. The file gives a source for each."""
 
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+MOST_GPUS = 64
+"""Maximum number of GPUs per host."""
+
 
 class ReportedGpu(NamedTuple):
     """A GPU as a tool names it."""

@@ -11,7 +11,7 @@ from dtfm_lab.domain.errors import FileError
 from dtfm_lab.domain.network import HARDWARE, as_number, known_gpu, shortened, variants_of
 from dtfm_lab.domain.units import GiB
 from dtfm_lab.extensions.machines.links import as_modules
-from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost, SourceReport, ToolOutput
+from dtfm_lab.extensions.machines.seen import MOST_GPUS, ReportedGpu, ReportedHost, SourceReport, ToolOutput
 from dtfm_lab.files.reading import cells_of, parse
 
 MOST_NODES = 512
@@ -173,8 +173,8 @@ def _accelerator(given: Accelerators, path: Path, notes: list[str]) -> tuple[str
         count = float(text or 1)
     except ValueError:
         count = 0
-    if count not in range(1, 65):
-        raise FileError(f"{path.name}: {name} are {shortened(text)}; wanted a whole number of GPUs, 1 to 64")
+    if count not in range(1, MOST_GPUS + 1):
+        raise FileError(f"{path.name}: {name} are {shortened(text)}; wanted a whole number of GPUs, 1 to {MOST_GPUS}")
     return name.strip(), int(count)
 
 

@@ -18,7 +18,8 @@ MOST_DOCUMENTS = 10_000
 """Maximum number of JSON values in a file. Each line of ``iperf3 --json-stream`` is one, and it prints one per
 second."""
 
-OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], SourceReport]]] = (
+Reader = Callable[[Any, Path], SourceReport]
+OF_TEXT: Sequence[tuple[Callable[[str], bool], Reader]] = (
     (driver.is_smi, driver.read_smi),
     (nccl.is_nccl, nccl.read_nccl),
     (driver.is_rocm, driver.read_rocm),
@@ -26,7 +27,7 @@ OF_TEXT: Sequence[tuple[Callable[[str], bool], Callable[[str, Path], SourceRepor
     (clusters.is_slurm, clusters.read_slurm),
     (clusters.is_ssh, clusters.read_ssh),
 )
-OF_DATA: Sequence[tuple[Callable[[object], bool], Callable[[Any, Path], SourceReport]]] = (
+OF_DATA: Sequence[tuple[Callable[[object], bool], Reader]] = (
     (iperf.is_iperf, iperf.read_iperf),
     (kubernetes.is_kubernetes, kubernetes.read_kubernetes),
     (clusters.is_ray, clusters.read_ray),
@@ -51,9 +52,9 @@ def read_sources(paths: Sequence[Path]) -> list[SourceReport]:
         if skypilot.is_task(task := skypilot.task_of(found, path)):
             tasks.append((task, path))
         elif found:
-            seen += [_read_data(data, path) for data in found]
+            seen += [_read(data, path, OF_DATA) for data in found]
         else:
-            seen.append(_read_text(text, path))
+            seen.append(_read(text, path, OF_TEXT))
     # Last, because catalogues may come after them in the list of files.
     seen += [skypilot.read_task(data, path, offers) for data, path in tasks]
     if offers and not tasks:
@@ -106,15 +107,9 @@ def _yaml_documents(text: str, path: Path) -> list[Any]:
     return [mapping_of(part, path) for part in parts] or [mapping_of(text, path)]
 
 
-def _read_data(data: object, path: Path) -> SourceReport:
-    for is_known, read in OF_DATA:
-        if is_known(data):
-            return read(data, path)
-    raise FileError(f"{path.name}: is the output of no tool that is read; wanted {READ}")
-
-
-def _read_text(text: str, path: Path) -> SourceReport:
-    for is_written, read in OF_TEXT:
-        if is_written(text):
-            return read(text, path)
+def _read(content: Any, path: Path, readers: Sequence[tuple[Callable[[Any], bool], Reader]]) -> SourceReport:
+    """Return what the first reader that knows the content reads. Raises FileError if none does."""
+    for is_known, read in readers:
+        if is_known(content):
+            return read(content, path)
     raise FileError(f"{path.name}: is the output of no tool that is read; wanted {READ}")

@@ -1,5 +1,6 @@
-"""Clean the output of tools: remove the prefixes of launchers, and read JSON."""
+"""Clean the output of tools: remove the prefixes of launchers, and read JSON. Also reads the tables of this folder."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -22,6 +23,12 @@ PREFIX = re.compile(
 )
 MOST_PREFIXES = 3
 """Maximum number of prefixes of a line: a time, a pod, a rank."""
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Return the rows of a CSV file of this folder, by its headings."""
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def plain_lines(text: str) -> list[str]:

@@ -117,16 +117,16 @@ def increasing_bounds(
         yield bound_s
 
 
-def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: float, effort: float = 0.04) -> Hops:
+def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: float) -> Hops:
     """Return lower bounds of the most expensive hop, the second most expensive, and so on, if no group exceeds the
     budget.
 
-    None if no such placement exists. ``effort`` is the deterministic time of the solver for one question.
+    None if no such placement exists. A question to the solver takes at most ``MOST_EFFORT`` of its deterministic time.
     """
     values = np.unique(pair.hop_s[np.triu_indices(len(pair.hop_s), 1)])
     known_s, enough_s = ((float(value),) * (n_stages - 1) for value in (values[0], values[-1]))
     budget = GroupBudget(pair, n_stages, n_replicas, budget_s, nearest_partners(pair.group_s))
-    steps = _dearest_hops(budget, values, known_s, enough_s, np.inf, effort, None)
+    steps = _dearest_hops(budget, values, known_s, enough_s, np.inf, MOST_EFFORT, None)
     while True:
         try:
             next(steps)

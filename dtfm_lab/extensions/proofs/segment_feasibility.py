@@ -44,15 +44,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
-from dtfm_lab.domain.units import IntArray
+from dtfm_lab.domain.units import BoolArray, IntArray
 from dtfm_lab.extensions.proofs.optima import cp_solver, solver_library
 from dtfm_lab.planning.cost import PairCosts
 
-Flags = npt.NDArray[np.bool_]
-"""Array of booleans."""
 UNITS = 1_000_000
 """Units of a budget. Costs are rounded down to whole units, so that every proof of infeasibility stays valid."""
 ROUNDING = 1 + 1e-12
@@ -71,7 +68,7 @@ class GroupBudget:
     """(N, N - 1) all other devices, cheapest partner first."""
 
     @cached_property
-    def feasible(self) -> tuple[Flags, Flags]:
+    def feasible(self) -> tuple[BoolArray, BoolArray]:
         """(N,) devices that can be in some group, and (N, N) pairs that can share one."""
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_unaffordable
 
@@ -100,7 +97,7 @@ class GroupBudget:
         """True if enough devices can be in some group."""
         return bool(self.feasible[0].sum() >= self.n_stages * self.n_replicas)
 
-    def eligible(self, below_s: float) -> dict[int, Flags]:
+    def eligible(self, below_s: float) -> dict[int, BoolArray]:
         """Return by segment length: (N,) devices eligible for a segment of at least that length, with hops below a
         level."""
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_ineligible
@@ -193,19 +190,17 @@ def ways_to_cut(n: int, parts: int, at_most: int | None = None) -> Iterator[tupl
 class _Level:
     """The components of the links below a level and their eligible devices."""
 
-    eligible: dict[int, Flags]
+    eligible: dict[int, BoolArray]
     members: tuple[IntArray, ...]
     """Eligible devices of each component."""
     pieces: tuple[int, ...]
     """Minimum number of pieces of pipelines that cover each component."""
 
     @classmethod
-    def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, Flags]) -> _Level:
+    def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, BoolArray]) -> _Level:
         devices = np.flatnonzero(eligible[1])
-        near = budget.pair.hop_s[np.ix_(devices, devices)] < below_s
-        np.fill_diagonal(near, False)
-        n, labels = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
-        places = [np.flatnonzero(labels == c) for c in range(n)]
+        near, component = _components(budget.pair, devices, below_s)
+        places = [np.flatnonzero(component == c) for c in range(component.max() + 1)]
         # A path has one link fewer than devices, so the devices less the most links are the fewest pieces.
         pieces = tuple(max(1, len(at) - _most_links(near[np.ix_(at, at)], 2, within=True)) for at in places)
         return cls(eligible, tuple(devices[at] for at in places), pieces)
@@ -271,11 +266,8 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
     """
     cp_model = solver_library()
 
-    eligible = budget.feasible[0]
-    devices = np.flatnonzero(eligible)
-    near = (budget.pair.hop_s < below_s)[np.ix_(devices, devices)]
-    np.fill_diagonal(near, False)
-    _, component = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
+    devices = np.flatnonzero(budget.feasible[0])
+    near, component = _components(budget.pair, devices, below_s)
     _, part = np.unique(np.stack([component, labels[devices]]), axis=1, return_inverse=True)
     part = part.ravel()
     places = [np.flatnonzero(part == c) for c in range(part.max() + 1)]
@@ -319,7 +311,15 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
     return bool(cp_solver(effort).solve(model) != cp_model.INFEASIBLE)
 
 
-def _most_links(near: Flags, each: int, within: bool) -> int:
+def _components(pair: PairCosts, devices: IntArray, below_s: float) -> tuple[BoolArray, IntArray]:
+    """Return which (A, A) links between these devices are below a level, and the (A,) component of each device."""
+    near = pair.hop_s[np.ix_(devices, devices)] < below_s
+    np.fill_diagonal(near, False)
+    _, component = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
+    return near, component
+
+
+def _most_links(near: BoolArray, each: int, within: bool) -> int:
     """Return the maximum number of the (A, B) links that can be chosen with at most ``each`` at a device.
 
     It is the largest flow when every device sends or receives at most ``each``. Within a cluster a link counts twice.

@@ -79,12 +79,17 @@ def slides(*cells):
     return list(slides_of({"cells": list(cells)}))
 
 
+def n_words(slide) -> int:
+    """What an audience reads: printed output is a table, and does not count."""
+    return len(f"{slide.heading} {slide.text}".split())
+
+
 def test_a_slide_has_few_words_and_no_code():
     long = "# Lesson\n" + " ".join(f"Sentence {n} has these words." for n in range(40))
     (one,) = slides(cell("markdown", long), cell("code", "x = 1", outputs=[{"text": "1"}]))
     assert one.heading == "Lesson"
     assert one.text.startswith("Sentence 0 has")
-    assert one.n_words <= MOST_WORDS
+    assert n_words(one) <= MOST_WORDS
 
 
 def test_a_figure_and_what_a_question_reveals_are_slides_of_their_own():
@@ -110,7 +115,7 @@ def test_missions_are_left_out_and_a_takeaway_is_a_slide():
 @pytest.mark.parametrize("lesson", [name for name in LESSONS if (NOTEBOOKS / f"{name}.ipynb").exists()])
 def test_a_deck_of_a_lesson_loads_nothing_and_can_be_read_from_the_last_row(lesson):
     notebook = json.loads((NOTEBOOKS / f"{lesson}.ipynb").read_text())
-    assert max(each.n_words for each in slides_of(notebook)) <= MOST_WORDS
+    assert max(n_words(each) for each in slides_of(notebook)) <= MOST_WORDS
     page = deck_of(notebook)
     assert re.findall(r"(?:src|href)=[\"'](?!data:)|@import|url\(", page) == []
 

@@ -201,7 +201,7 @@ def test_a_function_stays_where_it_is_and_is_asked():
             {"is": "array", "type": "", "shape": [9], "items": []},
         ),
         *({"is": "plan.json", "bytes": "e30="}, {"is": "plan.json", "bytes": "%"}, {"is": "../plan.json", "bytes": ""}),
-        *({"is": "Response", "fields": {"shell": {"is": "value", "value": 1}}}, {"is": "Keeps", "name": "name"}),
+        *({"is": "Response", "fields": {"shell": {"is": "value", "value": 1}}}, {"is": "WorkKept", "name": "name"}),
         *(
             {"is": "strategy", "name": "os", "fields": {}},
             {"is": "Path", "fields": {}},

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from simulated_fleets import SimulatedFleet
 
 from dtfm_lab.domain.errors import PlanError, UnknownName
 from dtfm_lab.extensions.elasticity.api import (
@@ -13,7 +14,7 @@ from dtfm_lab.extensions.elasticity.api import (
     Policy,
     ReconfigurationCosts,
     TableFleet,
-    most_samples,
+    foresight,
     policies,
     policy_of,
     replay,
@@ -61,7 +62,7 @@ def cases(n: int) -> Iterator[tuple[Availability, TableFleet, str, Policy, Recon
     names = list(policies)
     for seed in range(n):
         rng = np.random.default_rng(seed)
-        fleet = TableFleet(
+        fleet = SimulatedFleet(
             n_devices=8, samples_per_s=TABLE, batch=float(rng.choice([64, 512])), pipeline=int(rng.choice([1, 2]))
         )
         name = names[seed % len(names)]
@@ -81,7 +82,7 @@ def test_every_second_and_every_sample_is_accounted_for_and_nobody_beats_foresig
         step_s = np.array([history.operations[i].step_s for i in training.operation])
         work = ((training.end_s - training.start_s) / step_s).sum() if len(training) else 0.0
         assert -1e-6 <= work - training.steps.sum() < 1 + 1e-6, name
-        limit = most_samples(availability, fleet, costs, full_batch=policy.full_batch)
+        limit = foresight(availability, fleet, costs, full_batch=policy.full_batch)[1][-1]
         assert history.samples - history.skipping_samples <= limit * (1 + 1e-9), name
         serving = {i: operation.devices for i, operation in enumerate(history.operations)}
         for row in training.itertuples():
@@ -255,7 +256,7 @@ def test_planned_histories_keep_the_laws(planned: PlannedFleet):
         policy = policy_of(name)
         history = replay(availability, planned, policy, costs, name=name)
         assert sum(history.seconds[state.name.lower()] for state in TimeUse) == pytest.approx(600.0)
-        limit = most_samples(availability, planned, costs, full_batch=policy.full_batch)
+        limit = foresight(availability, planned, costs, full_batch=policy.full_batch)[1][-1]
         assert history.samples - history.skipping_samples <= limit * (1 + 1e-9), name
 
 

@@ -8,7 +8,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.extensions.elasticity.api import (
     PlannedFleet,
     ReconfigurationCosts,
-    most_samples,
+    foresight,
     policies,
     policy_of,
     replay,
@@ -105,7 +105,7 @@ def test_a_job_of_one_shape_is_bounded_though_survivors_work_where_no_plan_fits(
     for name in policies:
         policy = policy_of(name)
         history = replay(availability, fleet, policy, ReconfigurationCosts())
-        limit = most_samples(availability, fleet, ReconfigurationCosts(), full_batch=policy.full_batch)
+        limit = foresight(availability, fleet, ReconfigurationCosts(), full_batch=policy.full_batch)[1][-1]
         assert history.samples - history.skipping_samples <= limit * (1 + 1e-9), name
 
 

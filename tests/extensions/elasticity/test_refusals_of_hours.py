@@ -27,7 +27,7 @@ def test_seconds_that_are_none_are_named(name, wrong):
         ("restart", "every_s", "often", "a number, 0 or more"),
         ("restart", "joins", "step", "loss or checkpoint"),
         ("oobleck", "joins", "checkpoint", "loss or step"),
-        ("oobleck", "meanwhile", 1, "true or false"),
+        ("restart", "loses_steps", 1, "true or false"),
         ("varuna", "every_steps", -1, "a whole number, 0 or more"),
         ("varuna", "every_steps", 2.5, "a whole number, 0 or more"),
         ("diloco", "local_steps", 0, "1 or more"),

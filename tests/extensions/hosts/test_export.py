@@ -93,7 +93,7 @@ def test_a_hosts_file_says_who_runs_what_and_can_be_written_and_read_again(tmp_p
     rows = [
         {"name": "idle", "address": "10.0.0.9", "devices": []},
         {"name": "attic", "address": "10.0.0.2", "devices": [n for group in STAGES[2:] for n in group]},
-        {"name": "desk", "address": "10.0.0.1", "interface": "eth0", "devices": [n for g in STAGES[:2] for n in g]},
+        {"name": "desk", "address": "10.0.0.1", "devices": [n for g in STAGES[:2] for n in g]},
     ]
     (path := tmp_path / "hosts.yaml").write_text(yaml.safe_dump({"dtfm_hosts": 1, "hosts": rows}))
     desk, attic = load_hosts(path, spec)

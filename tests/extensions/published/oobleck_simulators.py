@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from simulated_fleets import SimulatedBamboo, SimulatedFleet, SimulatedRestart
 
-from dtfm_lab.extensions.elasticity.api import Policy, ReconfigurationCosts, TableFleet, policy_of, replay
+from dtfm_lab.extensions.elasticity.api import Policy, ReconfigurationCosts, replay
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.availability_files import load_availability
 from dtfm_lab.extensions.elasticity.history import History
@@ -88,7 +89,7 @@ def history(system: str, model: str, trace: str) -> History:
     policy, costs = _policy(system, given, loses=loses_steps(system, model, trace))
     if system == "Bamboo":
         availability = in_heap_order(availability)
-    fleet = TableFleet(
+    fleet = SimulatedFleet(
         n_devices=len(availability.devices),
         samples_per_s=given.samples_per_s,
         batch=given.batch,
@@ -106,10 +107,10 @@ def _policy(system: str, given: Inputs, *, loses: bool) -> tuple[Policy, Reconfi
         return given.restart_s[min(max(n_nodes, 15), 30)] - given.checkpoint_s
 
     if system == "Bamboo":
-        rules = policy_of("bamboo", loses_steps=False, every_s=math.inf, standby_slows=True)
+        rules = SimulatedBamboo(loses_steps=False, every_s=math.inf)
         return rules, ReconfigurationCosts(start_s=START_S, restart_s=FATAL_S, regroup_s=restart_s)
     every = {"every_steps": 10, "checkpoint_after_loss": True} if system == "Varuna" else {}
-    rules = policy_of("restart", loses_steps=loses, every_s=math.inf, meanwhile=True, **every)
+    rules = SimulatedRestart(loses_steps=loses, every_s=math.inf, **every)
     return rules, ReconfigurationCosts(start_s=START_S, restart_s=restart_s, checkpoint_s=given.checkpoint_s)
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from oobleck_simulators import TRACES, history, in_heap_order, inputs, loses_steps, numbers
 from rules_of_others import Defects, events_of, redundant, restarting
+from simulated_fleets import SimulatedRestart, throughput
 
-from dtfm_lab.extensions.elasticity.api import ReconfigurationCosts, TableFleet, policy_of, replay
+from dtfm_lab.extensions.elasticity.api import ReconfigurationCosts, TableFleet, replay
 from dtfm_lab.extensions.elasticity.availability import Availability
 from dtfm_lab.extensions.elasticity.history import TimeUse
 from dtfm_lab.extensions.published.row import Band, Evidence, band_by_rule
@@ -49,14 +50,16 @@ def test_with_their_defects_mended_the_rules_give_what_the_replay_gives(system, 
     for trace, published in SIMULATED[system, model].items():
         mended = theirs(system, model, trace, Defects.none())
         # where 0 is published few steps count: 28 here, 29 there
-        assert history(system, model, trace).throughput == pytest.approx(mended, rel=5e-3 if published else 4e-2), trace
+        assert throughput(history(system, model, trace)) == pytest.approx(mended, rel=5e-3 if published else 4e-2), (
+            trace
+        )
 
 
 @pytest.mark.parametrize(("system", "model"), [key for key in SIMULATED if key[0] != "Bamboo"])
 def test_only_a_defect_takes_a_number_out_of_the_band_of_calculations(system, model):
     band = band_by_rule(Evidence.CALCULATION, "throughput")
     for trace, published in SIMULATED[system, model].items():
-        if published and not band.holds(published, history(system, model, trace).throughput):
+        if published and not band.holds(published, throughput(history(system, model, trace))):
             assert not Band.share(0.005).holds(published, theirs(system, model, trace, Defects.none())), trace
 
 
@@ -65,7 +68,7 @@ def test_with_the_second_timer_mended_bamboo_s_rules_give_nearly_what_the_replay
     """What is left is who stands beside whom: the simulator has two orders of the nodes, the replay one."""
     mended = replace(Defects.none(), forgotten_spares=True)
     for trace in SIMULATED["Bamboo", model]:
-        assert history("Bamboo", model, trace).throughput == pytest.approx(
+        assert throughput(history("Bamboo", model, trace)) == pytest.approx(
             theirs("Bamboo", model, trace, mended), rel=0.02
         ), trace
 
@@ -92,7 +95,7 @@ def test_a_restart_prepared_beside_the_work_ends_it_where_no_plan_is_left():
     made = replay(
         Availability.from_intervals(there, 300.0),
         fleet,
-        policy_of("restart", meanwhile=True, loses_steps=False, every_s=np.inf),
+        SimulatedRestart(loses_steps=False, every_s=np.inf),
         ReconfigurationCosts(start_s=0.0, restart_s=20.0),
     )
     frame = made.to_frame()

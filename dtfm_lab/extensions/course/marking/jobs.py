@@ -22,9 +22,9 @@ from dtfm_lab.extensions.course.api import missions
 from dtfm_lab.extensions.course.checks import Raised
 from dtfm_lab.extensions.course.handed_in import pack, unpack
 from dtfm_lab.extensions.course.marking.channel import Ended, MarkingChannel, Message
+from dtfm_lab.extensions.course.marking.files import LONGEST_REASON
 from dtfm_lab.extensions.course.progress import Assignment, Progress, progress_path, read_progress, save_progress
 
-LONGEST_REASON = 300
 Functions = dict[str, list[FunctionType]]
 
 

@@ -9,12 +9,10 @@ from datetime import date
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from dtfm_lab import lab
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import Schedule
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.course import missions as board
@@ -23,9 +21,9 @@ from dtfm_lab.extensions.course.daily import ITERATIONS, daily_secret, daily_sta
 from dtfm_lab.extensions.course.graded import assignment_of
 from dtfm_lab.extensions.course.guessing import score_of
 from dtfm_lab.extensions.course.pane.markdown import inline_markdown, markdown
-from dtfm_lab.extensions.course.progress import Assignment, Progress, current_reader
+from dtfm_lab.extensions.course.progress import Assignment, Attempts, Progress, current_reader
 from dtfm_lab.extensions.course.views.course import CourseView
-from dtfm_lab.extensions.systems.api import Outcome, Outcomes
+from dtfm_lab.extensions.systems.api import Outcome
 from dtfm_lab.widgets import quiet as w
 from dtfm_lab.widgets.controls import Panel, button, classed, toolbar
 from dtfm_lab.widgets.lab_state import LabState
@@ -45,16 +43,11 @@ TYPED = (float, str, list, tuple)
 """Types of answers that can be typed in the pane."""
 MADE_BY = {
     Topology: "the network that is drawn",
-    Job: "the job that is chosen",
     Plan: "the plan",
-    Schedule: "the schedule that is chosen",
     Trace: "the measured trace, else the predicted one",
-    Outcomes: "the systems that were asked",
     Outcome: "the system that is chosen",
 }
 """What to hand in from the screen, by the type that a mission takes."""
-
-Systems = Callable[[], tuple[Outcomes | None, Outcome | None]]
 
 
 class CoursePanel(Panel):
@@ -64,14 +57,14 @@ class CoursePanel(Panel):
         self,
         lab_state: LabState,
         open_network: Callable[[Topology, Job | None], None] = lambda *_: None,
-        systems: Systems = lambda: (None, None),
+        chosen_system: Callable[[], Outcome | None] = lambda: None,
         begin_daily: Callable[[], None] = lambda: None,
     ) -> None:
-        """``open_network`` draws a network that a mission gives. ``systems`` returns the outcomes, and the chosen one.
+        """``open_network`` draws a network that a mission gives. ``chosen_system`` returns the outcome that is chosen.
 
         ``begin_daily`` starts the mystery of the day.
         """
-        self._lab_state, self._open_network, self._systems = lab_state, open_network, systems
+        self._lab_state, self._open_network, self._chosen_system = lab_state, open_network, chosen_system
         self._verdicts: dict[str, Verdict] = {}
         """The last verdict of each mission that was checked here."""
         self._has_looked = False
@@ -135,6 +128,9 @@ class CoursePanel(Panel):
         """What *Draw* draws: the mission's network and job, for this reader. None if it has no network."""
         return mission.starts_from(self._sample(mission))
 
+    def _candidates(self, mission: Mission) -> list[Any]:
+        return candidates(mission, self._lab_state, self._chosen_system())
+
     def _show_board(self) -> None:
         self.board.problem = ""
         progress = self._progress()
@@ -158,12 +154,11 @@ class CoursePanel(Panel):
         if name not in missions:
             self.board.detail = {}
             return
-        mission, attempts = missions[name], self._progress().missions.get(name)
+        mission, attempts = missions[name], self._progress().missions.get(name) or Attempts()
         allowed = self._allowed(mission)
-        n_hints = attempts.hints if attempts is not None and allowed.hints else 0
-        has_answer = attempts is not None and attempts.answer_shown and allowed.answers
+        n_hints = attempts.hints if allowed.hints else 0
+        has_answer = attempts.answer_shown and allowed.answers
         verdict = self._verdicts.get(name)
-        shown = bool(candidates(mission, self._lab_state, self._systems)) if is_shown(mission) else False
         task = mission.task_of(self._sample(mission))
         given = "your_function" if FunctionType in kinds_of(mission) else "answer"  # which only a cell has
         self.board.detail = {
@@ -177,7 +172,7 @@ class CoursePanel(Panel):
             "off": "" if allowed.answers else f"Graded: {_off(allowed)} by the assignment.",
             "verdict": {} if verdict is None else {"passed": verdict.passed, "reason": inline_markdown(verdict.reason)},
             "checks": "" if ends_typed(mission) else words_for(mission),
-            "why_not": "" if shown or not is_shown(mission) else NOTHING_SHOWN,
+            "why_not": NOTHING_SHOWN if is_shown(mission) and not self._candidates(mission) else "",
             "typed": is_typed(mission),
             "is_number": mission.takes is float or ends_typed(mission),
             "cell": f"lab.missions.check({name!r}, {given})",
@@ -196,12 +191,12 @@ class CoursePanel(Panel):
                 case "answer":
                     board.answer(name)
                 case "check":
-                    return self.check(candidates(missions[name], self._lab_state, self._systems))
+                    return self.check(self._candidates(missions[name]))
                 case "typed":
                     mission, text = missions[name], str(content.get("text", ""))[:100_000]
                     if not ends_typed(mission):
                         return self.check([typed(mission, text)])
-                    shown = candidates(mission, self._lab_state, self._systems)
+                    shown = self._candidates(mission)
                     return self.check([[each, typed(mission, text)] for each in shown or [None]])
                 case "open":
                     if (start := self._starts_from(missions[name])) is not None:
@@ -245,14 +240,9 @@ def _off(allowed: Assignment) -> str:
 
 
 def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
-    attempts = progress.missions.get(mission.name)
+    attempts = progress.missions.get(mission.name) or Attempts()
     row = {"name": mission.name, "title": mission.title, "minutes": mission.minutes}
-    if attempts is None:
-        return row | {"passed": False, "note": ""}
-    notes = [f"{attempts.tries} {'try' if attempts.tries == 1 else 'tries'}"] if attempts.tries else []
-    notes += [counted(attempts.hints, "hint")] if attempts.hints else []
-    notes += ["answer shown"] if attempts.answer_shown else []
-    return row | {"passed": bool(attempts.passed_at), "note": ", ".join(notes)}
+    return row | {"passed": bool(attempts.passed_at), "note": attempts.words}
 
 
 def kinds_of(mission: Mission) -> tuple[type, ...]:
@@ -281,27 +271,10 @@ def words_for(mission: Mission) -> str:
     return ", or ".join(MADE_BY[kind] for kind in kinds_of(mission) if kind in MADE_BY)
 
 
-def candidates(mission: Mission, state: LabState, systems: Systems) -> list[Any]:
-    """Return what is on the screen of the types that a mission takes. A measurement comes before a prediction, and the
-    chosen outcome before all outcomes."""
-    outcomes, outcome = systems()
-    plan = state.plan
-    jobs = [state.job, None if plan is None else plan.job]
-    found: list[Any] = [state.measured, state.predicted, plan, state.topology, *jobs, outcome, outcomes]
-    if Schedule in kinds_of(mission):
-        found.append(_schedule(state))
-    return [each for each in found if each is not None and isinstance(each, kinds_of(mission))]
-
-
-def _schedule(state: LabState) -> Schedule | None:
-    """Return the chosen schedule for the plan's pipelines; None if it needs more than their numbers."""
-    job = None if state.plan is None else state.plan.job
-    if job is None or job.n_stages is None:
-        return None
-    try:
-        return lab.schedules[state.schedule](job.n_stages, job.n_microbatches)
-    except LabError:
-        return None
+def candidates(mission: Mission, state: LabState, outcome: Outcome | None) -> list[Any]:
+    """Return what is on the screen of the types that a mission takes. A measurement comes before a prediction."""
+    found = [state.measured, state.predicted, state.plan, state.topology, outcome]
+    return [each for each in found if isinstance(each, kinds_of(mission))]
 
 
 def typed(mission: Mission, text: str) -> Any:
@@ -320,9 +293,8 @@ def typed(mission: Mission, text: str) -> Any:
 def course_step(the_lab: Lab) -> LabStep:
     """Return the pane Course for a lab."""
 
-    def systems() -> tuple[Outcomes | None, Outcome | None]:
-        panel = the_lab.panels.get("systems")
-        return getattr(panel, "outcomes", None), getattr(panel, "chosen", None)
+    def chosen_system() -> Outcome | None:
+        return getattr(the_lab.panels.get("systems"), "chosen", None)
 
     def begin_daily() -> None:
         """Open the plan of the mystery, and start its run over emulated links."""
@@ -335,5 +307,5 @@ def course_step(the_lab: Lab) -> LabStep:
         the_lab.run_panel.clock.value, the_lab.run_panel.iterations.value = "virtual", ITERATIONS
         the_lab.run_panel.begin_mystery(daily_secret(day), title_of(day))
 
-    panel = CoursePanel(the_lab.lab_state, the_lab.draw_network, systems, begin_daily)
+    panel = CoursePanel(the_lab.lab_state, the_lab.draw_network, chosen_system, begin_daily)
     return LabStep(STEP, panel, "Course", panel.result, position=100, tab=LEARN)

@@ -61,6 +61,8 @@ def bytes_between_regions(trace: Trace, topology: Topology) -> float:
     return total
 
 
+SWAPS = 1500
+"""Swaps that a climb tries."""
 SIZES = ((7, 5, 4), (8, 5, 3), (6, 6, 4), (9, 4, 3), (7, 6, 3))
 
 
@@ -92,12 +94,12 @@ def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
     return {"network": network, "job": job, "limit_gb": round(1.02 * best / 1e9, 1)}
 
 
-def _climbed(job: Job, regions: IntArray, rng: np.random.Generator, swaps: int = 1500) -> float:
+def _climbed(job: Job, regions: IntArray, rng: np.random.Generator) -> float:
     """Return the bytes between regions of a random placement after hill climbing. A swap of two devices is kept if it
     sends no more."""
     placement = rng.permutation(len(regions)).reshape(job.n_stages, job.n_replicas)
     best = _bytes_sent(job, regions[placement])
-    for _ in range(swaps):
+    for _ in range(SWAPS):
         a, b = rng.integers(placement.size, size=2)
         swapped = placement.copy()
         swapped.flat[a], swapped.flat[b] = placement.flat[b], placement.flat[a]

@@ -18,7 +18,6 @@ from dtfm_lab.extensions.course.checks import (
     Number,
     TextValues,
     fits,
-    iteration_again_s,
     parts_of,
     predicted_before,
     ran_plan,
@@ -235,7 +234,7 @@ def capstone_network(network: Topology, given: Given) -> TextValues:
 def times_by_free_messages(given: Given, plan: Plan) -> Number:
     """Return the factor by which free messages alone would shorten a plan's iteration."""
     free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=0))
-    now_s, free_s = (iteration_again_s(each) for each in (plan, free))
+    now_s, free_s = (simulate(each).iteration_s for each in (plan, free))
     return Number(now_s / free_s, {"share": free_s / now_s, "per_cent": 100 * free_s / now_s}, within=0.02)
 
 
@@ -243,7 +242,7 @@ def times_by_free_messages(given: Given, plan: Plan) -> Number:
 def capstone_plan(plan: Plan, given: Given) -> TextValues:
     own_network(plan.topology)
     fits(plan)
-    found_s = iteration_again_s(plan)
+    found_s = simulate(plan).iteration_s
     # Open, because the bound has to hold for every shape that the reader could have chosen.
     open_job = plan.job.with_fields(
         n_stages=None, n_replicas=None, blocks_per_stage=None, microbatches_per_replica=None, warmups=None

@@ -12,7 +12,6 @@ from dtfm_lab.extensions.course.checks import (
     MissionsOf,
     Number,
     TextValues,
-    iteration_again_s,
     parts_of,
     plan_of,
     priced_again,
@@ -22,6 +21,7 @@ from dtfm_lab.extensions.course.mission import Given
 from dtfm_lab.extensions.course.small_networks import of_sites
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import plan as search_plan
+from dtfm_lab.simulation import simulate
 
 lesson = MissionsOf("07_communication_or_seconds")
 
@@ -91,7 +91,7 @@ def proven_and_beaten(plans: list[Any], given: Given) -> TextValues:
         faster.cost.total_s > least * (1 + 1e-9),
         "the second has the least communication cost, too; wanted one with a higher communication cost",
     )
-    proven_s, faster_s = iteration_again_s(proven), iteration_again_s(faster)
+    proven_s, faster_s = simulate(proven).iteration_s, simulate(faster).iteration_s
     require(
         faster_s <= FASTER * proven_s,
         f"the second takes {faster_s:.2f} s an iteration, the first {proven_s:.2f} s; wanted at least 5 % less",

@@ -14,7 +14,6 @@ from dtfm_lab.extensions.course.checks import (
     Number,
     TextValues,
     fits,
-    iteration_again_s,
     plan_of,
     require,
 )
@@ -22,6 +21,7 @@ from dtfm_lab.extensions.course.mission import Given
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
 from dtfm_lab.planning import plan as plan_for
+from dtfm_lab.simulation import simulate
 
 lesson = MissionsOf("12_unequal_devices")
 
@@ -80,9 +80,9 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
         "gpus": ", ".join(gpus),
         "peaks": peaks,
         "named": gpus[1],
-        "even_s": iteration_again_s(even),
+        "even_s": simulate(even).iteration_s,
         # A little slower than what the lab finds, so that another good plan also wins.
-        "limit_s": CLOSE * iteration_again_s(found),
+        "limit_s": CLOSE * simulate(found).iteration_s,
     }
 
 
@@ -97,7 +97,7 @@ def a_cut_of_your_own(plan: Plan, given: Given) -> TextValues:
     shape = ("global_batch", "microbatch", "n_stages", "n_replicas", "tensor_parallel")
     plan_of(plan, given.network, given.job, *shape, *TRAINED)
     fits(plan)
-    seconds = iteration_again_s(plan)
+    seconds = simulate(plan).iteration_s
     require(
         seconds <= given.limit_s,
         f"blocks {plan.job.blocks_per_stage or (3, 3, 3, 3)} take {seconds:.2f} s; wanted at most {given.limit_s:.2f}",

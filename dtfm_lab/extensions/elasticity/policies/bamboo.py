@@ -33,14 +33,11 @@ class Bamboo(Policy):
     slowdown: float = 1.5
     """Factor on the step time while a device does two stages: 1.5 in Bamboo's simulator."""
     redundant_share: float = 0.25
-    """Share of every step that goes to redundant work in planned fleets (a table has its own value). It is the
+    """Share of every step that goes to redundant work in planned fleets. The speeds of a table include it. It is the
     successor's forward pass, besides the device's own forward pass and its backward pass, which takes twice as
     long as a forward."""
     loses_steps: bool = True
     """True if the loss of two neighbours goes back to the newest checkpoint."""
-    standby_slows: bool = False
-    """True if the loss of a standby device slows the others until they are rebalanced. Bamboo's simulator does so by
-    mistake, as no device has to take over. Needed only to compare with it."""
     every_s: float = QUARTER_S
     """A checkpoint every 15 minutes, for the loss of neighbours."""
 
@@ -51,12 +48,6 @@ class Bamboo(Policy):
             return self._taken_over(now, now.operation)
         if now.pause_left_s > 0:
             return Response(self._begun(now), pause_s=now.pause_left_s)
-        if self.standby_slows and now.left and not now.operation.slowed:
-            return Response(
-                replace(now.operation, step_s=now.operation.step_s * self.slowdown, slowed=True),
-                keeps=WorkKept.STEP,
-                again=PolicyEvent.STEP,
-            )
         # Changes wait for the end of a step, so that nothing is lost.
         if now.asked is not PolicyEvent.STEP:
             return Response(now.operation, keeps=WorkKept.STEP, again=PolicyEvent.STEP)

@@ -50,9 +50,6 @@ class Restart(Policy):
     """True if a checkpoint follows the first step after a restart."""
     loses_steps: bool = True
     """True if a loss goes back to the newest checkpoint. False if a checkpoint is written when a loss is announced."""
-    meanwhile: bool = False
-    """True if steps continue while the restart is prepared, though a device is lost. That is impossible, but
-    Varuna's and Oobleck's authors simulate it. Needed only to compare with them."""
 
     def decide(self, now: Situation) -> Response | None:
         # the cost is for the old number of devices, because the new one is not chosen yet
@@ -64,7 +61,6 @@ class Restart(Policy):
                 now.fleet.operation(now.present, now.operation),
                 pause_s=pause_s,
                 keeps=WorkKept.CHECKPOINT if self.loses_steps else WorkKept.STEPS,
-                meanwhile=self.meanwhile,
                 checkpoint_next=self.checkpoint_after_loss,
             )
         return _joining(self, now, pause_s)

@@ -40,15 +40,12 @@ class Oobleck(Policy):
     """Arrivals are included at the next ``loss``, as in Oobleck's simulator, or after the ``step``."""
     every_s: float = QUARTER_S
     """A checkpoint every 15 minutes, for the loss of a whole stage."""
-    meanwhile: bool = False
-    """True if the current step may end while devices regroup, though one is lost. That is impossible, but Oobleck's
-    authors simulate it. Needed only to compare with them."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
             return restarted(now)
         if now.lost:
-            return regrouped(now, now.operation, meanwhile=self.meanwhile)
+            return regrouped(now, now.operation)
         return joined(now, now.operation, at_step=self.joins == "step")
 
 
@@ -58,9 +55,7 @@ def restarted(now: Situation) -> Response:
     return Response(now.fleet.operation(now.present), pause_s=pause_s, keeps=WorkKept.CHECKPOINT)
 
 
-def regrouped(
-    now: Situation, operation: Operation, *, best: Operation | None = None, meanwhile: bool = False
-) -> Response:
+def regrouped(now: Situation, operation: Operation, *, best: Operation | None = None) -> Response:
     """Switch to ``best``, or to the best operation for the remaining devices. The current step is lost.
 
     State comes from peers. If a stage has none left, everything restarts from the newest checkpoint.
@@ -72,7 +67,7 @@ def regrouped(
     if best is None:
         return Response(None)
     pause_s = now.costs.regrouping(len(operation.devices)) + now.move_s(best)
-    return Response(best, pause_s=pause_s, meanwhile=meanwhile)
+    return Response(best, pause_s=pause_s)
 
 
 def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response | None:

@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 SIZES = tuple(1024 * 4**k for k in range(8))
@@ -101,28 +102,18 @@ def together_bytes_per_s(connections: list[socket.socket], seconds: float, silen
         if 4 * len(connections) * (time.monotonic() - began_s) > seconds / 4:
             break
         size = larger
-    moved = [0] * len(connections)
-    failed: list[OSError] = []
     began_s = time.monotonic()
 
-    def send(number: int) -> None:
-        own = memoryview(bytearray(REQUEST.size + size))
-        try:
-            # At least one message each, or a slow link would count as none.
-            while not moved[number] or time.monotonic() < began_s + seconds:
-                _take(connections[number], own, size)
-                moved[number] += size
-        except OSError as error:
-            failed.append(error)
+    def sent_bytes(connection: socket.socket) -> int:
+        own, moved = memoryview(bytearray(REQUEST.size + size)), 0
+        # At least one message each, or a slow link would count as none.
+        while not moved or time.monotonic() < began_s + seconds:
+            _take(connection, own, size)
+            moved += size
+        return moved
 
-    threads = [threading.Thread(target=send, args=(number,), daemon=True) for number in range(len(connections))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
-    return sum(moved) / (time.monotonic() - began_s)
+    with ThreadPoolExecutor(len(connections)) as pool:
+        return sum(pool.map(sent_bytes, connections)) / (time.monotonic() - began_s)
 
 
 def _time_sizes(

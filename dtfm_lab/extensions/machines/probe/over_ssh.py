@@ -22,13 +22,13 @@ from dtfm_lab.extensions.machines.network import network_from
 from dtfm_lab.extensions.machines.probe.messages import REACH_S
 from dtfm_lab.extensions.machines.probe.ssh_host import HostLost, SshHost, plain
 from dtfm_lab.extensions.machines.probe.timing import bandwidth_of, checked_timing, one_way_s, sentence_of_pair
-from dtfm_lab.extensions.machines.seen import Measurement, ReportedGpu, ReportedHost, SourceReport
+from dtfm_lab.extensions.machines.seen import MOST_GPUS, Measurement, ReportedGpu, ReportedHost, SourceReport
 from dtfm_lab.extensions.machines.sources import ssh_config_among
 from dtfm_lab.runtime.protocol.channels import ConnectionLost
 from dtfm_lab.runtime.protocol.connections import is_loopback
 
-MOST_HOSTS, MOST_GPUS = 16, 64
-"""Maximum number of hosts of a probe, and of GPUs that a user may state for a host."""
+MOST_HOSTS = 16
+"""Maximum number of hosts of a probe."""
 START_S = 45.0
 """Seconds within which all hosts must report their GPUs and listen."""
 PAIRS_S, OVERRUN = 100.0, 1.7

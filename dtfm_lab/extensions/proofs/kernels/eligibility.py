@@ -1,18 +1,14 @@
 """Compute which devices are eligible under a budget, compiled. ``segment_feasibility`` defines and proves it."""
 
 import numpy as np
-import numpy.typing as npt
 
 from dtfm_lab.domain.compiling import compiled
-from dtfm_lab.domain.units import FloatArray, IntArray
-
-Flags = npt.NDArray[np.bool_]
-"""Array of booleans."""
+from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
 
 
 @compiled
 def clear_unaffordable(
-    group_s: FloatArray, nearest: IntArray, budget_s: float, n_replicas: int, eligible: Flags, allowed: Flags
+    group_s: FloatArray, nearest: IntArray, budget_s: float, n_replicas: int, eligible: BoolArray, allowed: BoolArray
 ) -> None:
     """Clear (N,) ``eligible`` devices and (N, N) ``allowed`` pairs that cannot be in any group within the budget.
 
@@ -70,8 +66,8 @@ def clear_ineligible(
     length: int,
     budget_s: float,
     n_replicas: int,
-    allowed: Flags,
-    eligible: Flags,
+    allowed: BoolArray,
+    eligible: BoolArray,
 ) -> None:
     """Clear ``eligible`` devices that cannot be in ``length`` consecutive stages with all hops below ``below_s``.
 
