@@ -28,7 +28,7 @@ class Dependencies:
 def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
     """Return the programs of a trace's devices for an iteration that synchronises, or for one that does not.
 
-    Raises TraceError if the trace does not hold its schedule.
+    Raises TraceError if the trace does not contain its schedule.
     """
     context = trace.context
     if not context.plan.orders:

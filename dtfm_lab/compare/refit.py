@@ -213,7 +213,7 @@ class Refit:
     measured: RunContext
     """Context of the measured trace."""
     predicted: Trace
-    """One simulated iteration on that network with that profile."""
+    """One iteration simulated on ``topology`` with the fitted computing times."""
     error_before: float
     """Relative error of the original prediction: see ``Comparison.iteration_error``."""
     error: float
@@ -278,7 +278,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
     Raises
     ------
     TraceError
-        The measured trace is of another plan, or does not hold its schedule.
+        The measured trace is of another plan, or does not contain its schedule.
     """
     # A rehearsal ran only a part of the plan.
     plan = cut_subplan(plan, measured.context.rehearsed)

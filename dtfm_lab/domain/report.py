@@ -10,7 +10,7 @@ from html import escape
 CHANGES = "†"
 """Marks systems and policies that change the training itself, so that seconds alone do not compare them."""
 MARKED = re.compile(r"\*\*(.+?)\*\*")
-"""Text between double stars is emphasised, such as a missed target."""
+"""Matches text between double stars, which is emphasised, such as a missed target."""
 # Names twice: JupyterLab's own rules for tables in outputs would win over one class.
 STYLE = """
 .dtfm-report { font: 13px/1.45 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }

@@ -71,7 +71,7 @@ class Job(JobOptions):
     """
 
     model: ModelSpec | None
-    """None for a job that is only priced."""
+    """The model to train. None if the job has only message sizes: it can be priced, but not simulated or run."""
     global_batch: Annotated[int, BATCH]
     given_gradient_bytes: Annotated[float | None, GRADIENT] = None
     """Size of one stage's gradient for the communication cost, if it should differ from the model's."""
