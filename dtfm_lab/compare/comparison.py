@@ -161,8 +161,8 @@ class Comparison:
         """The links and devices whose own times explain the iteration's error, worst first, with one sentence each.
 
         After them come links and devices that are far off but do not change the iteration. Columns as in
-        ``Blame.table``. Empty if everything is within noise, and if the trace does not contain its schedule; ``verdict``
-        tells the two apart.
+        ``Blame.table``. Empty if everything is within noise, or if the trace does not contain its schedule; ``verdict``
+        tells which.
         """
         import pandas as pd  # takes a while to load
 

@@ -68,7 +68,7 @@ LONGEST = 12.0
 """Maximum length of an annealing, as a multiple of the nominal length, so that a search keeps looking at other
 shapes."""
 MOST_GROWTHS = 100
-"""From this many annealings on, the next one is not longer. ``LONGEST`` is reached before, from every first length."""
+"""Annealings beyond this number are not made longer. By then each has reached ``LONGEST``."""
 CURIOSITY = 0.1
 """Increase of a shape's log price, for priority, when its total annealing length grows by a factor of e."""
 MENDING_LENGTH = 0.5
@@ -100,7 +100,8 @@ TIGHT = 1.5
 """Shapes that are short of memory are tried again with recomputation if, with enough memory, they would take less than
 this multiple of the best plan's seconds."""
 MOST_TIGHT = 40
-"""Maximum number of such shapes per kind of checkpointing, the most promising first."""
+"""Maximum number of shapes per kind of checkpointing that are tried again as ``TIGHT`` says, the most promising
+first."""
 PROMISING = 3
 """Number of shapes with recomputation, per kind of checkpointing, that get a full-length annealing in the first
 round."""
@@ -181,7 +182,7 @@ class ChoiceAnnealing:
         self.best: tuple[ShapeSearch, KernelPlan] | None = None
         self.waited = False
         self.queues = False
-        """True if a plan fits by its order of passes, but not while its messages wait."""
+        """True if a plan fits by its order of passes, but not once its waiting messages are counted."""
         begun = [self.starting_plans.of_plan(plan) for plan in (start, *nearby)]
         if self.nearby and not any(begun):  # nothing to search near to
             fitting = fitting_plan(problem)
@@ -346,7 +347,7 @@ class ChoiceAnnealing:
         )
 
     def _begin_beside(self) -> None:
-        """Begin searches of the best plan's shape with sizes of micro-batches between those begun so far."""
+        """Begin searches of the best plan's shape with micro-batch sizes between those tried so far."""
         assert self.best is not None
         shape_search, found = self.best
         for other in self.shape_searches.beside(shape_search):
@@ -414,7 +415,7 @@ class ChoiceAnnealing:
             self.shown.tried(shape_search, found, operator)
 
     def _nothing_fits(self) -> str:
-        """Say in one line which memory and limits no plan keeps."""
+        """Return one line that says which memory or limits all plans exceed."""
         limits = {"max_price_per_hour": self.target.max_price_per_hour, "max_iteration_s": self.target.max_iteration_s}
         kept = [f"{what} {limit:g}" for what, limit in limits.items() if limit < math.inf]
         refused = next((pricer.refusal for pricer in self.pricers.values() if pricer.refusal), "")
