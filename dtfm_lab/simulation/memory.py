@@ -436,8 +436,11 @@ def _remedy(plan: Plan, schedule: str | Schedule, form: tuple[tuple[str, dict[st
 
 
 def _claim(remedy: Remedy, report: MemoryReport) -> str:
-    """Return a claim about one device after the changes. If all devices then fit, it is the one that lacks most now,
-    otherwise the one that lacks most then."""
+    """Return a clause on how much one device would need after the changes.
+
+    If all devices then fit, it is the device that lacks most without the changes. Otherwise it is the one that lacks
+    most with them.
+    """
     after = remedy.after
     at = report.worst if after.fits else after.worst
     device = "it" if at == report.worst else after.devices[at[0]][at[1]]

@@ -190,8 +190,11 @@ class Baseline:
 
     @property
     def parts(self) -> list[tuple[float, TaskTimes]]:
-        """Each kind of iteration, as its share of all iterations and its times: first those that do not synchronise,
-        then those that do. There is one kind if all iterations are equal."""
+        """(share of all iterations, times) of each kind of iteration: first those that do not synchronise, then those
+        that do.
+
+        If all iterations are equal, there is one kind.
+        """
         every, times = self.plan.job.averages_every, self.simulated.times
         shares = (1.0,) if len(times) == 1 else (1 - 1 / every, 1 / every)
         return list(zip(shares, times, strict=True))

@@ -101,7 +101,8 @@ def _words(text: str) -> str:
 
 
 def _link(found: re.Match[str]) -> str:
-    """Return a link that opens in a new tab, or only its words if it leads to a file: its place is not known here."""
+    """Return the HTML of a link that opens in a new tab. A link to a file becomes plain words, because a notebook does
+    not know where the file is."""
     words, target = found.groups()
     link = f'<a href="{target}" target="_blank" rel="noopener noreferrer">{words}</a>'
     return link if target.startswith(LINKS) else str(words)

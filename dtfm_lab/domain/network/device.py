@@ -309,7 +309,7 @@ class Device:
     inner_bandwidth_bytes_per_s: float = math.inf
     """Bytes per second between two of its GPUs; infinite if it has only one."""
     measured: MeasuredGpu | None = None
-    """What was measured of its GPU; in a network it counts for all devices with that GPU."""
+    """Measurements of its GPU. In a network they apply to all devices with that GPU."""
 
     def __post_init__(self) -> None:
         # plain types, so that equal devices write and hash alike whatever array they came from

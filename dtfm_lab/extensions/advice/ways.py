@@ -61,7 +61,7 @@ class FleetOption:
     tokens: float
     electricity_per_kwh: float
     is_single: bool = False
-    """True for a single one of several own machines."""
+    """True if the option is a single machine of several that you own."""
     plan: Plan | None = None
     """None if no plan fits."""
     lacks: str = ""

@@ -191,13 +191,13 @@ def ways_to_cut(n: int, parts: int, at_most: int | None = None) -> Iterator[tupl
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """The components of the links below a level and their eligible devices."""
+    """The components of the graph of links below a level, and the eligible devices of each."""
 
     eligible: dict[int, Flags]
     members: tuple[IntArray, ...]
     """Eligible devices of each component."""
     pieces: tuple[int, ...]
-    """Minimum number of pieces of pipelines that cover each component."""
+    """Minimum number of paths, which are pieces of pipelines, that cover all devices of each component."""
 
     @classmethod
     def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, Flags]) -> _Level:
@@ -221,7 +221,7 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
     sizes = {n: [int(eligible[n][of].sum()) for of in level.members] for n in {1, *lengths}}
     tables = {n: least_units(budget, [of[eligible[n][of]] for of in level.members]) for n in set(lengths)}
     pipelines: list[list[list[Any]]] = []
-    """For each segment and component, one switch for its first pipeline, one for its second, and so on."""
+    """For each segment and component, one boolean variable per pipeline that the component may hold there."""
     for length in lengths:
         most = [min(n_replicas, size // length) for size in sizes[length]]
         switches = [[model.new_bool_var("") for _ in range(k)] for k in most]

@@ -94,7 +94,7 @@ SLOW_MODE_MOST_S = 1.1
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
 """Number of hosts from which pipelines were often in slow mode, by ZeRO stage."""
 SLOW_SHARE = {0: 0.25, 1: 0.15}
-"""Share of these rows that were in slow mode, by ZeRO stage."""
+"""Share of the rows beyond ``SLOW_FROM_HOSTS`` that were in slow mode, by ZeRO stage."""
 ALWAYS_SLOW_FROM_HOSTS = 64
 """Number of hosts from which most runs were in slow mode, with or without pipelines.
 
@@ -329,9 +329,9 @@ class Predicted:
     simulated_s: float
     """Seconds of an iteration outside the cluster's slow mode."""
     simulated_between_s: tuple[float, float]
-    """Range of these seconds in nine of ten cases, given what is known about the network."""
+    """Range of ``simulated_s`` in nine of ten cases, given what is known about the network."""
     memory_bytes: float
-    """Peak of the GPU that holds the most."""
+    """Peak bytes on the GPU that holds the most."""
 
     @property
     def iteration_s(self) -> float:

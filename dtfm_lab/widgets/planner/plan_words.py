@@ -120,7 +120,7 @@ class Move(NamedTuple):
 
 @dataclass
 class MovedGroup:
-    """A region, or a device without a region."""
+    """The moves of a region's devices, or of a device without a region."""
 
     name: str
     n_devices: int = 0

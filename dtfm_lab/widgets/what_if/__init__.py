@@ -83,7 +83,7 @@ class WhatIfPanel(Panel):
         self._scaled_by: dict[str, float] = {}
         """The factors that were last applied to the network."""
         self._scaled_to = ""
-        """Fingerprint of the network that these factors produced. Empty once it has a plan."""
+        """Fingerprint of the network that ``_scaled_by`` produced. Empty once it has a plan."""
         self._anew_cancelled = Cancellation()
         self.anew: tuple[WhatIfSetting, PlannedAnew | None] | None = None
         """The setting, and the plan that suits it once it is planned again. None if nothing better is found."""

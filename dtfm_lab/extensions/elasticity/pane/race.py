@@ -162,7 +162,7 @@ def _mathematics(one: History) -> str:
 
 
 def marks_of(found: Sequence[History]) -> list[str]:
-    """Return the meanings of the mark at some of these histories, each once."""
+    """Return the explanation of the mark on each of these histories that has one. Equal explanations appear once."""
     marked = [one for one in found if _mathematics(one)]
     return list(dict.fromkeys(ISLANDS if one.local_steps > 1 else PARTLY for one in marked))
 

@@ -152,8 +152,8 @@ def _alt(outcomes: Outcomes, displayed: Sequence[Bar]) -> str:
 
 
 AGAIN = ("solid", "dot", "dashdot", "longdash")
-"""Line styles: the first for as many systems as there are colours, the second for the next ones, and so on. Plain
-dashes mark systems that are not compared."""
+"""Line styles. The systems that come first, one for each colour, have the first style; the next ones have the second,
+and so on. Plain dashes mark systems that are not compared."""
 LEGEND_ROW_PX = 10
 """Pixels that a system adds to the legend, with two systems per row."""
 SHADE = 0.13

@@ -80,10 +80,11 @@ def picture_of(plan: Plan, predicted: Trace | None) -> bytes:
 def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
     """Return the distinct durations in ticks, and the columns of the typical iteration.
 
-    For each bar, by row and start, the columns are row and kind as differences to the bar before, micro-batch, stage,
-    what it waited for, and which one. The durations of its wait and of the bar follow as indices. For each message, by
-    its sender: the bar that sends it, as a difference, the receiver's row and the transit's duration. Last the critical
-    path: a bar b as b, a message m as -1 - m.
+    - For each bar, by row and start: row and kind, as differences from the previous bar; micro-batch; stage; what kind
+      of thing it waited for, and which one; the durations of its wait and of the bar, as indices into the durations.
+    - For each message, by its sender: the bar that sends it, as a difference; the receiver's row; the duration of the
+      transit, as an index.
+    - The critical path: a bar b as b, a message m as -1 - m.
     """
     iteration = trace.typical_iteration
     rows = np.flatnonzero(trace.iteration == iteration)
