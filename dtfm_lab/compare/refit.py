@@ -145,7 +145,10 @@ def _separated(
 def _by_size(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray
 ) -> tuple[ConfidenceInterval, ConfidenceInterval]:
-    """Return (latency, seconds per byte) of a line through size and seconds, fitted per iteration, or to all if few."""
+    """Return (latency, seconds per byte) from a line of seconds over message size.
+
+    The line is fitted to each iteration separately, or to all iterations together if there are few.
+    """
     each_iteration = [iteration == number for number in np.unique(iteration)]
     lines = [_line(n_bytes[of_it], whole_s[of_it]) for of_it in each_iteration if np.ptp(n_bytes[of_it]) > 0]
     if len(lines) >= FEW_ITERATIONS:

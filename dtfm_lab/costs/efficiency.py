@@ -84,8 +84,8 @@ instead of six of the whole."""
 
 
 MEASURED_SPREAD = 0.06
-"""Minimum spread of what follows from timed blocks. It is the spread of another plan's seconds, calibrated with one
-measured iteration (rows of Megatron-LM on one machine, each predicted from one other row)."""
+"""Minimum spread of predictions that are based on timed blocks. It is the spread of another plan's seconds, calibrated
+with one measured iteration (rows of Megatron-LM on one machine, each predicted from one other row)."""
 FAR_WIDTH = 4.0
 """A model may be this many times narrower than the narrowest timed block, or wider than the widest."""
 FEW_BLOCKS = 1000

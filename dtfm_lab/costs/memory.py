@@ -64,7 +64,7 @@ def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[fl
 
 
 class Sharded(NamedTuple):
-    """Divisors of what a device holds of parameters, gradients and optimizer states."""
+    """The numbers by which sharding divides what a device holds: parameters, gradients and optimizer states."""
 
     parameters: int
     gradients: int

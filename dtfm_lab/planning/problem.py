@@ -216,7 +216,8 @@ class Generation:
     compiling_s: float = 0.0
     """Seconds waited so far for kernels to compile. No time limit counts them."""
     bound_s: float | None = None
-    """Lower bound that the planner proved itself, if any. The larger of this and ``Problem.bound_s`` holds."""
+    """Lower bound that the planner itself proved; None without one. The larger of this and ``Problem.bound_s``
+    holds."""
     complete: bool = True
     """False for progress within a generation, which is shown but not counted as a step."""
     held: Callable[[], Population] | None = field(default=None, repr=False)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEAST_MEMORY = "1f1b"
-"""The schedule that holds least memory, of those that keep all devices busy on infinitely fast links."""
+"""The schedule that holds least memory, of the schedules that keep all devices busy on infinitely fast links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
@@ -88,7 +88,8 @@ class Levels:
         return cls(device[settled], time[settled], activations_bytes[settled], messages_bytes[settled])
 
     def peaks(self, n_devices: int) -> tuple[IntArray, IntArray]:
-        """Return (devices,) activations and messages when their sum is largest, over all iterations."""
+        """Return (devices,) bytes of activations, and of messages, at the moment when their sum is largest in any
+        iteration."""
         device, total = self.device % n_devices, self.activations_bytes + self.messages_bytes
         fullest = np.lexsort((total, device))
         # the last row of each device in this order has its largest total

@@ -129,7 +129,7 @@ class SimulatedIterations(NamedTuple):
     ran: RunContext | None
     efficiency: GivenEfficiency
     profile: tuple[ComputeTime, ...]
-    """Seconds of computations: the given ones, else from the last iteration."""
+    """Seconds of computations: the given ones, or else the ones of the last simulated iteration."""
     profiled: bool
     """True if a profile was given."""
     times: list[TaskTimes]

@@ -142,7 +142,7 @@ class Job(JobOptions):
 
     @property
     def settled(self) -> Job:
-        """The job with the paper's sharding and averaging filled in where it leaves them to a planner."""
+        """The job with the paper's sharding and averaging, if it leaves these to a planner."""
         chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
         return self.with_fields(**chosen, warmups=self.warmups) if chosen else self
 

@@ -46,8 +46,8 @@ BESIDE = "A100"
 LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
 """Assumed link between your own machines and a rented one: 20 ms and 100 Mbit/s."""
 MOST_OFFERS, MOST_SINGLES = 12, 3
-"""Maximum number of machines of a catalogue that are tried, most FLOP/s per dollar first, and of kinds of own machines
-that are tried alone."""
+"""Maximum number of a catalogue's machines that are tried, most FLOP/s per dollar first; and maximum number of kinds of
+your own machines, each tried as a single machine."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

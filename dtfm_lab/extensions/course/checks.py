@@ -219,7 +219,8 @@ def near(
 
 
 def same_network(found: Topology, wanted: Topology | str) -> None:
-    """Raise NotYet unless devices and links equal the wanted network's, or the bundled network's of that name."""
+    """Raise NotYet unless the network has the same devices and links as ``wanted``, a network or the name of a bundled
+    one."""
     network = load_topology(wanted) if isinstance(wanted, str) else wanted
     require(
         found.fingerprint == network.fingerprint,

@@ -203,7 +203,7 @@ missions: Registry[Mission] = Registry(
 
 
 def in_order(lesson: str | None = None) -> list[Mission]:
-    """Return all missions, or one lesson's, in the order of the lessons. The quickest of a lesson comes first.
+    """Return all missions, or one lesson's missions. They are in order of lessons, the quickest first.
 
     Raises UnknownName for an unknown lesson.
     """

@@ -141,16 +141,15 @@ CUTS_UP_TO = 40
 def segments_feasible(
     budget: GroupBudget, below_s: float, n_segments: int, effort: float, labels: IntArray | None
 ) -> Generator[None, None, bool]:
-    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible, after some short
-    steps.
+    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible. Yields after each
+    short step.
 
     Parameters
     ----------
     effort
         Deterministic time of the solver for one model. 0 disables it.
     labels
-        (N,) clusters in which devices are counted if components alone exclude nothing
-        (``clusters_feasible``), or None.
+        (N,) clusters in which devices are counted if components alone exclude nothing (``clusters_feasible``), or None.
     """
     eligible = budget.eligible(below_s)
     yield

@@ -70,7 +70,8 @@ SHARED_EXPONENT = 0.6
 LAUNCH_S = {1: 3.0e-3, 2: 4.4e-3, 4: 4.4e-3, 8: 4.4e-3, 16: 8.0e-3, 32: 16.0e-3}
 """Minimum seconds of a block's forward and backward by tensor-parallel degree. Medians of rows that compute faster."""
 LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-3, 32: 120.0e-3}
-"""``LAUNCH_S`` in pipelines that span hosts. Blocking sends keep launches from running ahead there."""
+"""``LAUNCH_S`` in pipelines that span hosts. There, a host that waits for blocking sends cannot launch kernels in
+advance."""
 
 MOST_TENSOR = 32
 """GPUs per layer in the widest measured groups."""

@@ -118,7 +118,7 @@ lack least. So every round takes as long as the one before."""
 FEWEST_LONGER = 24
 """Minimum number of shapes in a round."""
 Given = tuple[Plan | None, Sequence[Plan]]
-"""The plan that a search starts with, and the plans to which the search stays near."""
+"""The plan that a search starts with, and the plans that it stays near."""
 
 
 def search_iteration(

@@ -321,11 +321,12 @@ class KernelPlan:
     judged: bool = False
     """True if the value comes from the replay or the simulator."""
     operator: str = ""
-    """Name of what the plan was made from."""
+    """Name of the placement or the operation that the plan was made from."""
 
     @property
     def price(self) -> float:
-        """The objective, raised by what the plan lacks, to compare plans that are not valid yet."""
+        """The objective, raised if the plan exceeds memory or limits, so that plans that are not valid yet can be
+        compared."""
         return self.value * (1 + 10 * self.lacks)
 
 
@@ -384,7 +385,7 @@ class ShapeSearch:
         return self._states
 
     def even_counts(self) -> IntArray:
-        """Return (R,) micro-batches of each pipeline: the job's, or as even as they divide."""
+        """Return (R,) micro-batches of each pipeline: as the job gives them, or as even as possible."""
         microbatch_counts = self._given_counts or even_shares(self.tables.passes.n_microbatches, self.shape[1])
         return np.array(microbatch_counts, dtype=np.int64)
 

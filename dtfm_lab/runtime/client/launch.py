@@ -167,7 +167,7 @@ def start_mystery(
 
 
 def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:
-    """Choose at random whether a link or a device is slow, and which one among those that carry messages or compute."""
+    """Return a random secret: a link that carries messages, or a device that computes."""
     names, links = [spec.device_name(*worker) for worker in spec.workers], _links_of(spec)
     # The real clock emulates no links, so none can be slowed.
     of = "link" if links and spec.clock != "real" and rng.random() < 0.5 else "device"

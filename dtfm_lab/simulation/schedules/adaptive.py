@@ -77,8 +77,8 @@ class Makespans:
         return _passes_of(self._unordered.graph)
 
     def _lanes(self, warmups: Warmups) -> tuple[IntArray, IntArray]:
-        """Return edges from each pass to the next one on its device. If sends block, also from the arrival of what a
-        pass sends."""
+        """Return edges from each pass to the next one on its device. If sends block, another edge leads to the next
+        pass from the arrival of the message that the pass sends."""
         before, after = [], []
         arrival = self._arrivals
         for passes in self._passes:
@@ -209,8 +209,8 @@ def choose_warmups(
 
 
 def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray:
-    """Return the depths reduced from the last device to the first, each as far as the makespan stays within the
-    limit."""
+    """Return the depths, reduced one device after another from the last to the first, each as far as the iteration
+    stays within the limit."""
     below = 0  # no device may go deeper than the one before
     for device in reversed(range(len(depths))):
         least, most = below, int(depths[device])

@@ -369,7 +369,8 @@ class WhatIfPanel(Panel):
         self._ask()
 
     def _use(self) -> None:
-        """Apply the setting to the lab: factors to the network, the rest to the choices for the plan."""
+        """Apply the setting to the lab: factors change the network, and all other values become choices for the
+        plan."""
         setting, plan, base = self.setting, self._plan, self.base
         if setting is None or plan is None or base is None or self.last is None:
             return

@@ -72,7 +72,8 @@ class Replays:
         return sorted((self._known[key] for key in keys if key in self._known), key=lambda one: -one.samples)
 
     def each(self, question: RaceQuestion, policies: Sequence[str]) -> Iterator[History]:
-        """Replay those that are not known, in order, until ``stop``. Errors of ``lab.replay`` pass through."""
+        """Yield the history of each policy, and replay the ones that are not known yet, until ``stop``. Errors of
+        ``lab.replay`` pass through."""
         self._stopped = stopped = threading.Event()
 
         # The only way out of a replay: its loop calls this often.

@@ -336,7 +336,7 @@ def _fitted(run: HivemindRun, software: Software) -> str:
 
 
 def _stream_rows() -> Iterator[Row]:
-    """Yield Gbit/s of one stream and of several. Only Linux's window is assumed."""
+    """Yield the bandwidth in Gbit/s of one TCP stream and of several, predicted from Linux's window alone."""
     for ((first, second), n, series), tests in _tests().items():
         # Two streams in one place have no distance to test.
         if first == second:

@@ -336,7 +336,8 @@ def fill_capacities(
 
 @inlined
 def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, float]:
-    """Return the maximum micro-batches with this neighbour before, whatever follows, and the seconds of each."""
+    """Return the maximum number of micro-batches if this is the neighbour before the device, whatever the neighbour
+    after it; and the seconds of each."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s
     most = min(own.most, (left_s - above.up + above.sent_s) / (each_s - own.w))
@@ -362,7 +363,8 @@ def _below(
 
 @inlined
 def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
-    """Return the maximum micro-batches between these two neighbours, before averaging, and the seconds of each."""
+    """Return the maximum number of micro-batches with these two neighbours, and the seconds of each. Averaging counts
+    as 0 s."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s + below.sent_s
     most = min(own.most, (left_s - above.up - below.idle_s + above.sent_s) / (each_s - own.w))
@@ -378,10 +380,10 @@ def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) 
 def _whole(
     rules: Rules, own: StagePasses, above: Above, below: Below, most: float, end: float, own_s: float, each_s: float
 ) -> float:
-    """Return the whole micro-batches between these two neighbours, at most ``most``, with ``end`` seconds after the
-    last pass.
+    """Return the whole number of micro-batches with these two neighbours, at most ``most``.
 
-    ``own_s`` are the seconds of each micro-batch, ``each_s`` the same in a group on both sides of the cut.
+    ``end`` are the seconds after the last pass. ``own_s`` are the seconds of each micro-batch, ``each_s`` the same in a
+    group on both sides of the cut.
     """
     limit_s = rules.limit_s
     after, window = max(end + own.w, above.up), limit_s - above.start - own.chain_s

@@ -1,8 +1,7 @@
 """A plan during annealing, with everything computed from it: seconds of pipelines and groups, and missing memory.
 
-A stage does FLOP, and holds parameters, activations and messages (``count_stages``).
-
-Warm-ups are a multiple of the number that hides the way there and back, limited by memory (``warm_up``).
+A stage does FLOP, and holds parameters, activations and messages (``count_stages``). Warm-ups are a multiple of the
+number that hides a micro-batch's round trip, limited by memory (``warm_up``).
 """
 
 from typing import NamedTuple

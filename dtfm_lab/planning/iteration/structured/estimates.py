@@ -45,7 +45,7 @@ LONGEST_LOOP = 4
 """Maximum number of neighbouring stages whose waiting loops are priced, in addition to the loop of all stages. Longer
 ones seldom bind."""
 WARMUP_FACTOR = 1.25
-"""Micro-batches in flight, as a multiple of those that hide the messages of a steady pipeline. The waits for shared
+"""Factor on the number of micro-batches in flight that hides the messages of a steady pipeline. The waits for shared
 NICs, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
 """Cap on micro-batches in flight, so that the number that memory has room for fits an integer."""
@@ -138,8 +138,8 @@ class Estimator:
     def promise_s(self, members: IntArray) -> float:
         """Return a rough time of an iteration on these devices, which decides what to try first.
 
-        It is the passes, plus sending all gradients there and back over the slowest link that is needed to join the
-        devices.
+        It is the time of the passes, plus the time to send all gradients and receive the averages over the slowest link
+        that is needed to join the devices.
         """
         some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
         if len(some) == 1:

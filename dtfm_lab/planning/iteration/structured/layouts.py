@@ -268,7 +268,7 @@ class Average:
 
     how: str
     latency_s: FloatArray
-    """Seconds of consecutive latencies, there and back."""
+    """Seconds of all latencies that follow one another, for the gradients and for what comes back."""
     there_s_per_byte: FloatArray
     """Seconds per byte of a stage's gradient."""
     back_s_per_byte: FloatArray

@@ -124,7 +124,8 @@ HERE = Path(__file__).parent
 VIEWS = ("top_bar", "map", "player", "gantt", "legend", "glossary")
 """The views on the page, by the names of their built scripts."""
 POLICY = "default-src 'none'; script-src 'sha256-{}' blob:; style-src 'unsafe-inline'; img-src data: blob:"
-"""The page's content security policy: its own script, by its hash, and those that it makes; no requests."""
+"""The page's content security policy: it allows the page's own script, by its hash, scripts that this one makes, and no
+requests."""
 KEPT = ("own_id", "drags")
 """Traits that no answer changes."""
 

@@ -26,7 +26,7 @@ from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
 
 FORMAT = 1
-"""Version of what a link holds for the page. The page refuses a newer one in a line."""
+"""Version of the data that a link holds for the page. If it is newer than the page, the page says so in one line."""
 TICKS = 1e9
 """Ticks per iteration: times in a link are whole ticks, so that equal durations are equal numbers."""
 NOTHING, A_BAR, A_MESSAGE = range(3)
