@@ -339,7 +339,7 @@ def _predicted(
     plan: Plan, measured: Trace, topology: Topology, profile: tuple[ComputeTime, ...], simulate: Callable[..., Trace]
 ) -> Trace:
     ran = measured.context
-    # the plan keeps the cost of the drawn network, on which a simulation does not depend
+    # the plan keeps its old cost, of the specified network; a simulation does not depend on it
     return simulate(plan.changed(topology=topology), ran.recorded_schedule, queueing=ran.queueing, profile=profile)
 
 

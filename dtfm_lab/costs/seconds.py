@@ -330,7 +330,7 @@ def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float)
     if n_context > 1 and layer.kv_elements:
         step_s = device.inner_latency_s + each * layer.kv_elements / n_tensor / device.inner_bandwidth_bytes_per_s
         beside_s = job.microbatch * model.attention_flop / flop_per_s / n_context
-        # a step only costs what the products of the part before do not hide
+        # a step costs only the time that the attention products of the previous part do not hide
         forward_s += (n_context - 1) * max(step_s - beside_s, 0.0)
         backward_s += (n_context - 1) * max(2 * step_s - BACKWARD_PER_FORWARD * beside_s, 0.0)
     if n_experts > 1 and layer.expert_elements:

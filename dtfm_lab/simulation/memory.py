@@ -273,7 +273,8 @@ def _most_waiting_bytes(report: MemoryReport) -> IntArray:
     passing = 2 * (before * np.roll(in_flight, 1, axis=0) + behind * in_flight)
     if job.n_replicas == 1:
         return np.asarray(passing)
-    # a central device gets every gradient whole; elsewhere rings send twice what shards do. The 2 is for coded copies
+    # a central device gets the whole gradient of each replica; rings send twice what shards do. The first 2 is for
+    # compressed copies
     whole = np.ceil(device_gradient_bytes(job, n_stages)).astype(np.int64)[:, None]
     copies = 2 + (job.n_replicas if job.synchronisation in ("central", "hierarchical") else 2)
     return np.asarray(passing + copies * whole + math.ceil(job.embedding_bytes))

@@ -83,7 +83,8 @@ _MODELS = (
     _llama("qwen2-1.5b", 28, 1536, 12, 2, 8960, 4096, 151936, qkv_bias=True, tied=True),
     _llama("qwen2-7b", 28, 3584, 28, 4, 18944, 4096, 152064, qkv_bias=True),
     _llama("qwen2-72b", 80, 8192, 64, 8, 29568, 4096, 152064, qkv_bias=True),
-    # Llama 3.1 to 3.3, Qwen2.5 and Qwen3: from the published configurations, on the lengths of their elders
+    # Llama 3.1 to 3.3, Qwen2.5 and Qwen3: from the published configurations, with the sequence lengths of Llama 3 and
+    # Qwen2
     _llama("llama-3.1-8b", 32, 4096, 32, 8, 14336, 8192, 128256),
     _llama("llama-3.1-70b", 80, 8192, 64, 8, 28672, 8192, 128256),
     _llama("llama-3.1-405b", 126, 16384, 128, 8, 53248, 8192, 128256),

@@ -155,7 +155,7 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
     if not len(rows):
         known = f"{trace.iteration.min()} to {trace.iteration.max()}"
         raise TraceError(f"iteration is {iteration}; wanted one that was traced, {known}")
-    # From the end backwards: what ends last has waited for what its row names, and so on.
+    # Follow the path backwards: the last row to end waited for the row that its `after` names, and so on.
     path = [int(rows[trace.end_s[rows].argmax()])]
     while (before := int(chains.after[path[-1]])) >= 0:
         path.append(before)

@@ -127,7 +127,7 @@ def travel(trace: TraceColumns) -> Travel:
     either = [np.concatenate(pair) for pair in zip(messages, passes, strict=True)]
     weight = np.repeat(trace.iteration_weights, n_devices) / n_devices
     under_way_s, busy_s, either_s = (float(weight @ _covered_s(of, len(weight))) for of in (messages, passes, either))
-    # Counted in both, less in either: what overlaps.
+    # Overlap = seconds of messages + seconds of computation - seconds of either.
     return Travel(under_way_s, max(0.0, under_way_s + busy_s - either_s))
 
 

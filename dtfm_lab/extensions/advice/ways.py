@@ -225,7 +225,7 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
     whole = [np.full((n + 1, n + 1), assumed) for assumed in (LINE_S, LINE_BYTES_PER_S)]
     for new, old in zip(whole, links, strict=True):
         new[:n, :n] = old
-        # A copy of a device has its links; between the two, its own best link stands in.
+        # A copy of a device has the links of the original. The link between the two is as fast as the original's best.
         if like is not None and n > 1:
             nearest = int(np.where(np.arange(n) == like, 0.0, links[1][like]).argmax())
             new[n, :n], new[:n, n] = old[like], old[:, like]

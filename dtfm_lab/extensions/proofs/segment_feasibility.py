@@ -226,13 +226,14 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
         switches = [[model.new_bool_var("") for _ in range(k)] for k in most]
         for row in switches:
             for first, then in pairwise(row):
-                # The q-th pipeline only with those before it, which lets switches carry partial sums.
+                # Pipeline q may be on only if pipelines 0 to q - 1 are, so that each switch can add the next term of a
+                # sum.
                 model.add_implication(then, first)
         model.add(sum(switch for row in switches for switch in row) == n_replicas)
         for c in components:
             if switches[c]:
                 pays = sum(tables[length][c][d][q] * switch for d in components for q, switch in enumerate(switches[d]))
-                # The first switch says that a device of this component is in the group.
+                # The first switch is on if the component has a device in the group.
                 model.add(pays <= UNITS).only_enforce_if(switches[c][0])
         pipelines.append(switches)
     for c in components:

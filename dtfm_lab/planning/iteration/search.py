@@ -408,7 +408,7 @@ class ChoiceAnnealing:
             n_exact = int(REPLAYED_NS * growth / one_ns) + 10
             found = shape_search.annealed(found, POLISH_HOT, POLISH_COLD, n_exact, self.random, exact=True)
             self.evaluations += n_exact
-            # the replay leaves out shared NICs; then the simulator has yet to judge
+            # the replay leaves out shared NICs; a plan with shared NICs still has to be simulated
             found = replace(found, judged=self._pricer(shape_search).replays)
             shape_search.keep(self.shown.tried(shape_search, found, operator))
         else:
@@ -452,7 +452,8 @@ def _without_schedule(problem: IterationProblem, rng: np.random.Generator, targe
 
 def annealing_length(first: float, growth: float, n_before: int) -> float:
     """Return the length of an annealing that follows ``n_before`` others, as a multiple of the nominal length."""
-    # After some fifty the longest is reached. A search of minutes makes thousands, whose power no float can hold.
+    # After about 50 annealings the length is LONGEST. A search of minutes makes thousands, and growth ** n_before would
+    # overflow a float.
     return min(first * growth ** min(n_before, MOST_GROWTHS), LONGEST)
 
 

@@ -97,7 +97,7 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
     Raises what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
     """
     if workers is None:
-        # Without a wish, a large plan runs in part instead of being refused.
+        # If the caller gives no number, a part of a large plan runs instead of an error.
         return (plan, None) if plan.job.n_tasklets <= MOST_WORKERS else subplan_for(plan, DEFAULT_WORKERS)
     running, part = subplan_for(plan, workers)
     if (needed := running.job.n_tasklets) > MOST_WORKERS:

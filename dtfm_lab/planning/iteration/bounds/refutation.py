@@ -276,9 +276,10 @@ class Capacities:
 #
 # A proof is a configuration program (Gilmore and Gomory, *A linear programming approach to the cutting-stock problem*,
 # 1961), solved with HiGHS. A sum over all devices would miss that a stage needs R devices that keep up. A plan of T
-# seconds has, for every stage, a kind, a number of devices on side 0 of the cut, and R devices. Each of these passes
-# at least the micro-batches of its pipeline, and the R pipelines have N together. Let u be the whole number of stages
-# of a configuration (kind, devices on side 0), and z the devices of a class in one, staying or crossing. It solves
+# seconds has, for every stage, a kind, a number of devices on side 0 of the cut, and R devices. Each of these devices
+# can process at least the micro-batches of its pipeline, and the R pipelines have N together. Let u be the whole number
+# of stages of a configuration (kind, devices on side 0), and z the devices of a class in one, staying or crossing. It
+# solves
 #
 # - the sum of z over configurations is at most the devices of the class;
 # - for every configuration: z of each side = (devices on that side) u, and as many stay as pipelines stay there;

@@ -181,7 +181,7 @@ class Estimator:
         if self.least_s(layout.grid.ravel()) > best_s:
             return True
         if self._alike:
-            # equal stages pass one micro-batch per round, and the last stage begins after n_stages - 1 rounds
+            # equal stages process one micro-batch per round, and the last stage begins after n_stages - 1 rounds
             rounds = np.maximum(-(-self.n_microbatches // n_replicas), 1) + n_stages - 1
             if float((rounds * self._whole_s[:, 0]).min()) / n_stages > best_s:
                 return True
