@@ -487,8 +487,8 @@ class _Intervals:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """Return (keys,) ``when`` of the action of one of these kinds at each key; nan for a key without such an
-        action."""
+        """Return (keys,) the entry of ``when`` for each key's action of one of these kinds; nan for a key without such
+        an action."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]

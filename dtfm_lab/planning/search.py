@@ -67,7 +67,7 @@ class PlanStep(Generation):
     queueing: str = "pairs"
     efficiency: GivenEfficiency = None
     population: Population | None = field(default=None, repr=False)
-    """What the search held, if that was recorded: see ``with_population``."""
+    """The placements that the search held at this step. None unless ``with_population`` recorded them."""
 
     @property
     def devices(self) -> IntArray:

@@ -217,8 +217,8 @@ def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
 def with_one_more(topology: Topology, device: Device, like: int | None = None) -> Topology:
     """Return the network with one more device.
 
-    It is linked over the assumed line, or with ``like`` as that device is. Its link to that device is then as fast as
-    that device's best link.
+    Its links are the assumed line. With ``like``, they are copies of the links of device ``like`` instead, and the link
+    between the two is as fast as the best link of ``like``.
     """
     n = len(topology)
     links = topology.latency_s, topology.bandwidth_bytes_per_s

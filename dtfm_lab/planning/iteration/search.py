@@ -113,8 +113,8 @@ first round of annealing. It is annealed when its turn comes."""
 MOST_ROUNDS = 3
 """Number of rounds after which a search without any valid plan gives up. The first round covers all shapes."""
 LONGER = 4
-"""While there is no valid plan, each round anneals this many times longer, and this many times fewer shapes: those that
-lack least. So every round takes as long as the one before."""
+"""While there is no valid plan, each round anneals a quarter as many shapes, each four times as long, so rounds
+take about equally long. The shapes kept are those whose best plans exceed memory and limits least."""
 FEWEST_LONGER = 24
 """Minimum number of shapes in a round."""
 Given = tuple[Plan | None, Sequence[Plan]]

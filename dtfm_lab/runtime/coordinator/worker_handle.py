@@ -210,7 +210,7 @@ class RemoteWorker(WorkerHandle):
         super().__init__(rank, stream, None)
         self.round_trip_s, self.own_address = round_trip_s, own_address
         self.knocked_s: Callable[[], float | None] = lambda: None
-        """Returns when another process knocked for this rank, or None."""
+        """Returns the time.monotonic() at which another process asked to be this rank; None if none did."""
         self.refuse: Callable[[], None] = lambda: None
         """Turns the other process away."""
         self.heard_exit = False
