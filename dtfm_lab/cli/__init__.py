@@ -47,7 +47,8 @@ def main() -> NoReturn:
         # Shells report 128 + the signal's number, and Ctrl-C is signal 2.
         status = _print_error("stopped", 130)
     except BrokenPipeError:
-        # A reader such as head had enough. Closed, so that Python does not complain at exit that it cannot flush.
+        # A reader such as `head` stopped reading. Close stderr, so that Python does not complain at exit that it cannot
+        # flush.
         sys.stderr.close()
         status = 0
     except OSError as error:

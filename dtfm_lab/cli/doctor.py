@@ -161,7 +161,7 @@ def fitting_cuda(facts: Facts) -> int | None:
         newest = min(_major(facts["driver_cuda"]), max(TORCH))
     else:
         driver = _major(facts["gpus"][0]["driver"])
-        # The driver's own version tells as well, by NVIDIA's table of the oldest that runs each.
+        # nvidia-smi reported no CUDA version, but NVIDIA lists the oldest driver that runs each.
         newest = next((cuda for cuda, oldest in sorted(OLDEST_DRIVER.items(), reverse=True) if driver >= oldest), 0)
     if _too_old_for_13(facts):
         newest = min(newest, 12)
@@ -201,7 +201,7 @@ def _cupy_advice(facts: Facts) -> list[str]:
     fits = min(_major(torch["cuda"]), fitting_cuda(facts) or 0)
     if fits not in TORCH:
         return []
-    # The extra names the build of CuPy that fits, and pip leaves an unfitting one beside it, so that one goes first.
+    # The extra installs the build of CuPy that fits. pip would leave another build beside it, so uninstall that first.
     wanted = f"pip install 'dtfm_lab[cuda{fits}]'"
     anew = f"pip uninstall -y {' '.join(several)} && {wanted}"
     if len(several) > 1:

@@ -116,7 +116,7 @@ def plan(
     except KeyboardInterrupt:  # keep the plan, without its iteration time
         stopped = True
     report_plan(found, output, as_json)
-    # Who stopped the search does not want a second one.
+    # A person who stopped the search does not want a second one.
     if not (as_json or stopped):
         _report_freed(found, PlanOptions(**budget))
 

@@ -231,7 +231,7 @@ def schedule(
         if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
         depths: Any = None if warmups is None else [plain_value(depth) for depth in warmups.split(",")]
-        # Functions, because only the choices that the schedule takes are asked for, and checked.
+        # Functions, because `build_named` calls, and so checks, only the choices that the schedule takes.
         given: dict[str, Any] = {"stages_per_device": lambda: stages_per_device, "warmups": lambda: depths}
         built = build_named(name, n_stages, n_microbatches, given)
     if output is not None:

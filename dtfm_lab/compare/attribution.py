@@ -32,7 +32,10 @@ BATCH = 16
 
 
 class Times(NamedTuple):
-    """What each action contributes by itself, (nodes, iterations). The start and end of every action follow from it."""
+    """Seconds that each action takes or waits by itself, (nodes, iterations), apart from waiting for other actions.
+
+    The start and end of every action follow from them.
+    """
 
     duration_s: FloatArray
     latency_s: FloatArray
@@ -70,9 +73,9 @@ class TimedIterations(NamedTuple):
     predicted: Times
     measured: Times
     group: IntArray
-    """(nodes,) owner of each action, its link or device, as a row of ``owners``."""
+    """(nodes,) number of the link or device that each action belongs to: its row in ``owners``."""
     late_group: IntArray
-    """(nodes,) owner of each action's delay. For messages this is the NIC, if messages queue at NICs."""
+    """(nodes,) number of the owner of each action's delay. For messages this is the NIC, if messages queue at NICs."""
 
     @classmethod
     def of(
@@ -134,7 +137,7 @@ class TimedIterations(NamedTuple):
         return found
 
     def _share_out(self, begin: Times, end: Times, found: FloatArray) -> None:
-        """Add what each group is charged for in these iterations."""
+        """Add to ``found`` the seconds that each group contributes to the change from ``begin`` to ``end``."""
         n_iterations = begin.duration_s.shape[1]
         progress = np.tile(np.linspace(0.0, 1.0, SAMPLES), n_iterations)
         of = np.repeat(np.arange(n_iterations), SAMPLES)
@@ -182,10 +185,10 @@ def _nic(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[tuple[IntArray, IntArray, Mask, Mask]]:
-    """Walk back along the longest chain of every column at once.
+    """Walk back along the longest chain of all columns at once.
 
-    Yields columns, their nodes, whether a node's own duration counts (not if the next node waited for its start), and
-    whether the node waited for its send's start.
+    Yields four arrays per step: the columns that still continue, the node of each, True if the node's own duration
+    counts (not if the next node waited for its start), and True if the node waited for the start of its send.
     """
     column, at = np.arange(len(last)), last
     ended = np.ones(len(last), dtype=bool)

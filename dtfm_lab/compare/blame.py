@@ -90,7 +90,7 @@ class Blame:
 def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
     """Attribute the error of ``rows``, which has one row per measured action with its prediction (``Comparison.rows``).
 
-    Raises TraceError if the measured trace does not hold its schedule, or has actions that its schedule lacks.
+    Raises TraceError if the measured trace does not contain its schedule, or has actions that its schedule lacks.
     """
     one_nic = measured.context.has_nics
     names = owners(rows, one_nic=one_nic)

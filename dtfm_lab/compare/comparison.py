@@ -152,7 +152,7 @@ class Comparison:
     def blame(self) -> Blame:
         """The error of an iteration, attributed to links and devices: ``.table``, ``.verdict``.
 
-        Raises TraceError if the measured trace does not hold its schedule.
+        Raises TraceError if the measured trace does not contain its schedule.
         """
         return blame(self.rows, self.measured)
 
@@ -161,8 +161,8 @@ class Comparison:
         """The links and devices whose own times explain the iteration's error, worst first, with one sentence each.
 
         After them come links and devices that are far off but do not change the iteration. Columns as in
-        ``Blame.table``. Empty if everything is within noise, and if the trace does not hold its schedule; ``verdict``
-        tells the two apart.
+        ``Blame.table``. Empty if everything is within noise, or if the trace does not contain its schedule; ``verdict``
+        tells which.
         """
         import pandas as pd  # takes a while to load
 
@@ -184,7 +184,8 @@ class Comparison:
 
     @property
     def error_sentence(self) -> str:
-        """``Measured 498 ms, 43 ms longer than predicted (+9.5 %).`` It begins with what ran, where that was a part."""
+        """``Measured 498 ms, 43 ms longer than predicted (+9.5 %).`` If only a part of the plan ran, it begins with
+        that part."""
         part, measured = self.measured.context.part, format_s(self.measured.iteration_s)
         lead = f"{part[0].upper()}{part[1:]}: measured {measured}" if part else f"Measured {measured}"
         of = " for it" if part else ""
@@ -214,9 +215,10 @@ class Comparison:
         return drift(self.rows, self.iterations, self.predicted_iteration_s)
 
     def refit(self, plan: Plan, simulate: Callable[..., Trace]) -> Refit:
-        """Return the network and the profile that would have predicted this: ``comparison.refit(plan, lab.simulate)``.
+        """Return the network and the profile that would have predicted the measurement.
 
-        Raises TraceError if the measured trace is of another plan, or does not hold its schedule.
+        Call ``comparison.refit(plan, lab.simulate)``. Raises TraceError if the measured trace is of another plan, or
+        does not contain its schedule.
         """
         return refit(self.measured, self.iteration_error, plan, simulate)
 

@@ -28,7 +28,7 @@ class Dependencies:
 def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
     """Return the programs of a trace's devices for an iteration that synchronises, or for one that does not.
 
-    Raises TraceError if the trace does not hold its schedule.
+    Raises TraceError if the trace does not contain its schedule.
     """
     context = trace.context
     if not context.plan.orders:
@@ -39,7 +39,7 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
         len(context.devices[0]),
         context.plan.synchronisation,
         _regions(trace) if context.plan.synchronisation == "hierarchical" else None,
-        # The trace tells what ran, as far as the schedule alone does not.
+        # The schedule alone does not say these; the trace shows what ran.
         tied=Kind.SEND_E in kinds,
         compressed=Kind.PACK in kinds,
         synchronise=synchronise,

@@ -145,7 +145,10 @@ def _separated(
 def _by_size(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray
 ) -> tuple[ConfidenceInterval, ConfidenceInterval]:
-    """Return (latency, seconds per byte) of a line through size and seconds, fitted per iteration, or to all if few."""
+    """Return (latency, seconds per byte) from a line of seconds over message size.
+
+    The line is fitted to each iteration separately, or to all iterations together if there are few.
+    """
     each_iteration = [iteration == number for number in np.unique(iteration)]
     lines = [_line(n_bytes[of_it], whole_s[of_it]) for of_it in each_iteration if np.ptp(n_bytes[of_it]) > 0]
     if len(lines) >= FEW_ITERATIONS:
@@ -213,7 +216,7 @@ class Refit:
     measured: RunContext
     """Context of the measured trace."""
     predicted: Trace
-    """One simulated iteration on that network with that profile."""
+    """One iteration simulated on ``topology`` with the fitted computing times."""
     error_before: float
     """Relative error of the original prediction: see ``Comparison.iteration_error``."""
     error: float
@@ -278,7 +281,7 @@ def refit(measured: Trace, error_before: float, plan: Plan, simulate: Callable[.
     Raises
     ------
     TraceError
-        The measured trace is of another plan, or does not hold its schedule.
+        The measured trace is of another plan, or does not contain its schedule.
     """
     # A rehearsal ran only a part of the plan.
     plan = cut_subplan(plan, measured.context.rehearsed)
@@ -336,7 +339,7 @@ def _predicted(
     plan: Plan, measured: Trace, topology: Topology, profile: tuple[ComputeTime, ...], simulate: Callable[..., Trace]
 ) -> Trace:
     ran = measured.context
-    # the plan keeps the cost of the drawn network, on which a simulation does not depend
+    # the plan keeps its old cost, of the specified network; a simulation does not depend on it
     return simulate(plan.changed(topology=topology), ran.recorded_schedule, queueing=ran.queueing, profile=profile)
 
 

@@ -84,8 +84,8 @@ instead of six of the whole."""
 
 
 MEASURED_SPREAD = 0.06
-"""Minimum spread of what follows from timed blocks. It is the spread of another plan's seconds, calibrated with one
-measured iteration (rows of Megatron-LM on one machine, each predicted from one other row)."""
+"""Minimum spread of predictions that are based on timed blocks. It is the spread of another plan's seconds, calibrated
+with one measured iteration (rows of Megatron-LM on one machine, each predicted from one other row)."""
 FAR_WIDTH = 4.0
 """A model may be this many times narrower than the narrowest timed block, or wider than the widest."""
 FEW_BLOCKS = 1000
@@ -110,9 +110,10 @@ class FusedAttention(NamedTuple):
     """Speed of a causal attention kernel on a kind of GPU, in half precision."""
 
     most: float
-    """Share of the peak over what is not masked, in long sequences, forward and backward together."""
+    """Share of the peak that it reaches in long sequences, forward and backward together. Only the FLOP that are not
+    masked count."""
     half_length: float
-    """Sequence length in tokens at which it reaches half of that."""
+    """Sequence length in tokens at which it reaches half of ``most``."""
 
 
 class Products(NamedTuple):
@@ -122,7 +123,7 @@ class Products(NamedTuple):
     most: float
     """Share of the peak that tiles of a large depth reach."""
     half_depth: float
-    """Depth k0 at which they reach half of that."""
+    """Depth k0 at which tiles reach half of ``most``."""
     spread: float
     """Spread of the errors on rows that the two constants were not fitted to: ``python benchmarks efficiency``."""
     source: str
@@ -307,10 +308,10 @@ def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: 
 def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Iterator[Product]:
     """Yield the matrix products of a layer's forward on each of ``gpus`` GPUs that share it.
 
-    They share it as in Megatron-LM: columns where a block's input is multiplied, depth where its output is produced.
-    With context and expert parallelism, they share tokens. The products of a GPU's experts, each with the tokens sent
-    to it, count as one kernel. A block of a family other than gpt and llama counts as one product of the model's width,
-    apart from its experts.
+    They divide the matrices as Megatron-LM does. The products that read a block's input are cut by columns, and those
+    that make its output by rows (the depth). With context and expert parallelism, GPUs divide the tokens instead. A
+    GPU's experts, each with the tokens sent to it, count as one kernel. In a family other than gpt and llama, a block
+    without its experts counts as one product of the model's width.
     """
     model = job.modelled()
     gpus = max(gpus // job.data_gpus, 1)

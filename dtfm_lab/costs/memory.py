@@ -64,7 +64,7 @@ def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[fl
 
 
 class Sharded(NamedTuple):
-    """Divisors of what a device holds of parameters, gradients and optimizer states."""
+    """The numbers by which sharding divides what a device holds: parameters, gradients and optimizer states."""
 
     parameters: int
     gradients: int
@@ -85,7 +85,8 @@ class Gathered(NamedTuple):
     gradient_elements: int
     """Number of gradients that are whole, in their own precision."""
     passing_elements: int
-    """Number of gradients still to be added, in the job's precision (``passing_gradient_elements``)."""
+    """Number of gradients that are made in the job's precision and wait to be added in another
+    (``passing_gradient_elements``)."""
 
     def total_bytes(self, job: Job) -> float:
         """Bytes of everything that is gathered."""
@@ -99,7 +100,7 @@ def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
     - With zero-3: the weights of the block in use and of the one being fetched. The embedding and the head are held all
       the time, because in FSDP they belong to the root module, which torch's ``fully_shard`` keeps after the forward.
     - With zero-2 and zero-3: the gradients of the layer whose gradients are being scattered.
-    - Always: the gradients of a block that are still to be added in another precision.
+    - Always: the gradients of one block that wait to be added in another precision (``passing_gradient_elements``).
 
     With one replica, only the last applies.
     """
@@ -114,11 +115,11 @@ def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
 
 
 def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
-    """Return the number of gradients of a stage's largest block that are made in the job's precision and then added in
-    another.
+    """Return how many gradients a device holds in the job's precision until they are added in another: one block's.
 
-    Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts these as "dummy wgrad"). 0 if both
-    precisions are the same, and if they are among the whole gradients that are kept (``beside_gradients``).
+    It is the largest block of the stage. Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts
+    these as "dummy wgrad"). Return 0 if both precisions are the same. Also return 0 if the framework keeps all
+    gradients in the job's precision anyway, because ``beside_gradients`` counts them.
     """
     if job.gradients_in == job.dtype or job.gradient_buffers == "whole":
         return 0
@@ -146,7 +147,7 @@ class HeldOfParameter(NamedTuple):
     each_bytes: int
     """Bytes of one such number."""
     parts: int
-    """Number of replicas that share the first copy."""
+    """Number of replicas that split one copy among them."""
     copies: int
     """Further copies, on the other GPUs of a group."""
     expert_copies: int
@@ -200,8 +201,10 @@ def static_bytes(job: Job, n_replicas: int) -> float:
 
 
 def beside_static_bytes(job: Job, layer: Layer) -> float:
-    """Return the bytes that a layer holds in addition to ``static_bytes`` per parameter: frozen weights, less the
-    copies that experts do not have."""
+    """Return the bytes of a layer that ``static_bytes`` per parameter does not count.
+
+    These are its frozen weights. Copies that ``static_bytes`` counts but that experts do not have are subtracted.
+    """
     held = held_of_parameter(job, job.n_replicas or 2)
     missing = sum((one.copies - one.expert_copies) * one.each_bytes for one in held)
     return job.data_gpus * frozen_bytes(job, layer) - float(missing) * layer.expert_elements
@@ -285,8 +288,10 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
 
 
 def _most_at_once(job: Job, layers: Sequence[Layer]) -> int:
-    """Return the numbers of one sequence that a backward, one block at a time, holds beyond what all the layers
-    kept."""
+    """Return how many numbers of one sequence a backward holds at its peak, beyond what all the layers have kept.
+
+    The backward recomputes one block at a time.
+    """
     most, behind = 0, 0
     for layer in reversed(layers):
         kept = kept_elements(job, layer)
@@ -482,15 +487,16 @@ class _Intervals:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """Return (keys,) the value of ``when`` for the action of these kinds with that key; nan for a key without
-        such an action."""
+        """Return (keys,) the entry of ``when`` for each key's action of one of these kinds; nan for a key without such
+        an action."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]
         return moments
 
     def _at(self, moments: FloatArray, which: IntArray) -> FloatArray:
-        """Return the moment that belongs to each row's key, or the end of the row's iteration if that moment is nan."""
+        """Return, for each of the rows ``which``, the entry of ``moments`` at its key. If it is nan, the end of the
+        row's iteration."""
         found = moments[self.key[which]]
         return np.where(np.isnan(found), self.until[which], found)
 

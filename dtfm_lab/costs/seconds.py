@@ -68,7 +68,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 WAYS = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
 """Ways to average whose seconds are known without a simulation, in the order of their numbers."""
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
-"""Numbers of these ways in compiled loops. NOTHING means that nothing is averaged after the passes."""
+"""Numbers of the ways in ``WAYS``, for compiled loops. NOTHING means that nothing is averaged after the passes."""
 
 
 def way_of(job: Job) -> int | None:
@@ -112,7 +112,7 @@ def ring_link_s(n: Any, there_s: Any, back_s: Any, latency_s: Any) -> Any:
 
 
 def ring_rounds_s(n: Any, round_s: Any) -> Any:
-    """Return the seconds in which a ring of n sums, or gathers, if each round takes ``round_s``."""
+    """Return the seconds of a reduce-scatter, or of an all-gather, in a ring of n if each round takes ``round_s``."""
     return (n - 1) * round_s
 
 
@@ -167,9 +167,9 @@ class Coded(NamedTuple):
     """
 
     pack_s: float
-    """Seconds of coding what leaves before anything was summed."""
+    """Seconds to encode the messages that the replica sends before its first sum."""
     summed: float
-    """Gradients that its sums code and decode together, in units of whole gradients."""
+    """Gradients that it decodes and encodes for all its sums together, in units of whole gradients."""
     n_sums: int
     unpacked: float
     """Gradients that are decoded after the last sum, in units of whole gradients."""
@@ -195,13 +195,13 @@ def coded_in_ring(whole_s: float, n: int, splits: bool) -> Coded:
 
 
 def coded_at_root(n: int) -> Coded:
-    """Return what the replica codes that sums the whole gradients of all n: ``central``."""
+    """Return what replica 0 codes with ``central``, where it sums the whole gradients of all n replicas."""
     return Coded(0.0, float(n), 1, 0.0)
 
 
 def coded_by_member(whole_s: float) -> Coded:
-    """Return what a replica codes that sends its whole gradient and gets a whole average: ``central`` and
-    ``hierarchical``."""
+    """Return what any other replica codes with ``central`` and ``hierarchical``: it sends its whole gradient and
+    receives the whole average."""
     return Coded(whole_s, 0.0, 0, 1.0)
 
 
@@ -220,9 +220,9 @@ def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
 
 
 def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float]:
-    """Return the seconds of each of a replica's sums, and of what follows the last message that comes back.
+    """Return the seconds of each of a replica's sums, and of its work after the last message that it receives.
 
-    If replicas step ``apart``, alone or each with its shard, what follows is a sum too. All sums then take the same
+    If replicas step ``apart``, alone or each with its shard, that work is a sum too. All sums then take the same
     average time.
     """
     if not apart:
@@ -330,7 +330,7 @@ def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float)
     if n_context > 1 and layer.kv_elements:
         step_s = device.inner_latency_s + each * layer.kv_elements / n_tensor / device.inner_bandwidth_bytes_per_s
         beside_s = job.microbatch * model.attention_flop / flop_per_s / n_context
-        # a step only costs what the products of the part before do not hide
+        # a step costs only the time that the attention products of the previous part do not hide
         forward_s += (n_context - 1) * max(step_s - beside_s, 0.0)
         backward_s += (n_context - 1) * max(2 * step_s - BACKWARD_PER_FORWARD * beside_s, 0.0)
     if n_experts > 1 and layer.expert_elements:

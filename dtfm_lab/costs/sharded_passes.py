@@ -42,13 +42,11 @@ class Rings(Protocol):
 
 
 def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: Sequence[float]) -> float:
-    """Return the seconds of layers in sequence. Each is fetched while the one before it computes, and its result is
-    sent after it.
+    """Return the seconds of a sequence of layers whose messages overlap with computing.
 
-    Each argument has one number per layer: seconds of computing, of the message that the layer needs to begin,
-    and of the message that it makes. While a layer computes, the next one is fetched and the result of the
-    previous one is sent, over the same links. The result is at least the computing alone and the messages alone,
-    and at most the sum of both.
+    Each argument has one number per layer: seconds of computing, of the message that the layer needs to begin, and of
+    the message that it makes. While a layer computes, the next layer's message arrives and the previous layer's leaves,
+    over the same links. The result is at least the computing alone and the messages alone, and at most the sum of both.
     """
     n = len(compute_s)
     beside_s = [(before_s[i + 1] if i + 1 < n else 0.0) + (after_s[i - 1] if i else 0.0) for i in range(n)]
@@ -56,7 +54,7 @@ def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: S
 
 
 class LayerMessages(NamedTuple):
-    """What the replicas of a stage exchange in the passes of one micro-batch: one entry per layer, first layer
+    """Messages that the replicas of a stage exchange in the passes of one micro-batch. One entry per layer, first layer
     first."""
 
     shares: Sequence[float]

@@ -18,7 +18,7 @@ class ObjectiveWords:
     """The heading of a curve."""
     unit: str = "s"
     better: str = "faster"
-    """No plan is this beyond the bound."""
+    """The word in "no plan is ... than the bound": ``faster`` or ``cheaper``."""
 
     @property
     def bound_label(self) -> str:

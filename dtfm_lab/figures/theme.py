@@ -21,7 +21,7 @@ from dtfm_lab.planning.search import PROVEN
 SUBTITLE_LETTERS = 130
 """Number of letters of a subtitle that fit into the width of a notebook cell."""
 TITLE_LETTERS = 100
-"""Number of letters of a title that fit into the same width."""
+"""Number of letters of a title that fit into the width of a notebook cell."""
 TITLE_LINE_PX = 22
 NAME_LETTERS = 26
 """Maximum number of letters of a name next to an axis."""

@@ -101,7 +101,11 @@ def _nics(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
-    """Return (N, N) bandwidths between regions before NICs cap them: the largest that no NIC explains."""
+    """Return (N, N) bandwidths between regions without the effect of NICs.
+
+    For each pair of regions, it is the largest bandwidth below the cap of the devices' NICs. If no bandwidth is below
+    the cap, it is the largest bandwidth of the network.
+    """
     lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
     members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
     for a, b in product(members, members):

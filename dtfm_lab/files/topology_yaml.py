@@ -214,14 +214,14 @@ class MeasuredBlockSection(Section):
 
 
 class MeasuredGpuSection(Section):
-    """What `dtfm-lab calibrate` measured of a kind of GPU; it counts for all devices that have it."""
+    """Measurements of one kind of GPU by `dtfm-lab calibrate`. They apply to all devices with that GPU."""
 
     gpu: Name
     """The GPU, as the devices name it."""
     dtype: Name
     """Precision of the blocks' numbers."""
     blocks: list[MeasuredBlockSection] = Field(min_length=1, max_length=100)
-    """One for each width, the narrowest first."""
+    """Timed blocks, one for each width, the narrowest first."""
     block_launch_ms: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Milliseconds in which the kernels of a block's forward and backward are launched."""
     step_gib: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -231,7 +231,7 @@ class MeasuredGpuSection(Section):
     date: Name = ""
     """When it was measured."""
     versions: Name = ""
-    """Versions of what computed."""
+    """Versions of the software that computed."""
 
 
 class MeasuredSection(Section):
@@ -422,7 +422,8 @@ def _refuse_empty_regions(file: TopologyFile, topology: Topology) -> None:
 
 
 def _with_blocks(measured: MeasuredSection | None, devices: list[Device]) -> Iterator[Device]:
-    """The devices, each with what was measured of its GPU. Raises TopologyError for a GPU that none has."""
+    """Yield the devices, each with the measured block times of its GPU, if any. Raises TopologyError for a GPU that no
+    device has."""
     found = {} if measured is None else {spelling_of(one.gpu) or one.gpu: one for one in measured.gpus}
     if measured is not None and len(found) < len(measured.gpus):
         raise TopologyError("a GPU is twice among measured gpus; wanted one part for each")

@@ -34,7 +34,7 @@ FLOP_PER_PARAMETER, STATE_BYTES = 6, 16
 three fp32 copies for Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
 LARGER = "gpt3-xl", "qwen2.5-7b", "llama-2-13b", "llama-2-70b"
 OPENING_BATCH = 64
-"""Sequences per iteration of these jobs. With their own batches, a few devices need half an hour."""
+"""Sequences per iteration of the jobs in ``LARGER``. With their own batches, a few devices need half an hour."""
 OWN_BATCH, OWN_DTYPE = 64, "fp32"
 """Defaults for a job built from your own module: its batch and its dtype."""
 PAPERS = "dtfm-gpt3-xl"

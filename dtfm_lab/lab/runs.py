@@ -104,7 +104,8 @@ def sweep(
         points = sweep_points(given, job_for, repeats=repeats, seconds=seconds, executor=pool, kept=kept, **read)
         table = table_of(points, sweep_table, progress)
     of = given.job if job is None and isinstance(given, Plan) else job
-    # Labs count tokens, but jobs of images or of an own module count samples; the figure's axis must say which.
+    # Most jobs count tokens, but jobs of images or of the user's own module count samples. The figure's axis says
+    # which.
     table.attrs["counted"] = of.counted if isinstance(of, Job) else "tokens"
     return sweep_summary(table, "iteration_s" if summary is True else summary) if summary else table
 

@@ -72,8 +72,11 @@ def _with_holes(plan: Plan, network: Topology) -> list[list[str | None]]:
 
 
 def _as_planned(job: Job, planned: Job) -> Job:
-    """Return the job with its open fields filled in from a planned job: shape, micro-batch and what was chosen for
-    these."""
+    """Return the job with its open fields copied from a planned job.
+
+    Cut, schedule, warm-ups and recomputation are copied only if shape, micro-batch, model and batch are the same,
+    because they were chosen for these.
+    """
     left = {what: getattr(planned, what) for what in ("tensor_parallel", "sharding") if getattr(job, what) is None}
     job = job.with_fields(**left) if left else job
     shape = ("n_stages", "n_replicas", "microbatch")

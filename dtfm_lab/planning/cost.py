@@ -283,7 +283,7 @@ def nearest_partners(group_s: FloatArray) -> IntArray:
 
 
 class _Partners:
-    """The cost of each device's D - 1 cheapest partners that the clusters allow."""
+    """The seconds that each device spends on its D - 1 cheapest partners, of those that its cluster leaves it."""
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:
         self._nearest = nearest_partners(group_s)
@@ -294,8 +294,11 @@ class _Partners:
         self._labels: IntArray | None = None
 
     def cost_s(self, labels: IntArray, length: int) -> FloatArray:
-        """Return (N,) minimum seconds in segments of ``length`` stages or more; inf for a device that cannot be in
-        one."""
+        """Return (N,) minimum seconds that each device spends on its partners in a segment of at least ``length``
+        stages.
+
+        inf for a device that cannot be in such a segment.
+        """
         if length == 1:
             return self._free_s
         if labels is not self._labels:
@@ -309,8 +312,8 @@ class _Partners:
         return self._first_of_each_cluster(cost, labels, share * self._n_stages)
 
     def _rank_by_cluster(self, labels: IntArray) -> None:
-        """Rank each device's partners by cost within their clusters. In its own cluster, the device itself comes
-        first."""
+        """Rank each device's partners by cost, separately for each cluster. In a device's own cluster, rank 0 is the
+        device itself."""
         self._labels = labels
         self._sizes = np.bincount(labels)[labels]
         cluster = labels[self._nearest]
@@ -324,7 +327,10 @@ class _Partners:
 
     @staticmethod
     def _first_of_each_cluster(cost: FloatArray, labels: IntArray, most: IntArray) -> FloatArray:
-        """Keep the ``most`` cheapest devices of each cluster, because its pipelines cannot use more."""
+        """Return the costs, with inf for devices that are not among the ``most`` cheapest of their cluster.
+
+        The pipelines of a cluster cannot use more devices than that.
+        """
         order = np.lexsort((cost, labels))
         place = np.arange(len(order))
         starts = np.maximum.accumulate(np.where(np.diff(labels[order], prepend=-1) != 0, place, 0))
@@ -447,7 +453,8 @@ def grouped(
 
 
 def _alike(matrix: FloatArray, first: int, others: IntArray, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Return True for each of ``others`` whose links to all third devices are like the links from ``first``."""
+    """Return True for each of ``others`` whose links to every third device equal those of ``first``, within
+    ``tolerance``."""
     if not len(others) or tolerance == np.inf:
         return np.ones(len(others), dtype=bool)
     rows, row = matrix[others], matrix[first][None, :]

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 CHECKPOINT = -1
 """Sender of a piece that no living device holds."""
 SAME = 1e-9
-"""Holders whose times differ relatively by less than this count as equally fast: the one that has sent least sends."""
+"""Relative difference of arrival times up to which two holders count as equally fast. The one that has sent fewer bytes
+then sends."""
 
 Mask = npt.NDArray[np.bool_]
 

@@ -41,7 +41,7 @@ class Individual:
     cost_s: float
     """Value of the objective in its unit: seconds, or dollars per billion tokens."""
     operator: str
-    """What made it, such as ``chance``, ``recombination`` or the name of a mutation."""
+    """Name of the operator that made it, such as ``chance``, ``recombination`` or a mutation."""
     words: str
     """What the operator did, and to what."""
     generation: int = 0
@@ -71,7 +71,8 @@ class Population:
     """The placements that a search holds at one moment, or some of them."""
 
     individuals: tuple[Individual, ...]
-    """Up to ``SHOWN``, cheapest first. But the best with an exact price comes before mere estimates."""
+    """Up to ``SHOWN`` individuals, cheapest first. Exception: the best one with an exact price comes before any
+    estimate."""
     rule: str
     """A sentence that says which placements are in it."""
 
@@ -204,13 +205,14 @@ class Generation:
     diversity: float | None = None
     """Diversity of the current population, 0 to 1 (see ``diversity`` below); None if the planner has no population."""
     operator: str = ""
-    """What made the newest individual, such as chance, structure, recombination or reheating."""
+    """Name of the operator that made the newest individual, such as chance, structure, recombination or reheating."""
     parents: tuple[int, ...] = ()
     """Birth numbers of the newest individual's parents; the initial population is 0, 1, 2, ... in order."""
     compiling_s: float = 0.0
     """Seconds waited so far for kernels to compile. No time limit counts them."""
     bound_s: float | None = None
-    """Lower bound that the planner proved itself, if any. The larger of this and ``Problem.bound_s`` holds."""
+    """Lower bound that the planner itself proved; None without one. The larger of this and ``Problem.bound_s``
+    holds."""
     complete: bool = True
     """False for progress within a generation, which is shown but not counted as a step."""
     held: Callable[[], Population] | None = field(default=None, repr=False)

@@ -68,7 +68,7 @@ class PlanStep(Generation):
     queueing: str = "pairs"
     efficiency: GivenEfficiency = None
     population: Population | None = field(default=None, repr=False)
-    """What the search held, if that was recorded: see ``with_population``."""
+    """The placements that the search held at this step. None unless ``with_population`` recorded them."""
 
     @property
     def devices(self) -> IntArray:
@@ -95,7 +95,8 @@ class PlanStep(Generation):
         return self._with_seconds(plan, iteration_seconds(plan))
 
     def replayed_plan(self, grid: IntArray, iteration_s: float) -> Plan:
-        """Return the same plan with another (S, D) grid of devices, whose seconds are known, and the quick bound."""
+        """Return the same plan with another (S, D) grid of devices, given the seconds of its iteration. Its bound is
+        the quick one."""
         other = replace(self, best=grid)
         return other._with_seconds(other._unsimulated(quick_bound_s(self.topology, self.job)), iteration_s)
 
@@ -162,8 +163,8 @@ class SearchRequest:
     """Share of their peak that devices reach, as in ``simulate``."""
     max_price_per_hour: float | None = None
     max_iteration_s: float | None = None
-    """Only accept plans that cost at most this many dollars per hour, or whose iteration takes at most this many
-    seconds."""
+    """Accept only plans whose iteration takes at most this many seconds. With ``max_price_per_hour``, accept only plans
+    that cost at most that many US dollars per hour."""
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Runs the threads that the planner starts, for a caller that counts their CPU time."""
     improve_bound: bool = True

@@ -44,8 +44,11 @@ EXPONENTS = (2.0, 64.0)
 TIE = 4.0
 """Exponent of the power mean that decides between equal costs at the end."""
 FEW_DEVICES = 16
-"""Up to this number of devices, a twin has every device in the same stage. On larger networks, a twin is a placement
-that ranks equal. Otherwise copies with identical devices exchanged would soon fill the population."""
+"""Up to this number of devices, two placements are twins if every device is in the same stage.
+
+On larger networks, placements that rank equal are twins. Otherwise copies with identical devices exchanged would soon
+fill the population.
+"""
 MOST_GENERATIONS = 600
 """Default maximum number of generations."""
 SEED = 4

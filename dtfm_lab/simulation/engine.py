@@ -152,7 +152,7 @@ class PlacedTasks:
     def simulate(self, links: Links) -> TaskTimes:
         """Return the times of all tasks on these links.
 
-        Raises ScheduleError, naming the circle, if actions wait for each other.
+        If actions wait for each other in a cycle, raises ScheduleError, which names the actions.
         """
         graph = self.graph
         sends, receives = graph.role == SEND, graph.role == RECEIVE
@@ -186,7 +186,8 @@ class PlacedTasks:
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> Queues:
         """Return the links and NICs that messages occupy.
 
-        Computations for buckets take turns on their device instead. The devices' numbers follow the links' numbers.
+        A queue is a link or a NIC, for messages. Computations that synchronise buckets take turns on their device, so
+        they have one queue per device. These numbers follow the links'.
         """
         queue, n_queues = self._link_queues(links, sender, receiver)
         beside, programs = self.graph.beside, self.graph.programs
@@ -196,8 +197,8 @@ class PlacedTasks:
         return Queues(queue, n_queues + programs.n_positions * programs.n_replicas)
 
     def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
-        """Return the number of the link or NIC that each message occupies, -1 for computations, and how many there
-        are."""
+        """Return the number of the link or NIC that each message occupies, -1 for computations, and the number of links
+        or NICs."""
         role = self.graph.role
         leaving, coming = links.queues(sender, receiver)
         queue = np.where(role == SEND, leaving, np.where(role == RECEIVE, coming, -1))
@@ -232,8 +233,8 @@ class PlacedTasks:
 
 @lru_cache(maxsize=4)
 def _sizing(graph: TaskGraph) -> tuple[IntArray, IntArray]:
-    """Return (nodes,) what sets a message's size, as in ``_SIZES``, and (nodes,) the boundary of stages that it
-    crosses."""
+    """Return (nodes,) what the size of each node's message depends on, as a value of ``_SIZES``, and (nodes,) the stage
+    boundary that the message crosses."""
     kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])
     crossed = [boundary_of(one.kind, one.stage) if one.kind in ACROSS_STAGES else 0 for one in graph.actions]
     return kinds[graph.action], np.array(crossed)[graph.action]
@@ -301,7 +302,7 @@ def _unfilled(n: int) -> Times:
 
 
 def _rings_played(times: TaskTimes, n_done: int) -> int:
-    """Fill in the rings and what waits for them. Return the number of nodes that could run."""
+    """Fill the times of the rings and of the nodes that wait for them. Return the number of nodes that could run."""
     tasks, graph = times.tasks, times.tasks.graph
     n, order = len(graph), times.order
     is_done = np.zeros(n, dtype=bool)
@@ -380,7 +381,7 @@ def without_edges(graph: TaskGraph, gone: BoolArray) -> TaskGraph:
 
 
 def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
-    """Return one line that names the passes of one circle of waiting, each followed by what it waits for.
+    """Return one line that names the passes of one cycle, each followed by what it waits for.
 
     ``done`` lists the nodes that could run.
     """

@@ -24,9 +24,9 @@ from dtfm_lab.domain.network import shortened
 T = TypeVar("T")
 
 IN_FLIGHT = 3
-"""Tasks per worker that are submitted ahead if the executor tells its number of workers."""
+"""Number of tasks per worker that are submitted ahead, if the executor says how many workers it has."""
 MOST_IN_FLIGHT = 1000
-"""Tasks that are submitted ahead if it does not."""
+"""Number of tasks that are submitted ahead, if the executor does not say how many workers it has."""
 POLL_S = 0.02
 """Seconds between two checks of futures that do not come from ``concurrent.futures``."""
 TRIES = 2
@@ -214,7 +214,7 @@ class _Tasks(Generic[T]):
 
 
 def _there(sent_by: str, function: Callable[..., T], *packed: bytes) -> T | _Raised:
-    """On a worker: unpack the arguments and call the function. Its error becomes a value."""
+    """Unpack the arguments and call the function. Runs on a worker. An error of the function is returned as a value."""
     here = version("dtfm_lab")
     if here != sent_by:
         return _Raised(RunError(f"a worker has dtfm_lab {here}; wanted {sent_by}, as here"))

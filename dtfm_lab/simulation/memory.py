@@ -51,7 +51,7 @@ measured peak above 70 GB took 5 to 12 times as long as the fastest run with the
 states, and ``fragmentation=0.1`` states this one.
 """
 LEAST_MEMORY = "1f1b"
-"""The schedule that holds least memory, of those that keep all devices busy on infinitely fast links."""
+"""The schedule that holds least memory, of the schedules that keep all devices busy on infinitely fast links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
@@ -96,7 +96,8 @@ class Levels:
         return cls(device[settled], time[settled], activations_bytes[settled], messages_bytes[settled])
 
     def peaks(self, n_devices: int) -> tuple[IntArray, IntArray]:
-        """Return (devices,) activations and messages when their sum is largest, over all iterations."""
+        """Return (devices,) bytes of activations, and of messages, at the moment when their sum is largest in any
+        iteration."""
         device, total = self.device % n_devices, self.activations_bytes + self.messages_bytes
         fullest = np.lexsort((total, device))
         # the last row of each device in this order has its largest total
@@ -312,7 +313,8 @@ def _most_waiting_bytes(report: MemoryReport) -> IntArray:
     passing = 2 * (before * np.roll(in_flight, 1, axis=0) + behind * in_flight)
     if job.n_replicas == 1:
         return np.asarray(passing)
-    # a central device gets every gradient whole; elsewhere rings send twice what shards do. The 2 is for coded copies
+    # a central device gets the whole gradient of each replica; rings send twice what shards do. The first 2 is for
+    # compressed copies
     whole = np.ceil(device_gradient_bytes(job, n_stages)).astype(np.int64)[:, None]
     copies = 2 + (job.n_replicas if job.synchronisation in ("central", "hierarchical") else 2)
     return np.asarray(passing + copies * whole + math.ceil(job.embedding_bytes))
@@ -478,8 +480,11 @@ def _remedy(plan: Plan, schedule: str | Schedule, form: tuple[tuple[str, dict[st
 
 
 def _claim(remedy: Remedy, report: MemoryReport) -> str:
-    """Return a claim about one device after the changes. If all devices then fit, it is the one that lacks most now,
-    otherwise the one that lacks most then."""
+    """Return a clause on how much one device would need after the changes.
+
+    If all devices then fit, it is the device that lacks most without the changes. Otherwise it is the one that lacks
+    most with them.
+    """
     after = remedy.after
     at = report.worst if after.fits else after.worst
     device = "it" if at == report.worst else after.devices[at[0]][at[1]]

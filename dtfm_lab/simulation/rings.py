@@ -36,8 +36,8 @@ MOST_SHARED = 2_000_000
 """Maximum number of messages that are simulated one by one if rings share some of their NICs. It takes half a
 second."""
 MOST_PLAYED = 10_000_000
-"""Maximum number of messages of all other rings that are simulated, in a quarter of a second. Beyond, a ring of equal
-replicas represents them (``_like_the_slowest``)."""
+"""Maximum number of messages of all other rings that are simulated, in a quarter of a second. If there are more, a ring
+of equal replicas represents them (``_like_the_slowest``)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,13 +52,14 @@ class RingInputs:
     """Seconds of one message, at both ends, or of all the sums of a node together."""
     latency_s: FloatArray
     ready_s: FloatArray
-    """Second at which everything that a ring's first send needs has ended, for each such send."""
+    """For each first send of a ring, the second at which everything that it needs has ended."""
     kernel: Callable[[str, int], Callable[..., object]]
-    """``engine.kernel``: returns the form of an inner loop to use for a number of messages."""
+    """Returns the form of an inner loop that suits a number of messages: ``engine.kernel``."""
 
 
 def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after: IntArray) -> None:
-    """Fill the times of the rings' nodes, and what each waited for. ``after`` of their first sends is known."""
+    """Fill the times of the rings' nodes, and the node that each waited for. ``after`` of their first sends is filled
+    already."""
     rings = given.graph.rings
     queues = np.array([_queues(given, ring) for ring in rings])
     for some in _together(queues):
@@ -66,7 +67,8 @@ def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after:
 
 
 def _queues(given: RingInputs, ring: Ring) -> tuple[IntArray, IntArray]:
-    """Return (replicas,) each: what messages to the next replica occupy when they leave, and when they arrive."""
+    """Return (replicas,) the link or NIC that a message to the next replica occupies when it leaves, and when it
+    arrives."""
     first = ring.send[:, 0]
     return given.links.queues(given.here[first], given.there[first])
 
@@ -207,11 +209,11 @@ def _numbered(queue: IntArray) -> IntArray:
 
 
 def _pattern(queue: IntArray) -> FloatArray:
-    """Return (replicas, buckets) numbers that describe how queues are shared. Rows are equal if their queues are
-    shared in the same way.
+    """Return (replicas, buckets) numbers that describe how queues are shared. Rows are equal if their queues are shared
+    in the same way.
 
-    An entry encodes the distance to the replica that uses the queue first, and which of the queues that begin
-    there it is.
+    An entry encodes the distance to the first replica that uses the same queue, and the number of the queue among those
+    that this replica uses first.
     """
     _, first, inverse = np.unique(queue, return_index=True, return_inverse=True)
     n_buckets = queue.shape[1]

@@ -130,7 +130,7 @@ class SimulatedIterations(NamedTuple):
     ran: RunContext | None
     efficiency: GivenEfficiency
     profile: tuple[ComputeTime, ...]
-    """Seconds of computations: the given ones, else from the last iteration."""
+    """Seconds of computations: the given ones, or else the ones of the last simulated iteration."""
     profiled: bool
     """True if a profile was given."""
     times: list[TaskTimes]
@@ -261,7 +261,8 @@ def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
 
 
 def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
-    """Return the profile as checked rows. Raises TraceError for anything else."""
+    """Return the profile as a tuple of ComputeTime. Raises TraceError for a value that is not rows of these four
+    numbers."""
     rows: Any = profile
     if is_of_pandas("DataFrame", profile):
         if missing := [name for name in ComputeTime._fields if name not in profile]:

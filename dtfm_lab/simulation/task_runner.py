@@ -42,7 +42,7 @@ PARENT_CHECK_S = 0.5
 
 
 ROUNDED = 1e-6
-"""A share of 0 may be below 0 by this much, because of rounding."""
+"""Maximum rounding error of a share: a share of 0 may be this much below 0."""
 LARGEST_COUNT = 2**53
 """Maximum whole number of a row. Tables hold 64 bits."""
 

@@ -34,7 +34,7 @@ _LINKS = (
     Option(name="latency", help="Factor on the latency of all links.", type=float, least=0),
 )
 OF_THE_SIMULATION, OF_THE_JOB, OF_THE_LINKS = (tuple(o.name for o in each) for each in (_SIMULATION, _JOB, _LINKS))
-"""Names of what varies. ``OF_THE_JOB`` are a job's fields that keep a plan's placement."""
+"""Names of the options that vary. ``OF_THE_JOB`` are the fields of a job that keep a plan's placement."""
 VARIED = {option.name: option for option in (*_SIMULATION, *_JOB, *_LINKS)}
 """What may vary on a plan. A new field of a job is included automatically."""
 
@@ -115,10 +115,10 @@ class Variation:
 
 
 def checked_value(option: Option, value: Any) -> Any:
-    """Return a value of what varies as a plain Python value. Raises LabError for one that is wrong in every
-    combination.
+    """Return the value of an option as a plain Python value.
 
-    Values that do not go together are found at each combination.
+    Raises LabError for a value that is wrong in every combination. Values that do not go together are found at each
+    combination.
     """
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, Schedule) else option.checked(value, error=LabError)

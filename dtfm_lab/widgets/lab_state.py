@@ -285,7 +285,7 @@ def _scheduled(plan: Plan, schedule: str, queueing: str) -> Plan:
 
 
 def is_another(before: Topology | Job, now: Topology | Job) -> bool:
-    """True if two networks, or two jobs, are different ones rather than one before and after an edit.
+    """True if two networks, or two jobs, are unrelated. False if the second is an edit of the first.
 
     An edit keeps the name, and some of the devices or the model.
     """
@@ -297,7 +297,7 @@ def is_another(before: Topology | Job, now: Topology | Job) -> bool:
 
 
 def is_plan_of(planned: Job, job: Job) -> bool:
-    """True if a plan's job equals the other job except for what that leaves open."""
+    """True if a plan's job equals ``job`` in every field that ``job`` does not leave open."""
     if planned == job:
         return True
     differing = {field.name for field in fields(Job) if getattr(planned, field.name) != getattr(job, field.name)}

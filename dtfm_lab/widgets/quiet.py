@@ -21,7 +21,8 @@ from ipywidgets import dlink as dlink
 from ipywidgets import link as link
 
 _is_untold: ContextVar[list[bool]] = ContextVar("_is_untold")
-"""A list that is emptied when its ``untold`` ends, because tasks started inside may outlive it."""
+"""A list that is not empty while ``untold`` is active. It is emptied at the end, because tasks started inside may
+outlive ``untold``."""
 
 
 @contextmanager
@@ -36,12 +37,12 @@ def untold() -> Iterator[None]:
 
 
 class DeferredWidget(Widget):
-    """A widget that ``untold`` can keep, together with its layout and its style."""
+    """A widget that stays in Python if it is made inside ``untold``, together with its layout and its style."""
 
     _is_kept = False
 
     def open(self) -> None:
-        """Send the widget to the page, unless it is kept."""
+        """Send the widget to the page. Inside ``untold``, keep it in Python instead."""
         self._is_kept = bool(_is_untold.get(None))
         if not self._is_kept:
             super().open()

@@ -71,7 +71,7 @@ class Job(JobOptions):
     """
 
     model: ModelSpec | None
-    """None for a job that is only priced."""
+    """The model to train. None if the job has only message sizes: it can be priced, but not simulated or run."""
     global_batch: Annotated[int, BATCH]
     given_gradient_bytes: Annotated[float | None, GRADIENT] = None
     """Size of one stage's gradient for the communication cost, if it should differ from the model's."""
@@ -142,7 +142,7 @@ class Job(JobOptions):
 
     @property
     def settled(self) -> Job:
-        """The job with the paper's sharding and averaging filled in where it leaves them to a planner."""
+        """The job with the paper's sharding and averaging, if it leaves these to a planner."""
         chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
         return self.with_fields(**chosen, warmups=self.warmups) if chosen else self
 

@@ -35,7 +35,7 @@ WHOLE_SHARE = 10 / 34
 
 
 DROPOUT_WIDTHS = {"gpt": 1}
-"""Widths per token that a block holds as dropout masks: two masks of half a number each."""
+"""Dropout masks that a block holds, in widths per token: two masks, each of half a number per element."""
 DROPOUT_SHARE = {"gpt": 3 / 5}
 """Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 numbers."""
 USUAL_LOGITS = 2

@@ -86,7 +86,10 @@ def spread_over(rows: Sequence[CollectiveSpeed], n_hosts: int, link_spread: floa
 
 
 def _columns(rows: Sequence[tuple[int, float]], alone: float) -> tuple[FloatArray, FloatArray]:
-    """Return the logarithms of hosts and the values, beginning with one host."""
+    """Return the logarithm of each row's number of hosts, and the row's value.
+
+    If the table begins above one host, a row for one host with the value ``alone`` comes first.
+    """
     whole = [*rows] if rows[0][0] == 1 else [(1, alone), *rows]
     hosts, values = zip(*whole, strict=True)
     return np.log(np.array(hosts)), np.array(values, dtype=float)

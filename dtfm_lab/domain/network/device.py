@@ -227,16 +227,16 @@ class MeasuredGpu:
     dtype: str
     """Precision of the blocks' numbers."""
     blocks: tuple[MeasuredBlock, ...]
-    """One for each width, the narrowest first."""
+    """Blocks that were timed, one for each width, the narrowest first."""
     block_launch_s: float = 0.0
-    """Seconds in which the host launches the kernels of a block's forward and backward: no block takes less."""
+    """Seconds that the host needs to launch the kernels of a block's forward and backward. No block takes less."""
     step_bytes: float = 0.0
-    """Peak memory of a training step, with Adam's states in fp32, of the widest block that fits; 0 where unknown."""
+    """Peak bytes of a training step of the widest block that fits, with Adam's states in fp32; 0 if unknown."""
     host: str = ""
     date: str = ""
     """Day of the measurement, as 2026-11-30."""
     versions: str = ""
-    """Of what computed, such as ``torch 2.13.0, CUDA 13.0``."""
+    """Versions of the software that computed, such as ``torch 2.13.0, CUDA 13.0``."""
 
     def __post_init__(self) -> None:
         if not self.blocks:
@@ -301,7 +301,7 @@ class Device:
     inner_bandwidth_bytes_per_s: float = math.inf
     """Bytes per second between two of its GPUs; infinite if it has only one."""
     measured: MeasuredGpu | None = None
-    """What was measured of its GPU; in a network it counts for all devices with that GPU."""
+    """Measurements of its GPU. In a network they apply to all devices with that GPU."""
 
     def __post_init__(self) -> None:
         # plain types, so that equal devices write and hash alike whatever array they came from
@@ -380,9 +380,9 @@ def is_plain(text: str) -> bool:
 
 
 def with_measured(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices, each with what was measured of its GPU on any of them.
+    """Return the devices, each with the measurement of its GPU if any device of that GPU has one.
 
-    Raises TopologyError where two measurements of one GPU differ.
+    Raises TopologyError if two measurements of one GPU differ.
     """
     measured: dict[str, MeasuredGpu] = {}
     for device in devices:

@@ -21,7 +21,7 @@ class BandwidthEstimate:
     where: str
     """One of ``WHERE``."""
     bandwidth_bytes_per_s: float
-    """The bandwidth that the rule gives these links."""
+    """Estimated bandwidth, according to the rule."""
     least_bytes_per_s: float
     """The lowest bandwidth that machines of this kind are sold with."""
     most_bytes_per_s: float

@@ -119,7 +119,8 @@ def in_ranges(names: Sequence[str]) -> list[str]:
 
 
 def _runs(numbered: Sequence[tuple[int, str]]) -> list[str]:
-    """Names with growing numbers, runs without a gap as their ends."""
+    """Return names in order of their numbers. Each run of at least ``SHORTEST_RUN`` consecutive numbers becomes ``first
+    to last``."""
     by_run = by_key((number - place, name) for place, (number, name) in enumerate(numbered))
     found: list[str] = []
     for names in by_run.values():

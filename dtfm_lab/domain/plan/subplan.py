@@ -97,7 +97,7 @@ def check_same_plan(plan: Plan, ran: TracedPlan, *fields: str) -> None:
     """Raise TraceError if a trace ran on other devices, another network, or with other values of these job fields."""
     if ran.devices != (devices := plan.device_names):
         raise TraceError(f"the trace ran on stages {ran.devices}, this plan has {devices}; wanted the same")
-    # Traces of before the fingerprint was recorded have none.
+    # Old traces have no fingerprint.
     if ran.topology_fingerprint not in ("", plan.topology.fingerprint):
         raise TraceError(
             f"the trace ran on network {ran.topology_fingerprint} ({ran.topology}), this plan is for "

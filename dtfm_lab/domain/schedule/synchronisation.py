@@ -225,7 +225,7 @@ def _exchange(
 def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float = 1.0) -> Iterator[SynchronisationPart]:
     """Yield the parts in which the group's first replica receives whole gradients and sums them.
 
-    It encodes ``coded_again`` of the sum again.
+    ``coded_again`` is how much of the sum it then encodes: 1 for all of it.
     """
     leader = group[0]
     if replica != leader:
@@ -261,8 +261,10 @@ class Bucket(NamedTuple):
     share: float
     """Fraction of the device's gradient."""
     parts: tuple[tuple[int, float], ...]
-    """The stages whose layers it holds, in the order in which they become ready, each with the fraction of that stage's
-    last backward that these layers take."""
+    """(stage, fraction) of each stage whose layers the bucket holds, in the order in which they become ready.
+
+    These layers take that fraction of the stage's last backward.
+    """
 
 
 def parts_of(buckets: tuple[Bucket, ...], last: Action) -> list[tuple[Action, float]]:

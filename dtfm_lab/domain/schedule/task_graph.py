@@ -73,7 +73,7 @@ class TaskGraph:
     def rings(self) -> tuple[Ring, ...]:
         """The rings whose rounds are combined, by position."""
         sends = np.flatnonzero((self.rounds > 1) & (self.role == SEND))
-        # behind SEND_G and its receive stands what sums; behind SEND_P and its receive what comes after the ring
+        # the node two after SEND_G, behind its receive, sums; the node two after SEND_P is the first one after the ring
         first = sends[(self.rounds[sends + 2] > 1) & (self.role[sends + 2] == COMPUTATION)]
         return tuple(Ring.of(self, first[self.position[first] == at]) for at in np.unique(self.position[first]))
 
@@ -227,7 +227,7 @@ class _Builder:
             successors=target[np.argsort(source, kind="stable")],
         )
 
-    # Devices that are absent have no steps, and where such are, all steps of the others are in tails.
+    # Absent devices have no steps. If any device is absent, all steps of the others are in `tails`.
 
     def _passes(self) -> list[_Stretch]:
         return [
@@ -240,7 +240,7 @@ class _Builder:
     def _tails(self) -> list[_Stretch]:
         stretches = []
         for position, tails in enumerate(self.programs.tails):
-            # `lower` gives replicas that do the same one tail, so its identity tells which are alike
+            # `lower` gives replicas that do the same work the same tail object, so its identity shows which are alike
             alike = by_key(((self.programs.number[r], id(tail)), r) for r, tail in enumerate(tails) if tail)
             for (number, _), replicas in alike.items():
                 start = len(self.programs.pipelines[number][position])

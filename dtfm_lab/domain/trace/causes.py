@@ -106,7 +106,7 @@ class Chains:
         return cls(after, begin_s, cause, carries, if_queued, sends, receives, _slow_from_s(trace, is_pass))
 
     def queued(self, row: IntArray, waiting: IntArray, was_queued: BoolArray) -> BoolArray:
-        """``waiting`` started when ``row`` ended. Return True where that is because it was queued behind ``row``.
+        """Return True for each row ``waiting`` that started at the end of ``row`` because it was queued behind it.
 
         If it queued behind a message at the receiving NIC, it queued behind that message's receive and its send. The
         same holds for a pipeline's message that left when the previous one had arrived, on a link whose directions take
@@ -155,7 +155,7 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
     if not len(rows):
         known = f"{trace.iteration.min()} to {trace.iteration.max()}"
         raise TraceError(f"iteration is {iteration}; wanted one that was traced, {known}")
-    # From the end backwards: what ends last has waited for what its row names, and so on.
+    # Follow the path backwards: the last row to end waited for the row that its `after` names, and so on.
     path = [int(rows[trace.end_s[rows].argmax()])]
     while (before := int(chains.after[path[-1]])) >= 0:
         path.append(before)

@@ -85,11 +85,11 @@ class Subplan(NamedTuple):
 
 
 SMALL_MODEL = "stand-in"
-"""Name of the small model that is trained where the job's own cannot be."""
+"""Name of the small model that is trained if the job's own model cannot be."""
 
 
 def part_words(part: Subplan | None, stand_in: str) -> str:
-    """Return what runs where that is less than the plan, such as "one pipeline of 8, with a small model".
+    """Return what runs, if that is less than the whole plan, such as "one pipeline of 8, with a small model".
 
     Empty for a whole plan with its own model. ``stand_in`` names the model that is trained instead; empty for none.
     """
@@ -308,7 +308,7 @@ class RunContext:
 
     @property
     def part(self) -> str:
-        """What ran where that is less than the plan: see ``part_words``. Its seconds are not the plan's."""
+        """What ran, if that is less than the whole plan: see ``part_words``. Its seconds are not the plan's."""
         return part_words(self.rehearsed, self.stand_in)
 
     @property

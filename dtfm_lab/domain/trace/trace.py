@@ -66,9 +66,10 @@ def interval_of(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[fl
 
 
 def predicted_ends(trace: TraceColumns, length_s: float) -> tuple[float, float] | None:
-    """Return the seconds between which a predicted iteration, drawn ``length_s`` long, ends with 90 % confidence.
+    """Return the seconds between which a predicted iteration ends with 90 % confidence.
 
-    None for a measured iteration, or if no spread is known.
+    The interval is scaled to ``length_s``, the length that a chart shows. None for a measured iteration, or if no
+    spread is known.
     """
     low_s, high_s = interval_of(trace, CONFIDENCE)
     if trace.context.source == "measured" or not trace.iteration_s > 0 or not math.isfinite(high_s):
@@ -99,7 +100,7 @@ class Travel(NamedTuple):
     travel_s: float
     """Seconds with at least one message from or to the device in flight."""
     hidden_s: float
-    """Part of those seconds in which the device also computes, so that the messages cost nothing."""
+    """Part of ``travel_s`` in which the device also computes, so that the messages cost nothing."""
 
 
 def travel(trace: TraceColumns) -> Travel:
@@ -126,7 +127,7 @@ def travel(trace: TraceColumns) -> Travel:
     either = [np.concatenate(pair) for pair in zip(messages, passes, strict=True)]
     weight = np.repeat(trace.iteration_weights, n_devices) / n_devices
     under_way_s, busy_s, either_s = (float(weight @ _covered_s(of, len(weight))) for of in (messages, passes, either))
-    # Counted in both, less in either: what overlaps.
+    # Overlap = seconds of messages + seconds of computation - seconds of either.
     return Travel(under_way_s, max(0.0, under_way_s + busy_s - either_s))
 
 

@@ -30,7 +30,7 @@ from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
 
 OF_HOME = 3.0
-"""Share of the search time for each network with own machines, relative to a rented host, if the time is limited."""
+"""Search time of each network that has your own machines, relative to a rented host's, if the time is limited."""
 CHANGES: tuple[dict[str, Any], ...] = (
     {"checkpointing": None, "recompute": False},
     {"microbatch": 1},
@@ -40,12 +40,13 @@ CHANGES: tuple[dict[str, Any], ...] = (
 )
 """Changes of a job that reduce its memory, the mildest first. Adapters that the job has are kept."""
 FACTOR, LEAST_GAIN, MOST_GAINS = 2.0, 0.01, 3
-"""Factor on the bandwidth of links that is tried, minimum share of the iteration for a reported gain, and maximum
-number of these gains."""
+"""Factor on the bandwidth of a link, minimum share of the iteration that a reported upgrade saves, and maximum number
+of reported upgrades."""
 LIFE_S, ABSENCE_S = 12 * 3600.0, 1800.0
 """Assumed for a spot machine: interrupted every 12 h on average, and half an hour until a replacement."""
 LEAST_S, MOST_S = 24 * 3600.0, 48 * 3600.0
-"""Minimum and maximum seconds to replay. Within them, as many as the job takes. A short sample says little."""
+"""Minimum and maximum seconds to replay. Between these limits, the replay lasts as long as the job. A short sample says
+little."""
 MAGNITUDES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 

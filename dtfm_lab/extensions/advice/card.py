@@ -43,7 +43,10 @@ def sentence_of(advice: Advice) -> str:
 
 
 def rows_of(advice: Advice) -> list[FleetOption]:
-    """Return up to ``MOST_ROWS`` options to draw, the fastest first: the best, your own, and those at the ends."""
+    """Return up to ``MOST_ROWS`` options to draw, the fastest first.
+
+    The best option, your own machines, the fastest and the cheapest option are included before any other.
+    """
     planned = [way for way in advice.options if way.plan is not None and (way.kind != MIXED or way.where == "Both")]
     own = [way for way in planned if way.kind != RENTED]
     by_time, by_money = (sorted(planned, key=key) for key in (lambda w: w.seconds, lambda w: w.dollars))

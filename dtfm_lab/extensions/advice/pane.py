@@ -70,7 +70,7 @@ class AdvicePanel(Panel):
         self.asking: Stream[Advice] | None = None
         """The running search, None without one."""
         self._asked_of: tuple[str, Job] | None = None
-        """Fingerprint of the network, and the job, of the advice."""
+        """Fingerprint of the network, and the job, for which ``advice`` was made."""
         options = {option.name: option for option in options_of(AdviceOptions)}
         self._options = {name: options[name] for name in ("tokens", *LIMITS)}
         self.tokens = control_for(options["tokens"], width="150px", label_width="52px")

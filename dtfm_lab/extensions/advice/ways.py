@@ -46,8 +46,8 @@ BESIDE = "A100"
 LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
 """Assumed link between your own machines and a rented one: 20 ms and 100 Mbit/s."""
 MOST_OFFERS, MOST_SINGLES = 12, 3
-"""Maximum number of machines of a catalogue that are tried, most FLOP/s per dollar first, and of kinds of own machines
-that are tried alone."""
+"""Maximum number of a catalogue's machines that are tried, most FLOP/s per dollar first; and maximum number of kinds of
+your own machines, each tried as a single machine."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,7 +61,7 @@ class FleetOption:
     tokens: float
     electricity_per_kwh: float
     is_single: bool = False
-    """True for a single one of several own machines."""
+    """True if the option is a single machine of several that you own."""
     plan: Plan | None = None
     """None if no plan fits."""
     lacks: str = ""
@@ -217,15 +217,15 @@ def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
 def with_one_more(topology: Topology, device: Device, like: int | None = None) -> Topology:
     """Return the network with one more device.
 
-    It is linked over the assumed line, or with ``like`` as that device is. Its link to that device is then as fast as
-    that device's best link.
+    Its links are the assumed line. With ``like``, they are copies of the links of device ``like`` instead, and the link
+    between the two is as fast as the best link of ``like``.
     """
     n = len(topology)
     links = topology.latency_s, topology.bandwidth_bytes_per_s
     whole = [np.full((n + 1, n + 1), assumed) for assumed in (LINE_S, LINE_BYTES_PER_S)]
     for new, old in zip(whole, links, strict=True):
         new[:n, :n] = old
-        # A copy of a device has its links; between the two, its own best link stands in.
+        # A copy of a device has the links of the original. The link between the two is as fast as the original's best.
         if like is not None and n > 1:
             nearest = int(np.where(np.arange(n) == like, 0.0, links[1][like]).argmax())
             new[n, :n], new[:n, n] = old[like], old[:, like]

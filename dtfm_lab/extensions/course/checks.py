@@ -40,18 +40,18 @@ knows them beforehand."""
 
 @dataclass(frozen=True)
 class Number:
-    """The number that one reader has to find."""
+    """A number that a reader has to find, and the numbers that common mistakes lead to."""
 
     wanted: float
     slips: Mapping[str, float]
-    """The numbers that well-known mistakes lead to, by the name of the sentence that helps. Never contains the answer
-    itself."""
+    """Wrong numbers that common mistakes lead to, by the name of the sentence that explains the mistake. Never contains
+    the answer itself."""
     text_values: Mapping[str, Any] = field(default_factory=dict)
     """Values for names in braces in the texts, in addition to ``wanted`` and what the reader is given."""
     within: float = 0.01
     """Maximum relative difference between an answer and the wanted number."""
     said: str = ""
-    """The sentence for an answer that wins. It is filled in from the texts, like the ``sentences`` of the slips."""
+    """The sentence for a right answer. Like ``sentences``, it is filled in from the texts."""
     sentences: Mapping[float, str] = field(default_factory=dict)
 
 
@@ -122,8 +122,8 @@ class MissionsOf:
         """Register a mission whose answer is a number. The decorated function computes it from what the reader is
         given.
 
-        Its texts have ``said``, the sentence for an answer that wins, and ``slips``, one sentence for each by its
-        name.
+        The mission's texts need two keys: ``said``, the sentence for a right answer, and ``slips``, a sentence for each
+        common mistake, by its name.
         """
         said, slips = (self._texts[name].pop(key) for key in ("said", "slips"))
 
@@ -145,9 +145,10 @@ class MissionsOf:
         return register
 
     def function(self, name: str) -> Callable[[Cases], Cases]:
-        """Register a mission whose answer is a function. The decorated function draws the cases on which it is tried.
+        """Register a mission whose answer is a function. The decorated function samples the cases on which it is tried.
 
-        Its texts have ``said``, the sentence for a function that wins, and perhaps ``slips``.
+        The mission's texts need the key ``said``, the sentence for a right function. ``slips`` may hold a sentence for
+        each common mistake, by its name.
         """
         said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
 
@@ -216,7 +217,8 @@ def near(
 
 
 def same_network(found: Topology, wanted: Topology | str) -> None:
-    """Raise NotYet unless devices and links equal the wanted network's, or the bundled network's of that name."""
+    """Raise NotYet unless the network has the same devices and links as ``wanted``, a network or the name of a bundled
+    one."""
     network = load_topology(wanted) if isinstance(wanted, str) else wanted
     require(
         found.fingerprint == network.fingerprint,

@@ -51,7 +51,7 @@ def copy_notebooks(folder: Path, force: bool, as_json: bool) -> None:
 
 
 def relinked(text: str) -> str:
-    """Return the text of a lesson or page with its links leading to where the other one is copied."""
+    """Return the text of a lesson or page with its links changed to the places where both are copied."""
     for before, after in LINKS.items():
         text = text.replace(before, after)
     return text

@@ -24,7 +24,8 @@ def daily_plan() -> Plan:
 
 
 def daily_secret(day: date) -> Secret:
-    """Return the link that is slow on a day. All links of the plan take their turn, each round in another order."""
+    """Return the link that is slow on a day. Before any link repeats, all links of the plan have had a day. Each round
+    has another order."""
     links = daily_links()
     turn, at = divmod(day.toordinal(), len(links))
     order, before = (np.random.default_rng(number).permutation(len(links)) for number in (turn, turn - 1))

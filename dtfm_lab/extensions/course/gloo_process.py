@@ -29,7 +29,7 @@ NOT_YOURS = ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast"
 
 
 class Pieces(NamedTuple):
-    """The parts of a stage of ``tiny``, equal to those in a run of the lab with this seed."""
+    """One stage of ``tiny`` with its data and optimizer, equal to the stage in a run of the lab with this seed."""
 
     module: torch.nn.Module
     step: Callable[[int], None]

@@ -110,7 +110,7 @@ class Mission:
     """Returns the Number that has to end the answer's list. Only a reader who understands the rest of the answer can
     compute it."""
     begins_with: type | tuple[type, ...] = ()
-    """Type of what comes before that number in the list."""
+    """Type of what comes before the final number in the answer's list, if a ``reason`` is wanted."""
     give: Give | None = None
     """Draws what the reader is given. None if all readers have the same task."""
     network: str = ""
@@ -206,7 +206,7 @@ missions: Registry[Mission] = Registry(
 
 
 def in_order(lesson: str | None = None) -> list[Mission]:
-    """Return all missions, or one lesson's, in the order of the lessons. The quickest of a lesson comes first.
+    """Return all missions, or one lesson's missions. They are in order of lessons, the quickest first.
 
     Raises UnknownName for an unknown lesson.
     """

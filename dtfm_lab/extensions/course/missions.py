@@ -79,7 +79,8 @@ class Card:
 
 
 def names(lesson: str | None = None) -> list[str]:
-    """Return the names of all missions, or of one lesson's, by lesson, the quickest first. Raises UnknownName."""
+    """Return the names of all missions, or of one lesson's missions. They are in order of lessons, the quickest first.
+    Raises UnknownName."""
     return [each.name for each in in_order(lesson)]
 
 

@@ -78,7 +78,7 @@ class Operation:
 
 
 class Loss(NamedTuple):
-    """The cost of the departures at one instant, as far as it can be attributed."""
+    """What the departures at one instant cost, if it can be attributed to them."""
 
     time_s: float
     devices: tuple[str, ...]

@@ -21,7 +21,7 @@ class Departure(NamedTuple):
     time_s: float
     devices: tuple[str, ...]
     serving: int
-    """Number of these devices that were in use."""
+    """Number of ``devices`` that were in use."""
 
 
 @dataclass(kw_only=True)

@@ -30,7 +30,7 @@ class RacePoint(NamedTuple):
 
     @property
     def leader(self) -> int:
-        """Index of the policy with most samples, the first of several."""
+        """Index of the policy with most samples; the first of them if several have equally many."""
         return max(range(len(self.histories)), key=lambda at: (self.histories[at].samples, -at))
 
 

@@ -194,7 +194,7 @@ class FrameworkLaunch:
     """Texts by file name, without the header of comments."""
     starter: str = TORCHRUN
     equal: bool = False
-    """True if each call of the starter has to start the same number of processes."""
+    """True if the launcher has to start the same number of processes at each call."""
 
 
 def seconds_of(plan: Plan, job: Job) -> float | None:

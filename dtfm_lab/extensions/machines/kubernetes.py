@@ -143,7 +143,7 @@ def _other(node: _Node) -> str:
 
 
 def _count(node: _Node, path: Path) -> tuple[int, int]:
-    """Return the number of whole GPUs that are allocatable, and of those installed.
+    """Return the number of whole GPUs that a node offers to pods, and the number of installed ones.
 
     If pods share a GPU in turns, the plugin offers each GPU several times.
     """

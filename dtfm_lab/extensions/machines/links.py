@@ -18,7 +18,7 @@ NEAR_S = 1e-4
 NEAR_GBPS = 10.0
 """Gbit/s between two hosts of a cluster if not measured: ordinary Ethernet."""
 LEAST_NEAR_GBPS, MOST_NEAR_GBPS = 1.0, 100.0
-"""Range of that estimate in Gbit/s, if the GPUs are not data-centre modules."""
+"""Range of ``NEAR_GBPS``, in Gbit/s, if the GPUs are not data-centre modules."""
 PCIE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after encoding)."""
 USUAL_PCIE, LEAST_PCIE, MOST_PCIE = (4, 16), (3, 8), (5, 16)
@@ -26,9 +26,9 @@ USUAL_PCIE, LEAST_PCIE, MOST_PCIE = (4, 16), (3, 8), (5, 16)
 GEFORCE = re.compile(r"RTX [2-5]0[5-9]0\b")
 """GPUs that reach each other directly only over NVLink: NVIDIA's driver does not let them over PCIe."""
 THROUGH_HOST_BYTES_PER_S, MOST_THROUGH_HOST = 6.12e9 / 2, 0.7
-"""Bandwidth between two such GPUs through the host's memory, each way. Two RTX 3090s copy 6.11 to 6.13 GB/s in both
-directions together, on PCIe 3 x16 (NVIDIA/nccl, issue 1127). The second number is its maximum, as a share of PCIe's
-rate: 20 to 22 GB/s one way on PCIe 4 x16 (RTX 4090s, issue 814)."""
+"""Bandwidth between two GPUs that match ``GEFORCE``, through the host's memory, each way. Two RTX 3090s copy 6.11 to
+6.13 GB/s in both directions together, on PCIe 3 x16 (NVIDIA/nccl, issue 1127). The second number is its maximum, as a
+share of PCIe's rate: 20 to 22 GB/s one way on PCIe 4 x16 (RTX 4090s, issue 814)."""
 HOST_OF_MODULES = 8
 """From this number of GPUs per host on, a bare name means modules and not PCIe cards."""
 ONLY_MODULES = frozenset({"B200", "B300", "GB200", "GB300", "GH200", "MI300X", "MI325X", "MI350X", "MI355X"})

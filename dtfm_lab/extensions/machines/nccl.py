@@ -84,7 +84,7 @@ def read_nccl(text: str, path: Path) -> SourceReport:
         return SourceReport(hosts=tuple(seen), are_near=True, notes=notes)
     fewest = min(len(gpus) for gpus in hosts.values())
     needed = _needed_bytes_per_s(test, row, n, len(hosts), fewest)
-    # Their bus bandwidth is of no single link, so what they must send at least counts.
+    # The bus bandwidth of these tests is not that of any one link, so use the minimum that a host must send.
     if test in ("alltoall", "gather", "scatter"):
         rate, notes = (
             needed,

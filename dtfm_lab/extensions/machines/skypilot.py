@@ -154,7 +154,8 @@ def _as_sold(accelerator: str, count: int) -> str:
 
 
 def _accelerator(given: Accelerators, path: Path, notes: list[str]) -> tuple[str, int]:
-    """Return the kind and number from ``A100:8``, ``{A100: 8}``, a set of one, or the first of an ordered list."""
+    """Return the kind and the number of GPUs from ``A100:8``, ``{A100: 8}``, a set of one entry, or the first entry of
+    an ordered list."""
     choices = [given] if isinstance(given, str) else [*(given or ())]
     if isinstance(given, list) and len(choices) > 1:
         notes.append(f"{path.name}: the first of {len(choices)} ordered accelerators counts")

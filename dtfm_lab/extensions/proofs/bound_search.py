@@ -39,7 +39,7 @@ class _Range:
     hops_s: tuple[float, ...]
     """Lower bounds of the most expensive hop, the second most expensive, and so on."""
     enough_s: tuple[float, ...]
-    """Costs of these hops that could not be excluded at the low end with the same effort."""
+    """For each hop in ``hops_s``, a cost that the solver could not exclude at ``low_s`` with the same effort."""
     effort: int = 0
     """Index in EFFORTS."""
 

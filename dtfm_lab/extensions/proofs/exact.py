@@ -145,7 +145,7 @@ def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Genera
 
 
 def _initial_ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
-    """Yield the initial ranges of data-parallel cost, without those that a cheap bound excludes."""
+    """Yield the initial ranges of data-parallel cost, except ranges that a cheap bound excludes."""
     n_stages, n_replicas = problem.n_stages, problem.n_replicas
     if n_stages == 1 or problem.n_devices > DEVICES_UP_TO:
         yield problem.bound_s, 0.0, best_s, EFFORT, ()

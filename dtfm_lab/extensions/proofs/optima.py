@@ -40,7 +40,7 @@ class Enumeration:
     grid: IntArray | None
     """(S, D) cheapest placement below the limit so far, None without one."""
     cost_s: float
-    """Its cost in seconds, or the limit."""
+    """Cost of ``grid`` in seconds, or the limit without one."""
     done: bool
     """True if the enumeration is complete: nothing cheaper exists."""
 
@@ -104,8 +104,8 @@ class ClassProblem:
     members: tuple[IntArray, ...]
     """The devices of each class."""
     pair: PairCosts
-    """(T, T) costs between two devices of two classes. On the diagonal, between two devices of one class, 0 if it
-    has only one."""
+    """(T, T) costs between a device of one class and a device of another. The diagonal is for two devices of one class;
+    0 if the class has only one."""
     n_stages: int
     n_replicas: int
 

@@ -138,16 +138,15 @@ CUTS_UP_TO = 40
 def segments_feasible(
     budget: GroupBudget, below_s: float, n_segments: int, effort: float, labels: IntArray | None
 ) -> Generator[None, None, bool]:
-    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible, after some short
-    steps.
+    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible. Yields after each
+    short step.
 
     Parameters
     ----------
     effort
         Deterministic time of the solver for one model. 0 disables it.
     labels
-        (N,) clusters in which devices are counted if components alone exclude nothing
-        (``clusters_feasible``), or None.
+        (N,) clusters in which devices are counted if components alone exclude nothing (``clusters_feasible``), or None.
     """
     eligible = budget.eligible(below_s)
     yield
@@ -188,13 +187,13 @@ def ways_to_cut(n: int, parts: int, at_most: int | None = None) -> Iterator[tupl
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """The components of the links below a level and their eligible devices."""
+    """The components of the graph of links below a level, and the eligible devices of each."""
 
     eligible: dict[int, BoolArray]
     members: tuple[IntArray, ...]
     """Eligible devices of each component."""
     pieces: tuple[int, ...]
-    """Minimum number of pieces of pipelines that cover each component."""
+    """Minimum number of paths, which are pieces of pipelines, that cover all devices of each component."""
 
     @classmethod
     def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, BoolArray]) -> _Level:
@@ -216,19 +215,20 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
     sizes = {n: [int(eligible[n][of].sum()) for of in level.members] for n in {1, *lengths}}
     tables = {n: least_units(budget, [of[eligible[n][of]] for of in level.members]) for n in set(lengths)}
     pipelines: list[list[list[Any]]] = []
-    """For each segment and component, one switch for its first pipeline, one for its second, and so on."""
+    """For each segment and component, one boolean variable per pipeline that the component may hold there."""
     for length in lengths:
         most = [min(n_replicas, size // length) for size in sizes[length]]
         switches = [[model.new_bool_var("") for _ in range(k)] for k in most]
         for row in switches:
             for first, then in pairwise(row):
-                # The q-th pipeline only with those before it, which lets switches carry partial sums.
+                # Pipeline q may be on only if pipelines 0 to q - 1 are, so that each switch can add the next term of a
+                # sum.
                 model.add_implication(then, first)
         model.add(sum(switch for row in switches for switch in row) == n_replicas)
         for c in components:
             if switches[c]:
                 pays = sum(tables[length][c][d][q] * switch for d in components for q, switch in enumerate(switches[d]))
-                # The first switch says that a device of this component is in the group.
+                # The first switch is on if the component has a device in the group.
                 model.add(pays <= UNITS).only_enforce_if(switches[c][0])
         pipelines.append(switches)
     for c in components:

@@ -70,7 +70,8 @@ SHARED_EXPONENT = 0.6
 LAUNCH_S = {1: 3.0e-3, 2: 4.4e-3, 4: 4.4e-3, 8: 4.4e-3, 16: 8.0e-3, 32: 16.0e-3}
 """Minimum seconds of a block's forward and backward by tensor-parallel degree. Medians of rows that compute faster."""
 LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-3, 32: 120.0e-3}
-"""``LAUNCH_S`` in pipelines that span hosts. Blocking sends keep launches from running ahead there."""
+"""``LAUNCH_S`` in pipelines that span hosts. There, a host that waits for blocking sends cannot launch kernels in
+advance."""
 
 MOST_TENSOR = 32
 """GPUs per layer in the widest measured groups."""
@@ -92,7 +93,7 @@ SLOW_MODE_MOST_S = 1.1
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
 """Number of hosts from which pipelines were often in slow mode, by ZeRO stage."""
 SLOW_SHARE = {0: 0.25, 1: 0.15}
-"""Share of these rows that were in slow mode, by ZeRO stage."""
+"""Share of the rows beyond ``SLOW_FROM_HOSTS`` that were in slow mode, by ZeRO stage."""
 ALWAYS_SLOW_FROM_HOSTS = 64
 """Number of hosts from which most runs were in slow mode, with or without pipelines.
 
@@ -327,9 +328,9 @@ class Predicted:
     simulated_s: float
     """Seconds of an iteration outside the cluster's slow mode."""
     simulated_between_s: tuple[float, float]
-    """Range of these seconds in nine of ten cases, given what is known about the network."""
+    """Range of ``simulated_s`` in nine of ten cases, given what is known about the network."""
     memory_bytes: float
-    """Peak of the GPU that holds the most."""
+    """Peak bytes on the GPU that holds the most."""
 
     @property
     def iteration_s(self) -> float:

@@ -91,9 +91,9 @@ class Regret:
     predicted: tuple[Predicted, ...]
     """Predictions of the rows that ran."""
     measured: tuple[SweepRow, ...]
-    """Measurements of the same rows."""
+    """The rows that ran, with their measurements. Same order as ``predicted``."""
     slow: tuple[bool, ...]
-    """For each of these rows, True if it was in the cluster's slow mode (``nanotron.slow_mode``)."""
+    """For each row in ``measured``, True if it was in the cluster's slow mode (``nanotron.slow_mode``)."""
 
     def __repr__(self) -> str:
         return f"<Regret: {self.sentence}>"

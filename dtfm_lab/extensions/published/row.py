@@ -123,7 +123,7 @@ class Distance(StrEnum):
     CLUSTERS = "new clusters"
     """The GPUs, the framework or the network are new: no constant was fitted on them."""
     MODELS = "new models on fitted GPUs and frameworks"
-    """Constants were fitted on such GPUs with such a framework, from other sources. The models are new."""
+    """Constants were fitted, on other sources, to the same GPUs and framework. The models are new."""
     FITTED = "GPUs and frameworks that constants were fitted on"
     """Constants were fitted to this source, or the source timed its own passes and messages."""
 
@@ -238,7 +238,7 @@ class Row:
     source: str = ""
     """Name of the source, which fills it in."""
     fitted_elsewhere: bool = False
-    """True if constants were fitted on such GPUs with such a framework, from other sources. The source fills it in."""
+    """True if constants were fitted, on other sources, to the same GPUs and framework. The source fills it in."""
     known_miss: KnownMiss | None = None
     """Why the row is known to be outside its band. The source fills it in."""
 

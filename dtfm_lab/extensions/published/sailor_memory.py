@@ -23,9 +23,9 @@ from dtfm_lab.simulation.memory import memory
 
 ASSUMPTIONS = assumptions()["sailor"]["memory"]
 FRAMEWORK_BYTES = 5.0e9
-"""Bytes on every GPU besides states and activations, according to Sailor's own predictions.
+"""Bytes on every GPU in addition to states and activations, according to Sailor's own predictions.
 
-From this value on, they grow by 24 bytes per parameter between its rows of four stages and of two.
+They are at least this, and grow by 24 bytes per parameter between its rows of four stages and of two.
 """
 CONTEXT_BYTES = 484 * 2**20
 """A process with CUDA's context and NCCL but without a peer: 484 MiB on an RTX 3090 (NVIDIA/nccl, pull request

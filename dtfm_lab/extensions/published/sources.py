@@ -48,7 +48,7 @@ class Source:
     omitted: tuple[Omission, ...] = ()
     """Rows that are not predicted."""
     fitted_elsewhere: str = ""
-    """Constants that were fitted on such GPUs with such a framework, from other sources; empty if missing."""
+    """Constants that were fitted, on other sources, to the same GPUs and framework; empty if missing."""
     noise: Mapping[str, float] = field(default_factory=dict)
     """Mean relative difference of two measurements of one plan, by quantity, if the source gives it."""
 

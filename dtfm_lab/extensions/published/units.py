@@ -36,7 +36,7 @@ class Prediction:
 
     @property
     def peak_bytes(self) -> float:
-        """Peak of the GPU that holds the most."""
+        """Peak bytes on the GPU that holds the most."""
         return gpu_peak_bytes(self.plan, self.trace.context.recorded_schedule)
 
     @property

@@ -91,7 +91,7 @@ def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links
 
 
 def behind(seconds: FloatArray) -> FloatArray:
-    """Return (stages, replicas): for each stage, the sum over the stages before it."""
+    """Return (stages, replicas): for each stage, the sum of ``seconds`` over the stages before it."""
     return np.vstack([np.zeros((1, seconds.shape[1])), np.cumsum(seconds, axis=0)[:-1]])
 
 
@@ -136,8 +136,11 @@ def _by_links(
     n_passes: FloatArray,
     average_s: FloatArray,
 ) -> float:
-    """Return the lower bound by links: from the first to the last message of two neighbours, plus what that last
-    micro-batch still has to do."""
+    """Return a lower bound in seconds by the links between neighbouring stages.
+
+    It is the time from the start of the iteration to the last message between two stages, plus what the last
+    micro-batch still has to do. The largest value of all pairs of stages counts.
+    """
     if job.n_stages == 1:
         return 0.0
     out_s, back_s = hops.onward_moving_s[:-1], hops.back_moving_s[1:]

@@ -93,7 +93,7 @@ class Crossings:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Labels of the systems that may be the fastest: those that keep the mathematics, or all."""
+        """Labels of the systems that are compared: the ones that keep the mathematics, or all."""
         return tuple(one.label for one in self.systems if self.mathematics or not one.mathematics)
 
     @property
@@ -270,8 +270,7 @@ def compared_by_default(systems: Asked) -> tuple[Strategy, ...]:
 
 
 def _spread_out(values: Sequence[float]) -> Iterator[float]:
-    """Yield the values in another order: the first and the last, then those halfway, a quarter of the way, and so
-    on."""
+    """Yield the first and the last value, then the middle, then the quarters, and so on."""
     n, parts = len(values), 1
     seen: set[int] = set()
     while len(seen) < n:

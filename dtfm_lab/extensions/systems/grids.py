@@ -137,8 +137,11 @@ def grids(
 
 
 def sized(job: Job, microbatches: str, n_stages: int, n_replicas: int) -> Iterator[Job]:
-    """Yield the job in this shape, once for each micro-batch size that is tried, or with the given one. Sizes that
-    do not divide the batch, or that leave a replica without a micro-batch, are skipped."""
+    """Yield the job in this shape, once for each micro-batch size to try. If the job gives a size, only that one is
+    tried.
+
+    Sizes that do not divide the batch, or that leave a replica without a micro-batch, are skipped.
+    """
     for microbatch in sizes_of(microbatches, job, MICROBATCHES) or (job.microbatch,):
         if not job.global_batch % microbatch and job.global_batch // microbatch >= n_replicas:
             yield job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=microbatch)

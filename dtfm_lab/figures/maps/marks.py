@@ -157,7 +157,7 @@ def devices(
         roles = [f"stage {task[i][0]}, pipeline {task[i][1]}" if i in task else "idle" for i in indices]
         words = [f"{word}<br>{role}" for word, role in zip(words, roles, strict=True)]
     hardware = [_hardware(device) for device in topology.devices]
-    # Said once for all, if all are alike.
+    # If all devices have the same hardware, one template names it for all.
     if len(set(hardware)) == 1:
         hover = {"hovertemplate": f"%{{hovertext}}<br>{hardware[0]}<extra></extra>"}
     else:

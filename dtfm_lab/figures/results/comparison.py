@@ -182,7 +182,7 @@ def blame(comparison: Comparison) -> go.Figure:
     """A bar for each link or device: seconds that it alone adds to the prediction (right) or saves (left).
 
     Whiskers are 95 % intervals. A number next to the bar is the time of its actions relative to the prediction.
-    Raises TraceError for a measured trace that does not hold its schedule.
+    Raises TraceError for a measured trace that does not contain its schedule.
     """
     found = comparison.blame
     # What moves nothing would only push the suspects off the page.

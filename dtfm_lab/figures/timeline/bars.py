@@ -188,7 +188,7 @@ class Hover:
             what += " of stage %{customdata[1]}"
             columns.append([span.action.stage for span in spans])
         took = format_s(float(f"{longest_s:.6g}"))
-        # Said in each bar only if durations differ.
+        # Each bar has its own duration in the hover text only if durations differ.
         if np.ptp(durations_s) > ALIKE * longest_s:
             took = self.took(f"customdata[{len(columns)}]")
             columns.append((durations_s * self.scale).tolist())

@@ -26,7 +26,8 @@ CAUSES = {
 
 @figure_of(Trace)
 def bubble(trace: Trace) -> go.Figure:
-    """One bar per device, first stage on top: seconds of an iteration busy, and idle by cause.
+    """Draw one bar per device, first stage on top. It shows how long the device computes in an iteration, and how long
+    it is idle by cause.
 
     All bars are as long as the iteration. Raises TraceError for a trace without its column ``after``.
     """

@@ -84,7 +84,7 @@ def _seconds(analysis: IterationAnalysis) -> str:
 
 
 def _choices(analysis: IterationAnalysis) -> str:
-    """Return the job's non-default choices of a training system, by name."""
+    """Return a sentence that names the job's fields that differ from their default, such as sharding."""
     words = [name if value is True else f"{name} {value}" for name, value in chosen(analysis.plan.job).items()]
     return f"It uses {listed(words)}." if words else ""
 

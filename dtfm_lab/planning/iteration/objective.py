@@ -405,8 +405,8 @@ class Search:
     def _kind_of(self, job: Job) -> tuple[object, ...]:
         """Return the kind of a choice. Choices of one kind have the same good placements.
 
-        They differ only in averaging, or in whether optimizer states are split. So only the best choice of a kind is
-        annealed, and its plans are then tried in the ways of the others.
+        They differ only in how replicas average, or in whether replicas split the optimizer states. So only the best
+        choice of a kind is annealed. Its plans are then tried with the other choices of the kind.
         """
         return job.tensor_parallel, job.gathers_passes, job.checkpointing == "selective"
 

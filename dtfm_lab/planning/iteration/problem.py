@@ -120,30 +120,36 @@ class Passes(NamedTuple):
     recompute: bool
     """True if a backward repeats its forward."""
     hop_bytes: FloatArray
-    """(L + 1,) bytes of one micro-batch, compressed, over the boundary before each block and after the last. Its
-    gradient is as large. At both ends it crosses only if the embedding, or the head, has its own stage; 0 if the
-    model has none."""
+    """(L + 1,) bytes of one micro-batch's message, compressed, over the boundary before each block and after the last
+    one. Its gradient is as large. The first entry is for an embedding in a separate stage, the last one for a head in a
+    separate stage; 0 if the model has none.
+    """
     hop: IntArray
-    """(L + 1,) index of the matrix in ``hop_s`` that holds the seconds of this message."""
+    """(L + 1,) index of the matrix in ``hop_s`` with the seconds of the message over each boundary."""
     hop_s: FloatArray
     """(K, N, N) seconds for which a message of each of K sizes occupies the link from row to column, without the
     latency. The largest size comes first."""
     coding_s: FloatArray
-    """(L + 1,) seconds that a device takes to encode or decode one such message; 0 if nothing is compressed.
+    """(L + 1,) seconds that a device takes to encode or decode the message over each boundary; 0 if nothing is
+    compressed.
 
     Each forward and each backward of a stage codes one message per neighbour.
     """
     least: int
-    """The boundary with the smallest message, for bounds that hold for all cuts."""
+    """Number of the boundary with the smallest message, for bounds that hold for all cuts."""
     backward_per_forward: float
     """FLOP of a backward divided by FLOP of a forward: 2, or 3 if it repeats the forward, and less if weights are
     frozen."""
     layer: FloatArray
-    """(4, L + 1) prefix sums over blocks. The rows: FLOP of a forward of one micro-batch; trained parameters; bytes of
-    activations that one micro-batch keeps from its forward to the end of its backward; bytes of frozen weights.
+    """(4, L + 1) prefix sums over blocks. The rows:
 
-    With recomputation, the activations are held only during the backward. From forward to backward a micro-batch
-    then keeps only ``input_bytes``.
+    - FLOP of a forward of one micro-batch
+    - trained parameters
+    - bytes of activations that one micro-batch keeps from its forward to the end of its backward
+    - bytes of frozen weights
+
+    With recomputation, the activations are held only during the backward. From forward to backward a micro-batch then
+    keeps only ``input_bytes``.
     """
     extra: FloatArray
     """(2, 4) the four numbers of ``layer`` for the embedding, which only the first stage holds, and for the head, which
@@ -349,8 +355,8 @@ class IterationProblem:
         return np.asarray(self.flop_per_s * self.reached[self.microbatches.index(microbatch)])
 
     def estimated_flop_per_s(self, microbatch: int, n_replicas: int) -> FloatArray:
-        """Return (N,) FLOP/s at which devices pass blocks, with all-reduces within groups and gathered parameters
-        counted as work.
+        """Return (N,) FLOP/s at which devices compute blocks. All-reduces within groups and gathered parameters count
+        as work.
 
         Estimates use it before the devices of a group are known. They assume that a group's ring runs at the
         median over devices of the slowest of the links to the nearest ``n_replicas`` - 1 others. Without such
@@ -471,8 +477,10 @@ def _with_ends(passes: Passes, blocks: FloatArray, role: int) -> FloatArray:
 
 
 def crossing_elements(model: ModelSpec) -> IntArray:
-    """Return (L + 1,) numbers of one sequence that cross the boundary before each block and after the last; 0 at an end
-    without an embedding or a head."""
+    """Return (L + 1,) the numbers per sequence that cross the boundary before each block and after the last one.
+
+    The first entry is for an embedding in a separate stage, the last one for a head; 0 if the model has none.
+    """
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     first, last = model.layers[0], model.layers[-1]
     embedded = first.output_elements if first.kind is LayerKind.EMBEDDING else 0
@@ -519,7 +527,7 @@ def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
 
 
 class Kinds(NamedTuple):
-    """The kinds of devices in a network. Devices of a kind pass micro-batches equally fast."""
+    """The kinds of devices in a network. Devices of one kind process micro-batches equally fast."""
 
     of_device: IntArray
     """(N,) number of each device's kind."""

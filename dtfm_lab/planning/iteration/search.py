@@ -66,7 +66,7 @@ LONGEST = 12.0
 """Maximum length of an annealing, as a multiple of the nominal length, so that a search keeps looking at other
 shapes."""
 MOST_GROWTHS = 100
-"""From this many annealings on, the next one is not longer. ``LONGEST`` is reached before, from every first length."""
+"""Annealings beyond this number are not made longer. By then each has reached ``LONGEST``."""
 CURIOSITY = 0.1
 """Increase of a shape's log price, for priority, when its total annealing length grows by a factor of e."""
 MENDING_LENGTH = 0.5
@@ -98,7 +98,8 @@ TIGHT = 1.5
 """Shapes that are short of memory are tried again with recomputation if, with enough memory, they would take less than
 this multiple of the best plan's seconds."""
 MOST_TIGHT = 40
-"""Maximum number of such shapes per kind of checkpointing, the most promising first."""
+"""Maximum number of shapes per kind of checkpointing that are tried again as ``TIGHT`` says, the most promising
+first."""
 PROMISING = 3
 """Number of shapes with recomputation, per kind of checkpointing, that get a full-length annealing in the first
 round."""
@@ -110,12 +111,12 @@ first round of annealing. It is annealed when its turn comes."""
 MOST_ROUNDS = 3
 """Number of rounds after which a search without any valid plan gives up. The first round covers all shapes."""
 LONGER = 4
-"""While there is no valid plan, each round anneals this many times longer, and this many times fewer shapes: those that
-lack least. So every round takes as long as the one before."""
+"""While there is no valid plan, each round anneals a quarter as many shapes, each four times as long, so rounds
+take about equally long. The shapes kept are those whose best plans exceed memory and limits least."""
 FEWEST_LONGER = 24
 """Minimum number of shapes in a round."""
 Given = tuple[Plan | None, Sequence[Plan]]
-"""The plan that a search starts with, and the plans to which the search stays near."""
+"""The plan that a search starts with, and the plans that it stays near."""
 
 
 def search_iteration(
@@ -179,7 +180,7 @@ class ChoiceAnnealing:
         self.best: tuple[ShapeSearch, KernelPlan] | None = None
         self.waited = False
         self.queues = False
-        """True if a plan fits by its order of passes, but not while its messages wait."""
+        """True if a plan fits by its order of passes, but not once its waiting messages are counted."""
         begun = [self.starting_plans.of_plan(plan) for plan in (start, *nearby)]
         if self.nearby and not any(begun):  # nothing to search near to
             fitting = fitting_plan(problem)
@@ -344,7 +345,7 @@ class ChoiceAnnealing:
         )
 
     def _begin_beside(self) -> None:
-        """Begin searches of the best plan's shape with sizes of micro-batches between those begun so far."""
+        """Begin searches of the best plan's shape with micro-batch sizes between those tried so far."""
         assert self.best is not None
         shape_search, found = self.best
         for other in self.shape_searches.beside(shape_search):
@@ -405,14 +406,14 @@ class ChoiceAnnealing:
             n_exact = int(REPLAYED_NS * growth / one_ns) + 10
             found = shape_search.annealed(found, POLISH_HOT, POLISH_COLD, n_exact, self.random, exact=True)
             self.evaluations += n_exact
-            # the replay leaves out shared NICs; then the simulator has yet to judge
+            # the replay leaves out shared NICs; a plan with shared NICs still has to be simulated
             found = replace(found, judged=self._pricer(shape_search).replays)
             shape_search.keep(self.shown.tried(shape_search, found, operator))
         else:
             self.shown.tried(shape_search, found, operator)
 
     def _nothing_fits(self) -> str:
-        """Say in one line which memory and limits no plan keeps."""
+        """Return one line that says which memory or limits all plans exceed."""
         limits = {"max_price_per_hour": self.target.max_price_per_hour, "max_iteration_s": self.target.max_iteration_s}
         kept = [f"{what} {limit:g}" for what, limit in limits.items() if limit < math.inf]
         refused = next((pricer.refusal for pricer in self.pricers.values() if pricer.refusal), "")
@@ -449,7 +450,8 @@ def _without_schedule(problem: IterationProblem, rng: np.random.Generator, targe
 
 def annealing_length(first: float, growth: float, n_before: int) -> float:
     """Return the length of an annealing that follows ``n_before`` others, as a multiple of the nominal length."""
-    # After some fifty the longest is reached. A search of minutes makes thousands, whose power no float can hold.
+    # After about 50 annealings the length is LONGEST. A search of minutes makes thousands, and growth ** n_before would
+    # overflow a float.
     return min(first * growth ** min(n_before, MOST_GROWTHS), LONGEST)
 
 

@@ -72,7 +72,7 @@ def allows(problem: IterationProblem, shape: tuple[int, int], microbatch: int) -
     n_microbatches = job.global_batch // microbatch
     if (job.n_stages or s, job.n_replicas or r) != shape:
         return False
-    # replicas that gather parameters during passes must all pass the same number of micro-batches
+    # replicas that gather parameters during passes must all process the same number of micro-batches
     divides = not (job.gathers_passes and n_microbatches % r)
     fits = s <= problem.most_stages and s * r <= problem.n_devices and r <= n_microbatches and divides
     return fits and _may_be_played(job, shape, n_microbatches)
@@ -170,7 +170,7 @@ MOST_STAGES = 16
 
 
 class Nearness:
-    """The order, the clusters and the neighbours of a network's devices."""
+    """Which devices of a network are near each other: an order, clusters and neighbours."""
 
     def __init__(self, problem: IterationProblem) -> None:
         one_way_s = problem.passes(problem.microbatches[0]).hop_s[0] + problem.links.latency_s
@@ -317,15 +317,16 @@ class KernelPlan:
     value: float
     """The objective: an estimate or, once ``judged``, exact."""
     lacks: float
-    """By how much the plan exceeds memory and limits; 0 if it is valid."""
+    """How much the plan exceeds memory and limits, as a sum of shares; 0 if it is valid."""
     judged: bool = False
     """True if the value comes from the replay or the simulator."""
     operator: str = ""
-    """Name of what the plan was made from."""
+    """Name of the placement or the operation that the plan was made from."""
 
     @property
     def price(self) -> float:
-        """The objective, raised by what the plan lacks, to compare plans that are not valid yet."""
+        """The objective, raised if the plan exceeds memory or limits, so that plans that are not valid yet can be
+        compared."""
         return self.value * (1 + 10 * self.lacks)
 
 
@@ -382,7 +383,7 @@ class ShapeSearch:
         return self._states
 
     def even_counts(self) -> IntArray:
-        """Return (R,) micro-batches of each pipeline: the job's, or as even as they divide."""
+        """Return (R,) micro-batches of each pipeline: as the job gives them, or as even as possible."""
         microbatch_counts = self._given_counts or even_shares(self.tables.passes.n_microbatches, self.shape[1])
         return np.array(microbatch_counts, dtype=np.int64)
 
@@ -435,7 +436,7 @@ class ShapeSearch:
         return KernelPlan(row, blocks, microbatch_counts, warmups, float(value), float(lacks))
 
     def replayed(self, found: KernelPlan, tables: Tables | None = None) -> KernelPlan:
-        """Return the same plan, priced by the replay, and what it lacks."""
+        """Return the same plan, priced by the replay, and how much it exceeds memory and limits."""
         return self.annealed(found, 1.0, 1.0, 0, NO_RANDOM, exact=True, tables=tables)
 
     def seconds(self, found: KernelPlan) -> float:
@@ -490,7 +491,7 @@ def _fixed_fields(job: Job) -> FixedFields:
     from dtfm_lab.planning.iteration.kernels.annealing import FixedFields
 
     return FixedFields(
-        # replicas that gather parameters in their passes pass equally many micro-batches
+        # replicas that gather parameters in their passes process equally many micro-batches
         fixed_counts=job.microbatches_per_replica is not None or job.gathers_passes,
         fixed_blocks=job.blocks_per_stage is not None,
         fixed_warmups=job.schedule not in (None, "adaptive-1f1b") or job.warmups is not None,

@@ -41,13 +41,15 @@ half the sum of hops."""
 MOST_KINDS = 8
 """Maximum number of kinds of devices for which a one-stage shape is tried on a single kind."""
 N_WHOLE = 4
-"""Number of rows of the fastest devices. They come before rows along chains, and parts of the network follow."""
+"""Number of rows, made from the fastest devices, that come first. Rows along chains follow, then parts of the
+network."""
 MOST_WINDOWS = 6
 """Maximum number of parts of the network, consecutive in the order by nearness, that are tried for one shape."""
 
 
 class Starts:
-    """Rows (N,) of devices. The first S x R are a grid of S stages, the others idle."""
+    """Makes the rows of devices that annealing begins with. A row is (N,) devices. The first S x R form a grid of S
+    stages, and the others are idle."""
 
     def __init__(self, problem: IterationProblem, nearness: Nearness) -> None:
         self._problem, self._nearness, self.by_nearness = problem, nearness, nearness.order
@@ -72,8 +74,10 @@ class Starts:
     """Maximum number of rows of one shape."""
 
     def rows(self, n_stages: int, n_replicas: int, *, chains: bool = False) -> list[tuple[str, IntArray]]:
-        """Return named rows for one shape, either only those along ``chains`` or all. They are cached, since callers
-        ask for them one by one."""
+        """Return rows for one shape, each with its name: all of them, or only those along ``chains``.
+
+        They are cached, because callers ask for them one by one.
+        """
         key = n_stages, n_replicas, chains
         if key not in self._rows:
             self._rows[key] = (self._chains if chains else self._made)(n_stages, n_replicas)
@@ -215,9 +219,9 @@ P_STRUCTURED = 0.7
 """Probability that annealing begins with a structured placement at all, while some are unused: first with one of the
 cheapest (``P_AGAIN``), otherwise with an unused one."""
 P_RESHAPED = 0.15
-"""Probability of a neighbouring shape's best plan, fitted to this shape."""
+"""Probability that annealing begins with a neighbouring shape's best plan, fitted to this shape."""
 P_CHANCE = 0.1
-"""Probability of a random placement."""
+"""Probability that annealing begins with a random placement."""
 CHEAPEST = 6
 """Number of the cheapest structured placements of a shape with which annealing begins again."""
 

@@ -53,7 +53,7 @@ class AnnealingState(NamedTuple):
     sums_s: FloatArray
     """(S, D) sum of each placed device's costs to its partners."""
     slowest_s: FloatArray
-    """(S,) largest of these sums in each group."""
+    """(S,) largest entry of ``sums_s`` in each group."""
     worst_s: FloatArray
     """(S - 1,) bottleneck of each hop."""
     reals: FloatArray

@@ -36,7 +36,7 @@ class CyclicSearch(NamedTuple):
     moved: IntArray
     """(N,) devices of the current cycle in the order of their moves."""
     origin: IntArray
-    """(N,) stage that each of these devices came from."""
+    """(N,) stage that each device in ``moved`` came from."""
 
 
 def cyclic_search(

@@ -174,10 +174,8 @@ class _Reproduction:
             yield Offspring("chance", (), row, RANDOM_HOT)
 
     def offspring(self, population: list[PopulationMember]) -> Offspring:
-        """Return a new placement (random or from clusters), one recombined from two parents, or a copy of one to anneal
-        again.
-
-        Each parent is the better of two random individuals.
+        """Return a placement to anneal: a new one (random or from clusters), one recombined from two parents, or a copy
+        of one parent. Each parent is the better of two random individuals.
         """
         rng = self._rng
         sample = rng.random()

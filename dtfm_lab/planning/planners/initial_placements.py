@@ -25,11 +25,11 @@ ALL_COMPOSITIONS_UP_TO = 10
 """Maximum number of stages that are cut into runs in every way. With more, ``SAMPLED_COMPOSITIONS`` random ways are
 used."""
 SAMPLED_COMPOSITIONS = 500
-"""Number of random ways to cut more stages than that into runs."""
+"""Number of random ways to cut the stages into runs, if there are more than ``ALL_COMPOSITIONS_UP_TO`` stages."""
 BATCH_ENTRIES = 4_000_000
 """Maximum number of array entries of a batch of placements that are priced at once. It limits memory."""
 FLIPPED_ENTRIES = 4_000_000
-"""Array entries to price for one placement with flipped branches. This takes about 30 ms."""
+"""Array entries that are priced to make one placement with flipped branches. This takes about 30 ms."""
 
 
 class ClusteredPlacements:

@@ -42,19 +42,19 @@ class PopulationMember:
 
 
 class ShownPopulation:
-    """Collects the individuals to show. It costs a search nothing until asked. ``population`` is the planner's own
+    """Collects the individuals to show, without cost until it is asked for them. ``population`` is the planner's own
     list."""
 
     def __init__(self, problem: Problem, population: list[PopulationMember]) -> None:
         self._problem, self._population = problem, population
         self._rows: list[IntArray] = []
-        """Placements that annealing will begin with, by number, as far as they are known."""
+        """Placements from which annealing will begin, by number."""
         self._waiting: dict[int, PopulationMember] = {}
         """The placements of ``_rows`` that have not been annealed yet."""
         self._newest: deque[PopulationMember] = deque(maxlen=SHOWN)
 
     def wait(self, operator: str, row: IntArray, one: PopulationMember | None = None) -> None:
-        """Show a placement until it has been annealed; as ``one`` if it has been priced."""
+        """Show a placement until it has been annealed. Pass ``one`` if the placement has been priced."""
         self._waiting[len(self._rows)] = replace(one or PopulationMember(row, math.nan), operator=operator)
         self._rows.append(row)
 
@@ -66,7 +66,8 @@ class ShownPopulation:
                 del self._waiting[number]
 
     def held(self, best: PopulationMember) -> Population:
-        """Return the best so far, the population, those that wait, and the newest others, cheapest first."""
+        """Return the best individual so far, the population, the placements that wait to be annealed, and the newest
+        others. The cheapest come first."""
         for number, one in self._waiting.items():
             if math.isnan(one.cost_s):
                 cost_s = self._problem.cost(self._problem.grid(one.row))

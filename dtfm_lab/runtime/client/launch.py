@@ -97,7 +97,7 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
     Raises what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
     """
     if workers is None:
-        # Without a wish, a large plan runs in part instead of being refused.
+        # If the caller gives no number, a part of a large plan runs instead of an error.
         return (plan, None) if plan.job.n_tasklets <= MOST_WORKERS else subplan_for(plan, DEFAULT_WORKERS)
     running, part = subplan_for(plan, workers)
     if (needed := running.job.n_tasklets) > MOST_WORKERS:
@@ -167,7 +167,7 @@ def start_mystery(
 
 
 def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:
-    """Choose at random whether a link or a device is slow, and which one among those that carry messages or compute."""
+    """Return a random secret: a link that carries messages, or a device that computes."""
     names, links = [spec.device_name(*worker) for worker in spec.workers], _links_of(spec)
     # The real clock emulates no links, so none can be slowed.
     of = "link" if links and spec.clock != "real" and rng.random() < 0.5 else "device"

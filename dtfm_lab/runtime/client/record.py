@@ -70,7 +70,7 @@ class RunRecord:
         self.held_out: tuple[tuple[int, float], ...] = ()
         """(iterations done, mean loss on held-out text)."""
         self.unigram_entropy: float | None = None
-        """Entropy of that text in nats per byte if bytes were independent."""
+        """Entropy of the held-out text in nats per byte if bytes were independent."""
         self.checkpoints: tuple[tuple[int, str], ...] = ()
         """(iterations done, folder) of each checkpoint written. Only the newest are kept on disk."""
         self.notes: tuple[str, ...] = ()

@@ -74,11 +74,12 @@ def why_not_built(model: ModelSpec) -> str:
 def why_too_large(job: Job) -> str:
     """Return why this machine has too little free memory for the job's workers; empty if it has enough."""
     each = 8 if job.dtype == "fp64" else 4
-    # Parameters, gradients, two optimiser states, temporaries of its step, messages; with local updates also what the
-    # replicas last had in common, and the changes since. Measured with 25 million parameters: 7.4 and 8.6.
+    # Copies of the parameters: parameters, gradients, two optimiser states, temporaries of the optimiser's step, and
+    # messages. With local updates also the parameters at the last synchronisation, and the changes since. Measured with
+    # 25 million parameters: 7.4 copies, and 8.6 with local updates.
     copies = 8 if job.synchronise_every == 1 else 10
     needed = job.n_tasklets * BYTES_PER_WORKER + copies * each * job.modelled().parameters * job.n_replicas
-    # Free now, which other programs may take before the workers do; but nothing better is known.
+    # Other programs may take this free memory before the workers do, but nothing better is known.
     if needed <= (available := psutil.virtual_memory().available):
         return ""
     return (

@@ -50,8 +50,7 @@ def describe_progress(run: RunRecord) -> str:
 
 
 def describe_profiling(run: RunRecord) -> str:
-    """Return how far the calibration is: ``profiling 3 of 8``. The text for the last iteration stays until the
-    number of iterations is final."""
+    """Return how far the calibration is: ``profiling 3 of 8``. The total may still change until the last iteration."""
     done, total = run.profiled
     return f"profiling {min(done + 1, max(1, total))} of {max(1, total)}"
 

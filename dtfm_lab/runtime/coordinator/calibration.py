@@ -216,7 +216,8 @@ def _placed_tasks(spec: RunSpec, synchronises: bool) -> PlacedTasks:
 
 
 Turns = list[list[int]]
-"""Pairs of positions in one worker's program: a send, and the receive of the message that goes before it."""
+"""Pairs of positions in one worker's program: a send, and the receive of the message that must have arrived before
+it."""
 
 
 def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Turns]]:

@@ -185,7 +185,8 @@ class CheckpointPolicy:
         return [why + instead for why in found]
 
     def handed_over(self, done: int, folder: str) -> None:
-        """Return to this folder from now on. The workers have written it for a new plan."""
+        """Make this folder the state to which a failed run goes back. The workers wrote it after ``done`` iterations,
+        for a new plan."""
         self._states.append((done, folder))
 
     @contextmanager

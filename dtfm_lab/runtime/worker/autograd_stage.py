@@ -41,7 +41,7 @@ class WeightWork(NamedTuple):
     output: torch.Tensor
     """The layer's output with its autograd graph."""
     gradient: torch.Tensor
-    """The gradient of that output."""
+    """The gradient of ``output``."""
 
 
 class AutogradStage:

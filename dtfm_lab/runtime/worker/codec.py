@@ -21,7 +21,7 @@ class Codec:
     """Encodes and decodes numbers of one dtype."""
 
     def __init__(self, how: str, dtype: torch.dtype) -> None:
-        """``how``: one of ``COMPRESSIONS``. ``dtype``: of the numbers."""
+        """``how`` is one of ``COMPRESSIONS``. ``dtype`` is the dtype of the numbers."""
         assert how in COMPRESSIONS
         self._how, self._dtype = how, dtype
 

@@ -85,7 +85,7 @@ class AllReduce:
                 self._encoded[step.action] = self._codec.encode(self._elements_of(self._shards[step.action]))
 
     def reduce(self, at: int) -> None:
-        """Sum what this step needs. After its last sum, a shard is averaged and encoded for sending."""
+        """Sum the shards that this step needs. After its last sum, a shard is averaged and encoded for sending."""
         shard = self._summed_by(self._steps[at])
         received = self._received_by(self._steps[at])
         own = self._elements_of(shard)
@@ -198,7 +198,7 @@ class DeviceMath:
         self._tied = slice(0, 0) if tied is None else self.state.slice_of(tied)
 
     def follow(self, spec: RunSpec, position: int, replica: int) -> None:
-        """Average as the programs of this run say. It is the first run, or one of the same plan without some
+        """Average from now on as the programs of ``spec`` say. It is the run itself, or the same plan without some
         devices."""
         planned, members = spec.plan.job, spec.members(position)
         steps = spec.programs(synchronise=True).of(position, replica)

@@ -222,9 +222,9 @@ class ProgramExecutor:
         return max((*(self._ends_s[need] for need in step.needs), *arrived_s), default=0.0)
 
     def _turn_s(self, at: int, ready_s: float) -> float:
-        """Return when this send may start: when it is ready and the message that goes before it has arrived.
+        """Return when this send may start: once it is ready and the previous message of its link has arrived.
 
-        That message comes from the other direction. Waits until it is there.
+        That message comes from the other direction, because the two directions take turns. Waits until it is known.
         """
         before = self._goes_after.get(at)
         if before is None:

@@ -201,8 +201,8 @@ class StageOfModule(nn.Module):
     """
 
     def __init__(self, part: fx.GraphModule, shapes: list[torch.Size], most_elements: int | None) -> None:
-        """``shapes``: of the values that come in. ``most_elements``: length of the vector that goes out, None for the
-        loss."""
+        """``shapes`` are the shapes of the values that come in. ``most_elements`` is the length of the vector that goes
+        out, None for the loss."""
         super().__init__()
         self.part, self._shapes, self._most_elements = part, shapes, most_elements
         self.tied: nn.Parameter | None = None

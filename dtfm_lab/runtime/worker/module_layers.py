@@ -92,8 +92,8 @@ def described(source: str, *, timed: bool = False) -> dict[str, Any]:
 
 
 def _seconds(stage: torch.nn.Module, received: torch.Tensor, batch: list[torch.Tensor]) -> float:
-    """Return processor seconds of a forward and its backward pass: the minimum of several, which other programs disturb
-    least."""
+    """Return processor seconds of a forward and its backward pass. It is the minimum of several passes, because other
+    programs only lengthen a pass."""
     took_s: list[float] = []
     while len(took_s) < FEWEST or sum(took_s) < LONG_S:
         stage.zero_grad()

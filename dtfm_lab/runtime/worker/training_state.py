@@ -27,8 +27,8 @@ class TrainingState:
     def __init__(
         self, modules: Iterable[nn.Module], *, local_updates: bool, version: int = 0, shard: Shard = WHOLE
     ) -> None:
-        """``local_updates``: True if replicas step alone between synchronisations. ``shard``: what this replica
-        steps, if replicas split the optimizer states."""
+        """``local_updates`` is True if replicas step alone between synchronisations. ``shard`` is the part that this
+        replica steps, if replicas split the optimizer states."""
         self.list = list(dict.fromkeys(p for module in modules for p in module.parameters()))
         self.parameters = torch.cat([p.detach().view(-1) for p in self.list])
         self.gradients = torch.zeros_like(self.parameters)

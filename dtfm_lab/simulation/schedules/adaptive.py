@@ -77,8 +77,8 @@ class Makespans:
         return _passes_of(self._unordered.graph)
 
     def _lanes(self, warmups: Warmups) -> tuple[IntArray, IntArray]:
-        """Return edges from each pass to the next one on its device. If sends block, also from the arrival of what a
-        pass sends."""
+        """Return edges from each pass to the next one on its device. If sends block, another edge leads to the next
+        pass from the arrival of the message that the pass sends."""
         before, after = [], []
         arrival = self._arrivals
         for passes in self._passes:
@@ -94,7 +94,8 @@ class Makespans:
 
     @cached_property
     def _arrivals(self) -> IntArray:
-        """(nodes,) for each pass, the receive of the message that it sends and whose arrival its device awaits."""
+        """(nodes,) for each pass, the receive at the other end of the message that it sends, if its device waits for
+        its arrival."""
         graph = self._unordered.graph
         arrival = np.full(len(graph), -1, dtype=np.int64)
         sends = np.flatnonzero(graph.takes_turns)
@@ -104,8 +105,8 @@ class Makespans:
 
 @lru_cache(maxsize=2)  # the same graph is used for other links
 def _without_lanes(graph: TaskGraph) -> TaskGraph:
-    """Return the graph without the edges to each pass from the previous one, or from an arrival elsewhere. Others
-    stay."""
+    """Return the graph without the edges that lead to a pass from the previous pass on its device, or from an arrival
+    on another device."""
     n = len(graph)
     passing = np.isin([action.kind for action in graph.actions], [Kind.FORWARD, Kind.BACKWARD])[graph.action]
     passing &= graph.role == COMPUTATION
@@ -208,8 +209,8 @@ def choose_warmups(
 
 
 def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray:
-    """Return the depths reduced from the last device to the first, each as far as the makespan stays within the
-    limit."""
+    """Return the depths, reduced one device after another from the last to the first, each as far as the iteration
+    stays within the limit."""
     below = 0  # no device may go deeper than the one before
     for device in reversed(range(len(depths))):
         least, most = below, int(depths[device])
@@ -250,7 +251,7 @@ def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
     """Return (devices,) depths scaled to the limits.
 
     If a device's limit is below its depth, the depths of all devices after it are reduced by the same share. Otherwise
-    some of them would wait for the whole rest of the pipeline.
+    some of those would wait for the whole rest of the pipeline.
     """
     shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
     return depths * shares

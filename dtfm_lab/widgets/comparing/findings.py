@@ -158,7 +158,7 @@ def tables(comparison: Comparison) -> list[Table]:
             row | {"suspect": (noun, row["id"]) in suspects | of_stage, "label": _label(noun, row["id"]), "noun": noun}
             for row in its
         ]
-        # of many rows the suspects are kept, then by suspicion, and by the size of their errors where that is unknown
+        # suspects come first, then the other rows by suspicion; rows without a rank come last, largest error first
         ranks = {row["id"]: order.get((noun, row["id"]), len(order)) for row in marked}
         marked.sort(key=lambda row: (not row["suspect"], ranks[row["id"]], -abs(row["error_s"])))
         table = {"key": key, "name": name, "noun": noun, "own": own, "second": second}

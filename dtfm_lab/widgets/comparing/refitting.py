@@ -1,4 +1,4 @@
-"""Links and computations fitted to the measurement, compared with those that were drawn."""
+"""Links and computing times fitted to the measurement, compared with the ones on the canvas."""
 
 import asyncio
 from collections.abc import Callable

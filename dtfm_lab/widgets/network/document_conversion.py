@@ -134,7 +134,8 @@ def _check_limits(mapping: Mapping[str, Any]) -> None:
 
 
 def _named(error: str, mapping: Mapping[str, Any]) -> str:
-    """Return an error line that names things as drawn. The reader of files counts them: ``devices[0].gpu``."""
+    """Return an error line with the names of the drawn devices. The reader of files would number them:
+    ``devices[0].gpu``."""
     line = error.removeprefix(f"{mapping['name']}: ").replace("default.", "all other pairs: ", 1)
 
     def thing(found: re.Match[str]) -> str:

@@ -158,9 +158,10 @@ def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
 
 
 def _expanded(between: FloatArray, inside: FloatArray, of: IntArray) -> FloatArray:
-    """Return (N, N) values for each pair of devices, from (H, H) values between hosts and (H,) values inside them.
+    """Return (N, N) values for each pair of devices, from (H, H) values ``between`` hosts and (H,) values ``inside``
+    them.
 
-    The diagonal stays that of ``between``.
+    The diagonal is copied from ``between``.
     """
     found = np.asarray(between[np.ix_(of, of)])
     for number, ids in by_key((int(number), i) for i, number in enumerate(of)).items():

@@ -41,12 +41,12 @@ class BeforeEdit:
     plan: Plan
     iteration_s: float | None
     shown: Plan | None = None
-    """The plan with the choices of its prediction. None if nothing was predicted."""
+    """The plan with the choices that its prediction was made with. None if nothing was predicted."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlanChange:
-    """The change from the plan before an edit to the plan after it."""
+    """The change from the earlier plan, before an edit, to the later plan, after it."""
 
     before: BeforeEdit
     after: Plan
@@ -59,23 +59,23 @@ class PlanChange:
 
     @cached_property
     def was(self) -> float | None:
-        """The plan before, on its own network, by the later plan's objective. None if unknown."""
+        """Value of the earlier plan on its own network, by the later plan's objective. None if unknown."""
         return self._value(self.before.plan)
 
     @cached_property
     def now(self) -> float | None:
-        """The later plan by its objective."""
+        """Value of the later plan, by its own objective."""
         return self._value(self.after)
 
     @cached_property
     def held(self) -> float | None:
-        """The plan before, on the later network. None if it does not fit, if the job was edited, or if the network
-        is the same."""
+        """Value of the earlier plan on the later network. None if it does not fit, if the job was edited, or if the
+        network is the same."""
         return self._carried(self.difference)
 
     @cached_property
     def earlier(self) -> float | None:
-        """The later plan, on the network before. None in the same cases.
+        """Value of the later plan on the earlier network. None in the same cases as ``held``.
 
         A better value here means that the search got lucky: it is not the edit's effect.
         """
@@ -88,7 +88,7 @@ class PlanChange:
 
     @cached_property
     def no_longer_fits(self) -> bool:
-        """True if all devices of the plan before still exist but it does not fit on them."""
+        """True if all devices of the earlier plan still exist, but the plan no longer fits on them."""
         placed = {name for group in self.before.plan.stages for name in group}
         return self._is_of_network and self.held is None and placed <= set(self.after.topology.names)
 
@@ -99,7 +99,7 @@ class PlanChange:
 
     @cached_property
     def sentence(self) -> str:
-        """What happened to the plan, and what the plan before would take now."""
+        """What happened to the plan, and what the earlier plan would take now."""
         was, now, held = self.was, self.now, self.held
         if not self.moves:
             stays = was is None or now is None or is_same(was, now)

@@ -386,7 +386,7 @@ def job_words(before: Job | None, job: Job | None) -> str:
     if before.name != job.name:
         return f"{before.name} → {job.name}"
     changed = [field.name for field in fields(Job) if getattr(before, field.name) != getattr(job, field.name)]
-    # A change of model alters many derived fields, and only those that people set are worth telling.
+    # A change of model alters many derived fields; name only those that people set.
     chosen = [name for name in JOB_FIELDS if name in changed]  # the others follow from these
     clauses = [
         f"{JOB_FIELDS.get(name, name.replace('_', ' '))} {_value(getattr(before, name))} → {_value(getattr(job, name))}"

@@ -120,7 +120,7 @@ class Move(NamedTuple):
 
 @dataclass
 class MovedGroup:
-    """A region, or a device without a region."""
+    """The moves of a region's devices, or of a device without a region."""
 
     name: str
     n_devices: int = 0
@@ -148,7 +148,7 @@ def describe_moves(difference: Difference) -> str:
 def _who_moved(difference: Difference) -> list[str]:
     groups = _groups(difference)
     swapped = _swapped(groups)
-    # A swap of whole groups counts for both, so it comes before smaller moves.
+    # A swap of whole groups counts the devices of both, so it comes before smaller moves.
     phrases = [(2 * one.n_devices, f"{one.name} and {other.name} swapped stages") for one, other in swapped]
     done = {group.name for pair in swapped for group in pair}
     for group in groups:

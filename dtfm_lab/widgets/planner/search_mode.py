@@ -26,7 +26,7 @@ SHOWN_S = 0.25
 
 
 class _Last(NamedTuple):
-    """A planner's newest step, and whether it is kept only as long as it is the newest."""
+    """The newest step of a planner. It is dropped once a newer one arrives, if ``is_superseded``."""
 
     number: int
     step: PlanStep

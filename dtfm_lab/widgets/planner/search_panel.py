@@ -37,7 +37,7 @@ NOT_WATCHED = "The search for this plan was not recorded. Press Plan to search a
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """Settings of a search."""
+    """The planner, time limit and seed of a search. Each field is one control of the panel."""
 
     planner: Annotated[
         str, Option(help="Search algorithm: ours, the paper's, random, or the one with proofs.", choices=planners)

@@ -207,7 +207,7 @@ def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
 
 
 def _replanned(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
-    """Return the plan with its change from the plan before.
+    """Return the plan with its change from the earlier plan.
 
     For many devices, the change is put into words here, because this may run on a thread. For few, that waits until the
     sentence is read, so that the chart appears first.
@@ -244,7 +244,7 @@ def _kept(plan: Plan, start: Plan, bounded: Plan) -> Plan:
 
 
 def _costs_alike(plan: Plan, start: Plan) -> bool:
-    """True if every placement costs what it did before. Names do not matter."""
+    """True if the edit changes no placement's cost, for example because it only renames devices."""
     if not np.array_equal(plan.placement.devices, start.placement.devices):
         return False
     if plan.objective != COMMUNICATION:

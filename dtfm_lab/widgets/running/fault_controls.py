@@ -243,7 +243,7 @@ class Departures:
         self._left: set[str] = set()
         """Devices that have left since the run last received a plan."""
         self._there: set[str] = set()
-        """Devices in the network of that plan."""
+        """Devices in the network of the plan that the run last received."""
         lab_state.observe(lambda _: self._look(), "topology")
         lab_state.observe(lambda _: self._follow(), "plan")
 

@@ -178,8 +178,8 @@ class Playback:
             begin(self._settle(), self._report_error)
 
     async def _settle(self) -> None:
-        """Show the first trace at once, later ones once none has followed for a moment. A new measurement goes
-        first."""
+        """Show the first trace at once. Later ones are shown when no newer one has come for a moment. A new measurement
+        goes first."""
         try:
             before: object = self._traces if self._seen == (None, None) else None
             # A slider's answers come in quick succession, and only the last is worth sending.

@@ -128,7 +128,8 @@ class RunPanel(Panel):
         return self.options.chosen(self.iterations.value)
 
     def begin_mystery(self, secret: Secret | np.random.Generator | None = None, title: str = "") -> None:
-        """Start a run in which a link or device is secretly slow, the given or a random one. A title brings a score."""
+        """Start a run in which a link or device is secretly slow: the given ``secret``, or a random one. With a
+        ``title``, guesses get a score."""
         if not self.start.disabled:
             self._begin(secret or np.random.default_rng(), title)
 

@@ -193,7 +193,7 @@ SHOWN_S = 4.0
 
 
 class LossGaps:
-    """Reads a run at every call and draws the gaps into its chart."""
+    """Reads a run at every call and draws gaps into its chart: how long each lost device was missing."""
 
     def __init__(self, chart: GanttView, now_s: Callable[[], float] = time.monotonic) -> None:
         self._chart, self._now_s = chart, now_s

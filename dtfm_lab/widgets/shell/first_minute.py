@@ -24,13 +24,13 @@ SKIP, GUESS = "step-skip", "step-guess-"
 RUN_S = 10.0
 """Predicted seconds of the run that a step starts."""
 ITERATIONS = (4, 40)
-"""Fewest and most iterations of that run: the first ones are not typical."""
+"""Minimum and maximum iterations of a run that a step starts. The first iterations are not typical."""
 KILLED_AFTER = 2
 """Iterations after which a device is killed."""
 LEFT_AFTER_KILL = 8
-"""Minimum iterations of a run that is started for a kill."""
+"""Minimum iterations of a run that is started to kill a device."""
 NEAR = (0.02, 0.10)
-"""Errors of the prediction between which a guess chooses."""
+"""Limits between the three guesses, as relative errors of the prediction."""
 GUESSES = ("under 2 %", "2 to 10 %", "more than 10 %")
 QUESTION = "By how much will the prediction be off?"
 FOLLOWED = (

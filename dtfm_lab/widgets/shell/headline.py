@@ -27,7 +27,8 @@ OF_A_RUN = ("run", "compare")
 ALIKE = 1e-9
 """Relative difference up to which two numbers count as the same apart from rounding."""
 MOST_NAMED = 2
-"""Maximum number of devices that are named. More are counted. For a job, one field more."""
+"""Maximum number of devices that a sentence names. If there are more, it gives their number. Of a job's fields, it
+names one more."""
 
 
 class Headline(NamedTuple):

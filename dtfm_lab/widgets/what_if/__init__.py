@@ -83,7 +83,7 @@ class WhatIfPanel(Panel):
         self._scaled_by: dict[str, float] = {}
         """The factors that were last applied to the network."""
         self._scaled_to = ""
-        """Fingerprint of the network that these factors produced. Empty once it has a plan."""
+        """Fingerprint of the network that ``_scaled_by`` produced. Empty once it has a plan."""
         self._anew_cancelled = Cancellation()
         self.anew: tuple[WhatIfSetting, PlannedAnew | None] | None = None
         """The setting, and the plan that suits it once it is planned again. None if nothing better is found."""
@@ -369,7 +369,8 @@ class WhatIfPanel(Panel):
         self._ask()
 
     def _use(self) -> None:
-        """Apply the setting to the lab: factors to the network, the rest to the choices for the plan."""
+        """Apply the setting to the lab: factors change the network, and all other values become choices for the
+        plan."""
         setting, plan, base = self.setting, self._plan, self.base
         if setting is None or plan is None or base is None or self.last is None:
             return

@@ -38,7 +38,8 @@ TURNED = {"bandwidth": "bandwidth", "latency": "latency", "global_batch": "the b
 SAME = 5e-4
 """Share of an iteration below which a change counts as none."""
 ONE_TO_ONE, PARTLY = 0.85, 0.25
-"""From these powers on, the texts say that a part follows a number almost one to one, or in part."""
+"""A part that changes like a power of a number follows it "almost one to one" from the first exponent on, and "in part"
+from the second on."""
 
 
 class Measure(NamedTuple):
@@ -216,9 +217,9 @@ class WhatIfAnswer:
     peak_bytes: float
     """Peak memory of the device that lacks most, or has least to spare."""
     limit_bytes: float
-    """Memory of that device."""
+    """Memory in bytes of the device in ``worst``."""
     worst: str
-    """Name of that device."""
+    """Name of the device that lacks most memory, or has least to spare."""
     n_over: int
     """Number of devices that do not have enough memory."""
     price_per_million_tokens: float | None

@@ -44,7 +44,7 @@ WORDS = {
     "synchronisation": "{} averaging",
     "schedule": "{}",
 }
-"""Text of a value that differs from the plan's. Other options read as their name and value."""
+"""Text of a value, by option, if it differs from the plan's. Other options read as their name and value."""
 SPECIAL_WORDS = {
     ("compression", "none"): "uncompressed",
     ("synchronise_every", 1): "averaging at every iteration",
@@ -107,7 +107,8 @@ class WhatIfSetting:
         return replace(self, items=tuple((self.values | values).items()))
 
     def on(self, plan: Plan) -> Plan:
-        """Return the plan's placement with this job on the scaled network. Its cost stays the old plan's.
+        """Return the plan's placement with this job on the scaled network. Its communication cost is not computed
+        again.
 
         Raises LabError if the job does not allow it.
         """

@@ -167,7 +167,7 @@ class ModelSpec:
                 )
             if layer.kind is LayerKind.HEAD or layer.output_elements == self.boundary_elements:
                 continue
-            # Only own modules may pass on less than the model's width.
+            # Only a model made from the user's own module may have a boundary narrower than the model's width.
             if not self.source or layer.output_elements > self.boundary_elements:
                 most = "at most " if self.source else ""
                 raise JobError(

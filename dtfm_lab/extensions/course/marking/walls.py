@@ -241,7 +241,7 @@ def _mount(source: object, target: object, kind: str = "", flags: int = 0, data:
 
 
 def _drop_capabilities() -> None:
-    """Permanently give up the rights of a namespace's first user, and those that a program owned by root would get."""
+    """Permanently give up all capabilities, also the ones that a program owned by root would get."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     for capability in range(LAST_CAPABILITY + 1):
         prctl(PR_CAPBSET_DROP, capability)

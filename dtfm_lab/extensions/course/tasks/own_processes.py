@@ -39,7 +39,7 @@ def own_ring(function: Callable[..., Any], given: Given) -> TextValues:
         is_right = isinstance(value, (list, tuple)) and np.shape(value) == (size,)
         require(is_right, f"process {rank} returned {type(value).__name__}; wanted the {size} means")
         require(bool(np.allclose(value, numbers.mean(axis=0))), f"process {rank} returned numbers other than the mean")
-    # What a ring sends and nothing else does, whatever the function is called.
+    # Only a ring sends exactly these bytes, whatever the function is called.
     wanted = 2 * (n - 1) * size // n * NUMBER_BYTES
     for rank, (_, messages) in enumerate(done):
         sent = sum(n_bytes for kind, n_bytes in messages if kind == "send")

@@ -113,8 +113,8 @@ searches = MissionsOf("06_searching")
 
 
 def cheap_hops(given: Given, plan: Plan) -> Number:
-    """Return the number of cheap hops: an instance of N devices lends one to each of N stages in a row, with N - 1 hops
-    between them."""
+    """Return the number of cheap hops: N - 1, if an instance of N devices provides one device for each of N consecutive
+    stages."""
     return Number(given.size - 1.0, {"stages": float(given.size), "all_hops": 7.0}, within=0.0)
 
 

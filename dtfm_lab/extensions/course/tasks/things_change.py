@@ -180,7 +180,7 @@ CLOSE = 0.997
 
 
 def times_rarer(given: Given, every_s: float) -> Number:
-    """Return how many times longer the interval is, by Young's formula, if a write takes longer."""
+    """Return the factor on Young's checkpoint interval if writing a checkpoint takes ``given.times_longer`` as long."""
     times = float(given.times_longer)
     return Number(times**0.5, {"proportional": times, "inverse": times**-0.5})
 

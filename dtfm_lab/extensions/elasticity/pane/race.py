@@ -72,7 +72,8 @@ class Replays:
         return sorted((self._known[key] for key in keys if key in self._known), key=lambda one: -one.samples)
 
     def each(self, question: RaceQuestion, policies: Sequence[str]) -> Iterator[History]:
-        """Replay those that are not known, in order, until ``stop``. Errors of ``lab.replay`` pass through."""
+        """Yield the history of each policy, and replay the ones that are not known yet, until ``stop``. Errors of
+        ``lab.replay`` pass through."""
         self._stopped = stopped = threading.Event()
 
         # The only way out of a replay: its loop calls this often.
@@ -162,7 +163,7 @@ def _mathematics(one: History) -> str:
 
 
 def marks_of(found: Sequence[History]) -> list[str]:
-    """Return the meanings of the mark at some of these histories, each once."""
+    """Return the explanation of the mark on each of these histories that has one. Equal explanations appear once."""
     marked = [one for one in found if _mathematics(one)]
     return list(dict.fromkeys(ISLANDS if one.local_steps > 1 else PARTLY for one in marked))
 

@@ -38,7 +38,7 @@ NOTHING = "Select devices on the network, and click a moment on the time line"
 
 
 class TimeLine:
-    """The hours, which can be edited by hand. ``edited`` stays None while they are as recorded. ``children`` are its
+    """The hours, which can be edited by hand. ``edited`` stays None until they are edited. ``children`` are its
     widgets."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None], report_error: Callable[[str], None]) -> None:

@@ -48,7 +48,7 @@ class DiLoCo(Adapting):
 
 
 class _Rounds:
-    """A fleet whose steps are rounds. Everything else is the wrapped fleet's."""
+    """Wraps a fleet so that a step is a round. Everything else is as in the wrapped fleet."""
 
     def __init__(self, fleet: Fleet, local_steps: int) -> None:
         self._fleet, self._local_steps = fleet, local_steps

@@ -146,7 +146,7 @@ class _Probe:
         self._streams = streams
         self._started: list[SshHost] = []
         self._reached_at: dict[str, tuple[list[str], int]] = {}
-        """Addresses and port at which a host listens or may be reached."""
+        """For each host, the addresses at which other hosts may reach it, and the port on which it listens."""
         self._unmeasured: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> Self:

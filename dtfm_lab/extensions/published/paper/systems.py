@@ -104,7 +104,8 @@ SYSTEMS: dict[str, str] = {
     "megatron-random": "Megatron-LM, ranks at random",
     "deepspeed": "DeepSpeed",
 }
-"""Systems of the table. The paper has the third in the cases within a data centre, and the fourth in the others."""
+"""Systems of the table, by key. For Megatron-LM, the paper measured ranks in order in the cases within a data centre,
+and random ranks in the other cases."""
 HAS_RANDOM = "megatron-random"
 
 

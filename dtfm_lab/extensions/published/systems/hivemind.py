@@ -33,7 +33,7 @@ MATCHMAKING_S = 5.0
 ALONE = {"T4": 208.8, "A10": 462.5, "RTX8000": 431.8, "8 V100": 1811.4}
 """Samples/s of RoBERTa-XLM on each kind of host without hivemind, from the source's own runs."""
 PREMISES = "RTX8000", "8 V100"
-"""Hosts of one site in Germany."""
+"""Kinds of hosts on the authors' own premises, a site in Germany."""
 IPERF_S = 10.0
 """Default duration of an iperf test in seconds. Its mean includes the stream's slow start."""
 MOST_RATE = from_gbps(10.0)
@@ -44,7 +44,7 @@ UNSTABLE = "F-B", "F-C"
 """Experiments that the paper calls unstable."""
 ONE_ZONE = "one zone"
 NEAR = "E-A", "F-A"
-"""Experiments of the premises with hosts on the same continent, where links matter least."""
+"""Experiments with hosts on the premises and in the same continent, where links matter least."""
 ASSUMED = assumptions()["hivemind"]
 Pair = tuple[str, str]
 
@@ -66,12 +66,13 @@ class Peer(NamedTuple):
 
 @dataclass(frozen=True)
 class Software:
-    """What hivemind adds to its links."""
+    """Hivemind's effect on a host: how fast it receives, and extra seconds per round."""
 
     taken_bytes_per_s: Mapping[str, float]
-    """What a host receives from all of its peers together, by kind of host. A host of the premises counts as a T4's."""
+    """Bytes/s that a host receives from all of its peers together, by kind of host. A host on the premises counts as a
+    T4."""
     premises_s: float = 0.0
-    """Extra seconds of a round with a host of the premises."""
+    """Extra seconds of a round in which a host on the premises takes part."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,11 @@ def runs() -> list[HivemindRun]:
 
 
 def _tests() -> dict[tuple[Pair, int, bool], list[TcpStream]]:
-    """Return the link tests by the two places in alphabetical order, the number of streams, and whether they belong
-    to the series with several streams."""
+    """Return the link tests by what was tested.
+
+    A key has three parts: the two places in alphabetical order, the number of streams, and True if the test belongs to
+    the series with several streams.
+    """
 
     lines = [line for line in numbers("wan_links.csv") if line["threads"] != STALLED]
 
@@ -296,7 +300,7 @@ def _fitted(run: HivemindRun, software: Software) -> str:
 
 
 def _stream_rows() -> Iterator[Row]:
-    """Yield Gbit/s of one stream and of several. Only Linux's window is assumed."""
+    """Yield the bandwidth in Gbit/s of one TCP stream and of several, predicted from Linux's window alone."""
     for ((first, second), n, series), tests in _tests().items():
         # Two streams in one place have no distance to test.
         if first == second:

@@ -39,7 +39,7 @@ REASON_LETTERS = 95
 """Maximum letters of a reason in the figure. Its hover text has all of it."""
 LETTERS_A_LINE = 80
 BREAK_SHARE = 0.006
-"""Width of the two gaps in a bar that is longer than drawn, as a share of the axis."""
+"""Width of the two gaps in a bar that is cut because it is too long, as a share of the axis."""
 
 
 @figure_of(Outcomes)
@@ -130,7 +130,7 @@ def _ratio(ratio: float) -> str:
 
 
 def _break(figure: go.Figure, bar: Bar, row: int, axis_s: float) -> None:
-    """Add two slashes across a bar that is longer than drawn."""
+    """Add two slashes across a bar that is cut because it is too long."""
     for share in (0.90, 0.925):
         at, lean, reach = share * bar.length_s, BREAK_SHARE * axis_s, BAR_WIDTH / 2 + 0.06
         ends = {"x0": at - lean, "x1": at + lean, "y0": row + reach, "y1": row - reach}
@@ -152,8 +152,8 @@ def _alt(outcomes: Outcomes, displayed: Sequence[Bar]) -> str:
 
 
 AGAIN = ("solid", "dot", "dashdot", "longdash")
-"""Line styles: the first for as many systems as there are colours, the second for the next ones, and so on. Plain
-dashes mark systems that are not compared."""
+"""Line styles. The systems that come first, one for each colour, have the first style; the next ones have the second,
+and so on. Plain dashes mark systems that are not compared."""
 LEGEND_ROW_PX = 10
 """Pixels that a system adds to the legend, with two systems per row."""
 SHADE = 0.13

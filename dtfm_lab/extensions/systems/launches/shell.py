@@ -220,7 +220,7 @@ class _Shell:
                 self.flagged.add(name)
 
     def _effective(self, text: str) -> list[str]:
-        """Return the words, without flags that have no effect and their values."""
+        """Return the words, except flags that do not affect the plan, and their values."""
         kept, drops = list[str](), False
         for word in text.replace('"', " ").replace("'", " ").split():
             if word.startswith("--"):

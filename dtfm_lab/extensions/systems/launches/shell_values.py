@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 
 @dataclass
 class Values:
-    """What is known about a script's variables: values, unknown values, and arguments."""
+    """What a reader of a script knows about its variables, its arguments, and the files that it uses."""
 
     known: dict[str, str] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)

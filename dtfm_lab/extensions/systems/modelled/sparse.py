@@ -20,9 +20,9 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 class SparseWorkers(LocalWorkers):
     """Workers that exchange the largest numbers of every chunk, each with its position in the chunk.
 
-    A job cannot express such messages, so the exchange is a closed form added to the simulated passes. Every worker
-    needs every other worker's choice, because no two choose the same positions. So a worker uploads once and downloads
-    from all others; it is not an all-reduce. The plan's job says int8, the strongest compression a job has.
+    A job cannot express such messages, so the exchange is a closed form added to the simulated passes. No two workers
+    choose the same positions, so every worker needs the chosen numbers of every other one. A worker uploads once and
+    downloads from all others; it is not an all-reduce. The plan's job says int8, the strongest compression a job has.
     """
 
     @property
@@ -32,8 +32,10 @@ class SparseWorkers(LocalWorkers):
 
     @property
     def copies(self) -> str:
-        """How a worker's choice reaches all others: through ``storage``, or through ``peers`` if the worker sends it to
-        each."""
+        """How the numbers that a worker chose reach all other workers.
+
+        ``storage``: it uploads them once, and the others download them. ``peers``: it sends them to each of the others.
+        """
         return "storage"
 
     def exchanged_s(self, plan: Plan) -> float:

@@ -77,7 +77,7 @@ class Taking:
     def take(self, outcome: Outcome) -> None:
         """Make the plan the lab's. Raises PlanError if the system has none."""
         plan, state = outcome.plan, self._lab_state
-        # Only the first: taking a second plan must not make the first the way back.
+        # Keep only the state before the first plan: after a second one, `put_back` must not restore the first.
         if self.before is None:
             self.before = {name: getattr(state, name) for name in CHANGED} | {"choices": dict(state.choices)}
         self._set(plan.topology, plan.job, plan)

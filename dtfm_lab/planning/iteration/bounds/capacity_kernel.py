@@ -1,4 +1,4 @@
-"""The inner loop of the bound: how many micro-batches a device passes within a time, with its best neighbours.
+"""The inner loop of the bound: how many micro-batches a device can process within a time, with its best neighbours.
 
 The module ``refutation`` explains the laws behind each line. A device is tried with every class as the neighbour before
 it (``Above``) and every class as the one after it (``Below``). This is necessary because the best links to both may
@@ -26,7 +26,7 @@ COUNTED = 1 + 1e-12
 """Factor by which a capacity is rounded up before it is cut to a whole number. It adds half of what ``SURELY`` adds."""
 COUNTED_SLACK = 1e-9
 """Number added to a capacity after ``COUNTED`` has raised it. A device that lacks only a billionth of a micro-batch
-counts as passing it."""
+counts as processing it."""
 
 
 class Rules(NamedTuple):
@@ -54,7 +54,7 @@ class Stages(NamedTuple):
     role: IntArray
     """(Q,) 0 first, 1 middle, 2 last, 3 sole."""
     before_hops: IntArray
-    """(Q,) number of messages on the way to the stage; -1 for one from each other stage."""
+    """(Q,) number of messages from the first stage to this one. -1 means one message from each other stage."""
     costs: ClassPassCosts
 
 
@@ -62,10 +62,11 @@ class BestLinks(NamedTuple):
     """The possible neighbours of each class."""
 
     neighbours: IntArray
-    """(C, J) classes of the neighbours; -1 for the best of all others."""
+    """(C, J) classes that are tried as a neighbour. -1 stands for all other classes, with the best links of any of
+    them."""
     seconds: FloatArray
-    """(C, J, 5) links from the neighbour and to it. The five numbers: seconds for which a message occupies the link,
-    from and to; latency, from and to; and 1 if the neighbour is on the same side of the cut."""
+    """(C, J, 5) the links from each neighbour and to it. The five numbers are the seconds for which a message occupies
+    the link, from and to; the latency, from and to; and 1 if the neighbour is on the same side of the cut."""
 
 
 class BestAveraging(NamedTuple):
@@ -78,7 +79,7 @@ class BestAveraging(NamedTuple):
     """(2, Q, C) minimum seconds of averaging that do not depend on the peers, for groups on one side of the cut and on
     both."""
     tied_s: FloatArray
-    """(C, 2) seconds to exchange a tied embedding, with a device on the same side and anywhere."""
+    """(C, 2) seconds to exchange a tied embedding with a device on the same side of the cut, and with any device."""
     tied_before: bool
     """True if the ends of a pipeline exchange their embedding before they average. The two times then do not add
     up."""
@@ -96,7 +97,8 @@ class Cut(NamedTuple):
 
 
 class StagePasses(NamedTuple):
-    """One device of a class as a stage of one kind: what a micro-batch's passes cost it (``ClassPassCosts``)."""
+    """A device of one class in a stage of one kind: the seconds that each micro-batch costs it, and its limits
+    (``ClassPassCosts``)."""
 
     first: bool
     last: bool
@@ -140,8 +142,8 @@ class Below(NamedTuple):
     trip_s: float
     """Minimum seconds from the end of a forward to the beginning of its backward."""
     idle_s: float
-    """Seconds of the first of these round trips in which the device has nothing to do, because memory holds too few
-    micro-batches for other forwards."""
+    """Seconds in the first of these round trips in which the device has nothing to do, because its memory holds too few
+    micro-batches to run other forwards."""
     sent_s: float
     near: bool
 
@@ -150,11 +152,13 @@ class Below(NamedTuple):
 def line_up(
     key_s: FloatArray, count: IntArray, near: IntArray, line: FloatArray, sums: FloatArray, at: IntArray
 ) -> None:
-    """Sort all peers on either side by their seconds, nearest first.
+    """Sort the possible peers on each side of the cut by their seconds, nearest first.
 
-    Fills ``line`` and ``sums``, (2, N + 3) and (2, N + 4): the seconds of each peer, and the sum of all before it. Far
-    peers are in row 0, near ones in row 1. Entries beyond the last peer are infinite. ``at``, (C,), is the position of
-    the first peer of each class.
+    Row 0 is for peers on the other side of the cut, row 1 for peers on the same side. Fills three arrays:
+
+    - ``line``, (2, N + 3): the seconds of each peer; infinite beyond the last
+    - ``sums``, (2, N + 4): the sum of the seconds of all peers before each position
+    - ``at``, (C,): the position of the first peer of each class
     """
     line[:], sums[:] = np.inf, np.inf
     sums[:, 0] = 0.0
@@ -182,9 +186,9 @@ def averaging_s(
 ) -> float:
     """Return the minimum seconds from a device's last pass to the end of averaging.
 
-    ``n_of_side`` has the number of far peers, then of near ones. ``a`` and ``b`` are the classes of the device's
-    pipeline neighbours (-1 for none), which cannot be peers and are left out. ``line``, ``sums`` and ``at`` come from
-    ``line_up``.
+    ``n_of_side`` has the number of peers on the other side of the cut, then of those on the same side. ``a`` and ``b``
+    are the classes of the device's pipeline neighbours (-1 for none). Neighbours cannot be peers, so they are left out.
+    ``line``, ``sums`` and ``at`` come from ``line_up``.
     """
     if how == NOTHING or n_of_side[0] + n_of_side[1] == 0:
         return 0.0
@@ -332,7 +336,8 @@ def fill_capacities(
 
 @inlined
 def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, float]:
-    """Return the maximum micro-batches with this neighbour before, whatever follows, and the seconds of each."""
+    """Return the maximum number of micro-batches if this is the neighbour before the device, whatever the neighbour
+    after it; and the seconds of each."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s
     most = min(own.most, (left_s - above.up + above.sent_s) / (each_s - own.w))
@@ -358,7 +363,8 @@ def _below(
 
 @inlined
 def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
-    """Return the maximum micro-batches between these two neighbours, before averaging, and the seconds of each."""
+    """Return the maximum number of micro-batches with these two neighbours, and the seconds of each. Averaging counts
+    as 0 s."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s + below.sent_s
     most = min(own.most, (left_s - above.up - below.idle_s + above.sent_s) / (each_s - own.w))
@@ -374,10 +380,10 @@ def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) 
 def _whole(
     rules: Rules, own: StagePasses, above: Above, below: Below, most: float, end: float, own_s: float, each_s: float
 ) -> float:
-    """Return the whole micro-batches between these two neighbours, at most ``most``, with ``end`` seconds after the
-    last pass.
+    """Return the whole number of micro-batches with these two neighbours, at most ``most``.
 
-    ``own_s`` are the seconds of each micro-batch, ``each_s`` the same in a group on both sides of the cut.
+    ``end`` are the seconds after the last pass. ``own_s`` are the seconds of each micro-batch, ``each_s`` the same in a
+    group on both sides of the cut.
     """
     limit_s = rules.limit_s
     after, window = max(end + own.w, above.up), limit_s - above.start - own.chain_s
@@ -402,10 +408,10 @@ def _whole(
 
 @compiled
 def together(best: FloatArray, count: IntArray, side: IntArray, on_side: IntArray, n_replicas: int) -> FloatArray:
-    """Return (Q, I) micro-batches that the best devices of both sides pass together.
+    """Return (Q, I) micro-batches that the best devices of both sides process together.
 
-    ``best`` is (Q, I, C), the micro-batches of one device. -inf if a side has too few devices that pass any. Other
-    arguments are as for ``fill_capacities``.
+    ``best`` is (Q, I, C), the micro-batches of one device. -inf if a side has too few devices that can process any.
+    Other arguments are as for ``fill_capacities``.
     """
     total = np.zeros(best.shape[:2])
     for q in range(best.shape[0]):

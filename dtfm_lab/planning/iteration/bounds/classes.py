@@ -12,9 +12,9 @@ class as a number of equal devices, each as fast, as large and as well linked as
 the devices themselves. If a class holds only interchangeable devices, nothing is lost.
 
 A cut of a network has two sides between which messages take long. Everything that crosses it pays for it. Pipelines
-that cross pass no more micro-batches than the best link across carries, and stages with devices on both sides average
-across. Any cut gives a valid bound. Good cuts separate a group of devices that are near each other from all others, so
-candidates come from joining the nearest classes first.
+that cross process no more micro-batches than the best link across carries, and stages with devices on both sides
+average across. Any cut gives a valid bound. Good cuts separate a group of devices that are near each other from all
+others, so candidates come from joining the nearest classes first.
 """
 
 from collections.abc import Iterable
@@ -161,9 +161,9 @@ class ClassPassCosts(NamedTuple):
     """Costs of one micro-batch's passes on each class, by kind of stage, in the form that the kernel takes. Seconds."""
 
     fits: FloatArray
-    """(Q, C) 1 if a stage fits, else 0."""
+    """(Q, C) 1 if a stage fits the memory of the class's devices, else 0."""
     in_flight: FloatArray
-    """(Q, C) maximum micro-batches that it holds at once; 0 if unknown."""
+    """(Q, C) maximum number of micro-batches that a device holds at once; 0 if unknown."""
     forward_s: FloatArray
     input_s: FloatArray
     weight_s: FloatArray
@@ -451,7 +451,8 @@ class Averages:
         return floor
 
     def border_s(self, side: IntArray) -> FloatArray | None:
-        """Return (Q, C) seconds of the ring's member that sends across the cut; None for other ways to average."""
+        """Return (Q, C) seconds in which the one member of a ring that sends across the cut sends all its messages.
+        None for other ways to average."""
         if self._how != "ring":
             return None
         far = np.where(side[:, None] != side[None, :], 0.0, np.inf)

@@ -179,7 +179,7 @@ def _least(
     given = job.blocks_per_stage
     least = problem.least_blocks(n_stages)
     most = max(job.microbatches_per_replica or (passes.n_microbatches - n_replicas + 1,))
-    if job.gathers_passes:  # replicas pass equally many
+    if job.gathers_passes:  # replicas process equally many
         most = passes.n_microbatches // n_replicas
     hidden = job.overlap or travels_beside(job)
     return Least(

@@ -4,11 +4,10 @@ micro-batch counts and order of passes.
 The bound on the seconds is the largest T for which every shape is refuted. Bisection finds it, because capacities only
 grow with T.
 
-The bound on the dollars uses that a plan pays for all its devices during the whole iteration. A device that passes n
-micro-batches through a stage needs at least n times the seconds of one, by its passes or by its slowest link. So for
-every stage the plan pays at least the price of the batch on the cheapest device that the stage fits on. The minimum
-over all cuts of the model is found stage by stage. With several stages per device, only the work at the cheapest price
-counts.
+The bound on the dollars uses that a plan pays for all its devices during the whole iteration. A device that processes n
+micro-batches of a stage needs at least n times the seconds of one, by its passes or by its slowest link. So for every
+stage the plan pays at least the price of the batch on the cheapest device that the stage fits on. The minimum over all
+cuts of the model is found stage by stage. With several stages per device, only the work at the cheapest price counts.
 
 The bound of a budget is simpler: a number of dollars per hour rents a limited number of FLOP/s (``PriceBound``).
 """

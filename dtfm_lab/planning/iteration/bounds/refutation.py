@@ -1,6 +1,7 @@
-"""The laws of the bound: how many micro-batches each class of devices can pass in T seconds, as a stage of each kind.
+"""The laws of the bound: how many micro-batches a device of each class can process in T seconds, for each kind of
+stage.
 
-For a device that passes n micro-batches in T seconds as part of any plan, whatever its order of passes:
+For a device that processes n micro-batches in T seconds as part of any plan, whatever its order of passes:
 
 - Its first pass is a forward, and waits for the forwards of the stages before it and a message from each (``start``).
 - Its passes follow each other: start + n (F + I + W) + averaging <= T. F is a forward, I the backward to the inputs and
@@ -24,7 +25,7 @@ For a device that passes n micro-batches in T seconds as part of any plan, whate
 
   Averaging that overlaps the last backward begins no earlier than that backward (``classes.Averages``). Averaging that
   travels during an iteration may be hidden and counts as nothing, and so do fragments.
-- Replicas that gather in their passes (zero-2, zero-3) pass equally many micro-batches, each no faster than the
+- Replicas that gather in their passes (zero-2, zero-3) process equally many micro-batches, each no faster than the
   messages of its ring (``gathered_passes``).
 - At the end, the first and last stage of a pipeline exchange the gradient of a tied embedding. If replicas split
   states, they do so before averaging.
@@ -209,7 +210,7 @@ class Capacities:
         across = apart and n_replicas > 1
         floor_s = np.stack([averages.floor_s, averages.across_s(side) if across else averages.floor_s])
         border_s = averages.border_s(side) if across and how == RING else None
-        if job.gathers_passes:  # such replicas pass equally many
+        if job.gathers_passes:  # such replicas process equally many
             counts: tuple[int, ...] = (self.n_microbatches // n_replicas,)
         else:
             counts = job.microbatches_per_replica or (1, self.n_microbatches)
@@ -246,7 +247,8 @@ class Capacities:
         return capacity
 
     def _how(self, n_replicas: int) -> int:
-        """Return the way to average as the kernel's number. Ways that the bound does not know count as no averaging."""
+        """Return the number of the way to average, as the kernel takes it. Ways that the bound does not cover count as
+        no averaging."""
         job = self.problem.job
         # parts of a message take as long as the whole only if seconds are proportional to bytes
         in_parts = self.family.stages_per_device > 1 or self.problem.links.message_bytes is not None
@@ -275,9 +277,10 @@ class Capacities:
 #
 # A proof is a configuration program (Gilmore and Gomory, *A linear programming approach to the cutting-stock problem*,
 # 1961), solved with HiGHS. A sum over all devices would miss that a stage needs R devices that keep up. A plan of T
-# seconds has, for every stage, a kind, a number of devices on side 0 of the cut, and R devices. Each of these passes
-# at least the micro-batches of its pipeline, and the R pipelines have N together. Let u be the whole number of stages
-# of a configuration (kind, devices on side 0), and z the devices of a class in one, staying or crossing. It solves
+# seconds has, for every stage, a kind, a number of devices on side 0 of the cut, and R devices. Each of these devices
+# can process at least the micro-batches of its pipeline, and the R pipelines have N together. Let u be the whole number
+# of stages of a configuration (kind, devices on side 0), and z the devices of a class in one, staying or crossing. It
+# solves
 #
 # - the sum of z over configurations is at most the devices of the class;
 # - for every configuration: z of each side = (devices on that side) u, and as many stay as pipelines stay there;
@@ -318,11 +321,12 @@ class Program:
     side: IntArray
     """(C,) side of the cut on which each class lies; all 0 without a cut."""
     on_side: IntArray
-    """(I,) numbers of devices on side 0 that a stage may have."""
+    """(I,) the numbers of devices on side 0 of the cut that a stage may have."""
     prices: tuple[FloatArray, float] | None = None
-    """(C,) US dollars per hour, and the maximum US dollars per hour of all used devices together."""
+    """(C,) US dollars per hour of a device of each class, and the maximum for all used devices together."""
     staying: tuple[int, int] | None = None
-    """Number of pipelines wholly on side 0 and wholly on side 1. All others cross. None for any numbers."""
+    """Number of pipelines wholly on side 0, and wholly on side 1. All other pipelines cross the cut. None allows any
+    numbers."""
 
     def feasible(self, capacity: FloatArray) -> bool:
         """Return False if no plan has these (Q, I, 2, C) capacities."""
@@ -340,7 +344,7 @@ class Program:
         return bool(possible.any()) and self._solvable(capacity, possible)
 
     def possible(self, capacity: FloatArray) -> npt.NDArray[np.bool_]:
-        """Return (Q, I) configurations in which the best devices of each side together could pass all micro-batches.
+        """Return (Q, I) configurations in which the best devices of each side together could process all micro-batches.
 
         All False if those configurations cannot fill all roles or have all blocks.
         """

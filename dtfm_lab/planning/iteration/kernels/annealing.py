@@ -35,10 +35,15 @@ from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, WARMUPS, COUNTS = range(9)
 """Kinds of moves.
 
-SWAP: exchange two placed devices. IDLE: exchange a placed device with an idle one. NEAR: exchange a placed device with
-one that is near its neighbour in the plan. TAILS: exchange the tails of two pipelines. BLOCK: move a block to another
-stage, or several if boundaries differ. STAGES: exchange two whole stages. CLUSTERS: exchange two clusters. WARMUPS:
-change warm-ups. COUNTS: move micro-batches to another pipeline.
+- SWAP: exchange two placed devices
+- IDLE: exchange a placed device with an idle one
+- NEAR: exchange a placed device with one that is near its neighbour in the plan
+- TAILS: exchange the last stages of two pipelines
+- BLOCK: move a block to another stage, or several if boundaries differ
+- STAGES: exchange two whole stages
+- CLUSTERS: exchange two clusters
+- WARMUPS: change warm-ups
+- COUNTS: move micro-batches to another pipeline
 """
 ALIKE_TRIES = 4
 """Number of tries to find a second device that differs from the first. Chosen by hand: if most devices are alike, more
@@ -49,15 +54,16 @@ SMOOTHING = 0.1
 """Weight of the average pipeline's seconds, relative to the slowest pipeline's. It gives a direction on plateaus.
 Chosen by hand."""
 WINDOWED_TAILS = 0.3
-"""Share of tail exchanges that end before the last stage. Chosen by hand."""
+"""Share of TAILS moves that may stop before the last stage. Chosen by hand."""
 ONE_MICROBATCH = 0.6
 """Share of micro-batch moves that move a single one. Chosen by hand."""
 LARGEST_PART = 8
 """A move takes about 1 / LARGEST_PART of a pipeline's average micro-batches at most. Chosen by hand."""
 FAR_BLOCKS = 0.5
-"""Share of block moves that may move several, if some boundaries send less than others. Chosen by hand."""
+"""Share of BLOCK moves that may move several blocks, if some boundaries send less than others. Chosen by hand."""
 ON_CRITICAL = 0.4
-"""Share of device moves that begin on the cycle that decides its pipeline's seconds. Chosen by hand."""
+"""Share of device moves whose first device is on its pipeline's slowest cycle, which sets the pipeline's seconds.
+Chosen by hand."""
 
 
 class FixedFields(NamedTuple):
@@ -86,13 +92,15 @@ def anneal(
     random: RandomState,
     cancelled: Flag,
 ) -> tuple[float, float]:
-    """Take Metropolis steps from ``trial``, ``n_moves`` or until ``cancelled``. Temperatures are shares of the
+    """Take ``n_moves`` Metropolis steps from ``trial``, fewer if ``cancelled``. Temperatures are shares of the
     objective.
 
-    Warm-ups are first set to ``factor`` times the steady ones, unless it is 0. With the estimate, micro-batches
-    are shared out again for every move. With the replay, ``exact``, single moves change them. ``best`` becomes
-    the best valid plan seen, if any, else the plan with the lowest penalised objective. Returns its objective,
-    estimated or replayed, and what it lacks.
+    Unless ``factor`` is 0, all warm-ups are first set to ``factor`` times a steady pipeline's. ``exact`` prices
+    moves by the replay instead of the estimate. With the estimate, micro-batches are shared out again after every move.
+    With the replay, only COUNTS moves change them.
+
+    ``best`` becomes the best valid plan seen. If none is valid, it becomes the plan with the lowest penalised
+    objective. Returns its objective, as estimated or replayed, and how much it exceeds memory and limits.
     """
     # One long loop: split into functions, even inlined ones, it is a sixth slower, as each counts references to arrays.
     n, r = trial.grid.shape

@@ -108,7 +108,8 @@ def _n_hosts(tables: Tables, row: IntArray) -> int:
 
 @compiled
 def _fill(tables: Tables, row: IntArray, n_bytes: float, moves: FloatArray, late: FloatArray) -> None:
-    """Fill (R, R) seconds for which a message between two of a row's devices occupies its link, and latencies."""
+    """Fill ``moves``, (R, R) seconds for which a message between two of a row's devices occupies its link, and
+    ``late``, the latencies."""
     n, link = len(row), tables.link
     measured = len(tables.message_bytes) > 0
     slower = 1.0

@@ -1,6 +1,7 @@
 """Minimum seconds of an iteration on a given grid of devices, over all cuts, micro-batch counts and orders of passes.
 
-A device of stage s passes n micro-batches, F forward, I backward to the inputs, W to the weights. In any order:
+A device of stage s processes n micro-batches. F, I and W are the seconds of a forward, of a backward to the inputs and
+of a backward to the weights. In any order of passes:
 
 - ``start``: its first forward follows the first forwards of the stages before it, and their messages.
 - ``tail``: its last backward is followed by the averaging that waits for it, replayed on the group's own links.
@@ -9,9 +10,9 @@ A device of stage s passes n micro-batches, F forward, I backward to the inputs,
   precede the first I as memory holds, and n trips share as many places.
 - A link carries n messages one after another, between the passes that make the first and use the last.
 
-All of these are linear in n. So the maximum number of micro-batches that a pipeline passes in T seconds is the minimum
-of a few quotients. T is refuted if the pipelines together pass fewer than the batch has. Without a cut, all other
-stages cost as much as their cheapest blocks. A cut is tried stage by stage, and given up as soon as T is refuted.
+All of these are linear in n. So the maximum number of micro-batches that a pipeline processes in T seconds is the
+minimum of a few quotients. T is refuted if the pipelines together process fewer than the batch has. Without a cut, all
+other stages cost as much as their cheapest blocks. A cut is tried stage by stage, and given up as soon as T is refuted.
 
 The first part is the minimum cost of a plan's stages on the grid: passes, memory, links and averaging.
 """
@@ -355,7 +356,7 @@ def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most:
 
 @compiled
 def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, at: IntArray, way: FloatArray) -> bool:
-    """Return whether stages up to s, cut at ``at``, can pass all micro-batches within ``limit_s``. Fills the way to
+    """Return whether stages up to s, cut at ``at``, can process all micro-batches within ``limit_s``. Fills the way to
     s + 1."""
     n, n_replicas = grid.devices.shape
     links, least_s, tail_s = grid.links, grid.least_s, grid.tail_s
@@ -389,7 +390,7 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
 
 @compiled
 def _cut_possible(tables: Tables, least: Least, grid: Grid, at: IntArray, way: FloatArray, limit_s: float) -> bool:
-    """Return whether a whole cut, whose ``way`` is filled, can pass all micro-batches within ``limit_s``."""
+    """Return whether a whole cut, whose ``way`` is filled, can process all micro-batches within ``limit_s``."""
     n, n_replicas = grid.devices.shape
     links, tail_s = grid.links, grid.tail_s
     total = 0.0

@@ -1,8 +1,7 @@
 """A plan during annealing, with everything computed from it: seconds of pipelines and groups, and missing memory.
 
-A stage does FLOP, and holds parameters, activations and messages (``count_stages``).
-
-Warm-ups are a multiple of the number that hides the way there and back, limited by memory (``warm_up``).
+A stage does FLOP, and holds parameters, activations and messages (``count_stages``). Warm-ups are a multiple of the
+number that hides a micro-batch's round trip, limited by memory (``warm_up``).
 """
 
 from typing import NamedTuple
@@ -58,27 +57,30 @@ class SearchState(NamedTuple):
     warmups: IntArray
     """(S,) forwards that each stage runs before its first backward, never more than the stage before it."""
     stage: FloatArray
-    """(10, S), see ``count_stages``. GROUP is the seconds of averaging if all replicas begin at once."""
+    """(10, S), see ``count_stages``. The row GROUP has the seconds of averaging if all replicas begin at once."""
     pipe: FloatArray
-    """(5, R) rows.
+    """(5, R) rows:
 
-    TOTAL: seconds with ``microbatch_counts``. EACH: seconds of a further micro-batch. UP_FREE: time from which the link
-    from the second stage to the first is free. TIED: seconds to exchange an embedding's gradient. CRITICAL: stage of
-    the slowest cycle.
+    - TOTAL: seconds with ``microbatch_counts``
+    - EACH: seconds of each further micro-batch
+    - UP_FREE: time from which the link from the second stage to the first is free
+    - TIED: seconds to exchange an embedding's gradient
+    - CRITICAL: stage at which the slowest cycle begins
     """
     cell: FloatArray
-    """(3, R, S) tables.
+    """(3, R, S) tables:
 
-    READY: end of the last backward. LACKING: share of memory that a device lacks. AVERAGING: bytes while the group
-    averages.
+    - READY: time at which the last backward ends
+    - LACKING: share of memory that a device lacks
+    - AVERAGING: bytes that a device holds while its group averages
     """
     scratch: FloatArray
     """(9, S) working memory of ``estimate``."""
     shared_out: FloatArray
-    """(3, R) rows. Each pipeline takes OFFSET + SLOPE x COUNT seconds.
+    """(3, R) rows. A pipeline takes OFFSET + SLOPE x COUNT seconds.
 
-    COUNT are the micro-batches that ``seconds_of`` gave it last. ``microbatch_counts`` take these values when a move is
-    kept.
+    COUNT is the number of micro-batches that ``seconds_of`` gave the pipeline last. If a move is kept,
+    ``microbatch_counts`` takes these values.
     """
 
 
@@ -160,7 +162,7 @@ def copy_state(source: SearchState, target: SearchState) -> None:
 
 @compiled
 def copy_parts(source: SearchState, target: SearchState, p: int, q: int, r1: int, r2: int, g1: int, g2: int) -> None:
-    """Copy two positions of the row, two pipelines and two groups. Negative numbers are skipped."""
+    """Copy positions p and q of the row, pipelines r1 and r2, and groups g1 and g2. Negative numbers are skipped."""
     if p >= 0:
         target.row[p], target.row[q] = source.row[p], source.row[q]
     for r in (r1, r2):
@@ -179,12 +181,17 @@ def copy_parts(source: SearchState, target: SearchState, p: int, q: int, r1: int
 
 @compiled
 def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
-    """Fill the rows of ``stage``, (10, S), except GROUP.
+    """Fill the rows of ``stage``, (10, S), except GROUP:
 
-    FLOP: of one micro-batch's forward. PARAMETERS: number of them. KEPT: bytes of one micro-batch's activations from
-    its forward to its backward. FROZEN: bytes of weights that are not trained. PASSING: other bytes held during the
-    passes. CODING: seconds per pass. NEXT: row of ``Tables.link`` for messages to the next stage. BEGIN: the first
-    block. END: the block after the last.
+    - FLOP: of one micro-batch's forward
+    - PARAMETERS: number of parameters
+    - KEPT: bytes of one micro-batch's activations from its forward to its backward
+    - FROZEN: bytes of weights that are not trained
+    - PASSING: other bytes held during the passes
+    - CODING: seconds per pass
+    - NEXT: row of ``Tables.link`` for messages to the next stage
+    - BEGIN: the first block
+    - END: the block after the last
     """
     n, at, passes = len(blocks), 0, tables.passes
     for s in range(n):

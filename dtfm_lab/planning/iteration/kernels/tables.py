@@ -11,7 +11,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.problem import Passes
 
 SECONDS, DOLLARS = range(2)
-"""The objective, one of these two."""
+"""The values of ``Tables.objective``."""
 LATENCY, PER_BYTE, HOP = range(3)
 """Rows of ``Tables.link``. From HOP on, one row per message size."""
 SPEED, MEMORY, PRICE, REGION, ALIKE, CLUSTER, KIND, HOST = range(8)
@@ -24,18 +24,23 @@ class Tables(NamedTuple):
     """One network, one job, one micro-batch size, one objective."""
 
     link: FloatArray
-    """(2 + K, N, N) from row to column.
+    """(2 + K, N, N) rows, each from sender to receiver:
 
-    LATENCY: seconds. PER_BYTE: seconds for which a byte occupies the link, if messages were not measured. From HOP on:
-    ``Passes.hop_s``.
+    - LATENCY: seconds
+    - PER_BYTE: seconds for which a byte occupies the link, if messages were not measured
+    - HOP and the following rows: ``Passes.hop_s``
     """
     device: FloatArray
-    """(8, N) rows.
+    """(8, N) rows:
 
-    SPEED: a factor on how fast the device passes blocks. MEMORY: bytes. PRICE: US dollars per second. REGION: number of
-    the region. ALIKE: number of the class; exchanging two devices of a class changes nothing. CLUSTER: number of the
-    cluster of devices near each other. KIND: row of ``forward_s``. HOST:
-    number of the host.
+    - SPEED: factor on the device's computing speed, 1 by default
+    - MEMORY: bytes
+    - PRICE: US dollars per second
+    - REGION: number of the region
+    - ALIKE: number of the class; exchanging two devices of a class changes nothing
+    - CLUSTER: number of the cluster of devices near each other
+    - KIND: row of ``forward_s``
+    - HOST: number of the host
     """
     near: IntArray
     """(N, K) the devices nearest to each device, the nearest first."""

@@ -38,10 +38,10 @@ MOST_LOOKED_AT = 48
 SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
 """Groups of shardings whose passes take the same time."""
 LONGEST_LOOP = 4
-"""Maximum number of neighbouring stages whose loops are priced, in addition to the loop of all stages. Longer ones
-seldom bind."""
+"""Maximum number of neighbouring stages whose waiting loops are priced, in addition to the loop of all stages. Longer
+ones seldom bind."""
 WARMUP_FACTOR = 1.25
-"""Micro-batches in flight, as a multiple of those that hide the messages of a steady pipeline. The waits for shared
+"""Factor on the number of micro-batches in flight that hides the messages of a steady pipeline. The waits for shared
 NICs, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
 """Cap on micro-batches in flight, so that the number that memory has room for fits an integer."""
@@ -85,7 +85,13 @@ class Estimator:
 
     @cached_property
     def _stacked(self) -> tuple[FloatArray, ...]:
-        """(C, K, L + 1) forward and backward, (C, 2, 2, K) ends, (C, 4, L + 1) kept and again, (C, L + 1) hop bytes."""
+        """Tables of all combinations C of micro-batch size and checkpointing.
+
+        - (C, K, L + 1) seconds forward, and the same backward
+        - (C, 2, 2, K) seconds of the embedding and the head
+        - (C, 4, L + 1) bytes kept, and bytes held in addition while a backward recomputes
+        - (C, L + 1) bytes of a message over each boundary
+        """
         passes = [self.tables.passes(*one) for one in self.combinations]
         held = [self.tables.held(*one) for one in self.combinations]
         problem = self.tables.plain_problem()
@@ -120,8 +126,8 @@ class Estimator:
     def promise_s(self, members: IntArray) -> float:
         """Return a rough time of an iteration on these devices, which decides what to try first.
 
-        It is the passes, plus sending all gradients there and back over the slowest link that is needed to join the
-        devices.
+        It is the time of the passes, plus the time to send all gradients and receive the averages over the slowest link
+        that is needed to join the devices.
         """
         some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
         if len(some) == 1:
@@ -164,7 +170,7 @@ class Estimator:
         if self.least_s(layout.grid.ravel()) > best_s:
             return True
         if self._alike:
-            # equal stages pass one micro-batch per round, and the last stage begins after n_stages - 1 rounds
+            # equal stages process one micro-batch per round, and the last stage begins after n_stages - 1 rounds
             rounds = np.maximum(-(-self.n_microbatches // n_replicas), 1) + n_stages - 1
             if float((rounds * self._whole_s[:, 0]).min()) / n_stages > best_s:
                 return True
@@ -316,7 +322,7 @@ class _Averaging(NamedTuple):
     how: str
     seconds: FloatArray
     latency_s: FloatArray
-    """The part of ``seconds`` that is latency. Every bucket has it."""
+    """The part of ``seconds`` that is latency. With buckets, each bucket takes it once."""
     gradient_bytes: FloatArray
     static_bytes: FloatArray
 
@@ -326,8 +332,10 @@ class _Priced:
     seconds: FloatArray
     """(V, C, Y, O) seconds; infinite if memory is lacking.
 
-    V: as 1F1B, or with as many micro-batches in flight as help and memory allows. Y: ways to average. O: averaging
-    overlaps the last backward or not.
+    - V: micro-batches in flight: those of 1F1B, or as many as help and memory allows
+    - C: micro-batch size and checkpointing
+    - Y: way to average
+    - O: whether averaging overlaps the last backward
     """
     overlaps: list[bool]
     period_s: list[FloatArray]
@@ -381,7 +389,7 @@ class _Stage:
             self.receive_b[:, :-1] = receive[:, kind[:-1], ends[:-1, None]]
 
     def possible(self, sharding: str) -> BoolArray:
-        """Return (C,) True if every replica gets a micro-batch, and all get equally many if replicas pass them
+        """Return (C,) True if every replica gets a micro-batch, and all get equally many if replicas process them
         together."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
         enough = n >= n_replicas
@@ -492,7 +500,7 @@ class _Stage:
         return np.asarray(np.minimum.accumulate(np.clip(room, 0, MOST_IN_FLIGHT).astype(np.int64), axis=1))
 
     def _total(self, period: FloatArray, fill: FloatArray, whole: FloatArray, sharding: str) -> FloatArray:
-        """Return (C,) seconds until the last pipeline has passed its micro-batches."""
+        """Return (C,) seconds until the last pipeline has processed its micro-batches."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
         even = np.asarray((fill + -(-n // n_replicas)[:, None] * period).max(axis=1))
         if self.alike or sharding in ("zero-2", "zero-3") or self.of.job.microbatches_per_replica is not None:

@@ -36,7 +36,7 @@ from dtfm_lab.planning.iteration.problem import (
 
 
 SHARDINGS_BEGUN = ("none", "zero-1", "zero-3", "zero-2")
-"""Shardings in the order in which annealing begins them. If time is short, the last may not get a turn."""
+"""Kinds of sharding in the order in which annealing tries them. If time is short, the last may not be tried."""
 OF_CHOICES = ("tensor_parallel", "sharding", "synchronisation", "overlap")
 """Fields that annealing keeps fixed, so that each combination of them is annealed separately."""
 
@@ -91,7 +91,7 @@ def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
                     chosen = job.with_fields(**fields, overlap=overlap, warmups=job.warmups)
                     if job.sharding is None:
                         chosen.with_fields(microbatch=open_microbatches(chosen)[0])
-                except LabError as error:  # such as unequal shares, if replicas pass micro-batches together
+                except LabError as error:  # such as unequal shares, if replicas process micro-batches together
                     refused = refused or error  # the first choice is the plainest
                     continue
                 found.append((networks[degree], chosen))
@@ -271,7 +271,7 @@ class Average:
 
     how: str
     latency_s: FloatArray
-    """Seconds of consecutive latencies, there and back."""
+    """Seconds of all latencies that follow one another, for the gradients and for what comes back."""
     there_s_per_byte: FloatArray
     """Seconds per byte of a stage's gradient."""
     back_s_per_byte: FloatArray
@@ -381,7 +381,7 @@ def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
 
 
 class _Messages:
-    """Messages of one byte that stages send at the same time."""
+    """Messages that several stages send at the same time, priced per byte."""
 
     def __init__(self, links: Links, n_hosts: int) -> None:
         self._links = links
@@ -397,8 +397,8 @@ class _Messages:
             self._into[host_b] += s_per_byte
 
     def slowest(self, n_stages: int, *, shared: bool) -> tuple[FloatArray, FloatArray]:
-        """Return (S,) seconds per byte and (S,) latency of each stage's last message. ``shared`` if each host has
-        one NIC."""
+        """Return (S,) seconds per byte and (S,) latency of each stage's slowest message. Pass ``shared`` if each host
+        has one NIC."""
         seconds, late = np.zeros(n_stages), np.zeros(n_stages)
         for stage, s_per_byte, latency_s, host_a, host_b in self._rows:
             if shared and host_a != host_b:  # what goes through a NIC goes one after the other
@@ -433,9 +433,9 @@ class HeldTable:
     """Bytes of a stage with 0 to L blocks, by its role: first, middle, last or only one. Arrays are (4, L + 1)."""
 
     kept_bytes: FloatArray
-    """Bytes for each micro-batch in flight."""
+    """Bytes of activations that a stage keeps for each micro-batch in flight."""
     again_bytes: FloatArray
-    """Bytes in addition during one backward."""
+    """Bytes that a stage holds in addition during one backward, because it recomputes."""
 
 
 class StageTables:
@@ -504,7 +504,7 @@ class StageTables:
                 job = self.checkpointings[checkpointing].with_fields(sharding=sharding)
                 kinds = self.topology.subset(self._first)
                 self._problems[key] = IterationProblem.of(kinds, job, self._queueing, efficiency=self.efficiency)
-            except LabError:  # such as shares that are not equal, with replicas that pass micro-batches together
+            except LabError:  # such as shares that are not equal, with replicas that process micro-batches together
                 self._problems[key] = None
         return self._problems[key]
 
@@ -534,8 +534,10 @@ class StageTables:
         return self._held[key]
 
     def static_bytes(self, sharding: str, n_replicas: int) -> FloatArray | None:
-        """Return (4, L + 1) bytes of parameters, gradients and optimizer states; None if the job does not allow the
-        sharding."""
+        """Return bytes of parameters, gradients and optimizer states, (4, L + 1) by role and number of blocks.
+
+        None if the job does not allow the sharding.
+        """
         key = sharding, n_replicas
         if key not in self._static:
             self._static[key] = None

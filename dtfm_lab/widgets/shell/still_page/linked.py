@@ -26,7 +26,7 @@ from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
 
 FORMAT = 1
-"""Version of what a link holds for the page. The page refuses a newer one in a line."""
+"""Version of the data that a link holds for the page. If it is newer than the page, the page says so in one line."""
 TICKS = 1e9
 """Ticks per iteration: times in a link are whole ticks, so that equal durations are equal numbers."""
 NOTHING, A_BAR, A_MESSAGE = range(3)
@@ -80,10 +80,11 @@ def picture_of(plan: Plan, predicted: Trace | None) -> bytes:
 def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
     """Return the distinct durations in ticks, and the columns of the typical iteration.
 
-    For each bar, by row and start, the columns are row and kind as differences to the bar before, micro-batch, stage,
-    what it waited for, and which one. The durations of its wait and of the bar follow as indices. For each message, by
-    its sender: the bar that sends it, as a difference, the receiver's row and the transit's duration. Last the critical
-    path: a bar b as b, a message m as -1 - m.
+    - For each bar, by row and start: row and kind, as differences from the previous bar; micro-batch; stage; what kind
+      of thing it waited for, and which one; the durations of its wait and of the bar, as indices into the durations.
+    - For each message, by its sender: the bar that sends it, as a difference; the receiver's row; the duration of the
+      transit, as an index.
+    - The critical path: a bar b as b, a message m as -1 - m.
     """
     iteration = trace.typical_iteration
     rows = np.flatnonzero(trace.iteration == iteration)

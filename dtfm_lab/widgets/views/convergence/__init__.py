@@ -54,7 +54,7 @@ class ConvergenceView(View):
         self._sending = False
 
     def show_measure(self, objective: str) -> None:
-        """Write values as those of this objective from now on."""
+        """Write values in the unit of this objective from now on."""
         measure = self._measure = measure_of(objective)
         with self.hold_sync():
             self.noun, self.unit, self.bound_label = measure.noun, measure.unit, measure.bound_label

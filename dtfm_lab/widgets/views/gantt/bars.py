@@ -313,13 +313,13 @@ def _kind_microbatch_stage(actions: Sequence[Action], action: IntArray) -> tuple
 
 
 ACTION = ["row", "kind", "stage", "microbatch"]
-"""Columns that are equal for bars of the same action."""
+"""Columns that identify a bar's action."""
 
 
 def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
-    """Return (lower bars,) seconds by which each ends after the upper bar of its action. NaN if there is none.
+    """Return (lower bars,) how many seconds later each lower bar ends than the upper bar of the same action.
 
-    If there are several bars of one action, the first belongs to the first, the second to the second.
+    NaN if there is no such upper bar. If an action has several bars, they are matched in the order of their starts.
     """
     above, below = _numbered(upper), _numbered(lower)
     pairs = below.merge(above, on=[*ACTION, "nth"], how="left", suffixes=("", "_above"))
@@ -327,6 +327,7 @@ def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
 
 
 def _numbered(bars: Bars) -> pd.DataFrame:
-    """Return the bars with ``nth``, which counts those of the same action by their start."""
+    """Return the bars with a column ``nth``: 0 for the first bar of an action by its start, 1 for the second, and so
+    on."""
     frame = pd.DataFrame(bars._asdict())
     return frame.assign(nth=frame.sort_values("start", kind="stable").groupby(ACTION).cumcount())

@@ -17,7 +17,7 @@ class LossView(View):
 
     title = traitlets.Unicode("Loss").tag(sync=True)
     unit = traitlets.Unicode("nats per token").tag(sync=True)
-    """Unit of the losses. Empty for those of your own module."""
+    """Unit of the losses. Empty for a torch module of your own."""
     beside = traitlets.Unicode("held-out text").tag(sync=True)
     """The data that is never trained on."""
     caption = traitlets.Unicode("").tag(sync=True)

@@ -26,7 +26,7 @@ class MapView(DocumentView):
     places = traitlets.Dict().tag(sync=True)
     """{region: [longitude, latitude]} of the document's regions that are known places."""
     gpu = traitlets.Unicode("").tag(sync=True)
-    """The GPU model of a new device. If ``gpus`` does not have it, the first of those."""
+    """The GPU model of a new device. If ``gpus`` does not contain it, the first of ``gpus`` is used."""
     tool = traitlets.Enum(["select", "add"], "select").tag(sync=True)
     """What a click does: select, or add a device to the nearest city."""
     still = traitlets.Bool(False).tag(sync=True)

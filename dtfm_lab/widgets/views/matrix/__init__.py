@@ -11,7 +11,7 @@ from dtfm_lab.widgets.network.links import Origin, drawn_links
 from dtfm_lab.widgets.views.view import DocumentView
 
 CAPPED = 8
-"""Added to an Origin if a NIC limits the bandwidth more than the line does."""
+"""Flag added to the number of an Origin if a NIC limits the bandwidth more than the line does."""
 LATENCY, BANDWIDTH = "latency", "bandwidth"
 
 Rectangle = tuple[int, int, int, int]

@@ -11,13 +11,13 @@ class PlayerView(View):
     length_s = traitlets.Float(0.0).tag(sync=True)
     """Seconds of the iteration. 0 if there is none."""
     known_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds of it that are known so far. An iteration that is being measured is played up to there."""
+    """Seconds of the iteration that are known so far. An iteration that is being measured is played up to there."""
     source = traitlets.Unicode("").tag(sync=True)
     """One of predicted, what if and measured. Empty for nothing."""
     iteration = traitlets.Int(-1).tag(sync=True)
     """Number of the iteration, if it was measured."""
     loops = traitlets.Bool(False).tag(sync=True)
-    """True if it starts again at its end, as during a run."""
+    """True if the iteration starts again at its end, as during a run."""
     playing = traitlets.Bool(False).tag(sync=True)
     captions = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{from, text, kinds} of each caption of the first iteration that plays by itself. Empty at any other time.

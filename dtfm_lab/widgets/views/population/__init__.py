@@ -12,7 +12,7 @@ from dtfm_lab.planning.problem import Individual, PopulationFrame
 from dtfm_lab.widgets.views.view import View
 
 NOBODY = -1
-"""The number of no individual. The card then follows the cheapest."""
+"""Number that stands for no individual. The card then shows the cheapest."""
 IDLE = -1
 """Stage of a device without one."""
 
