@@ -6,6 +6,8 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import click
@@ -19,6 +21,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 MODULES = sorted((ROOT / "dtfm_lab").rglob("*.py"))
+MOST_LINES, MOST_PARAMETERS = 80, 10
+"""Of a function: lines of code, docstring left out, and parameters besides ``self``."""
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "tests" / "README.md"], ids=lambda page: page.name)
@@ -110,7 +114,7 @@ def test_the_examples_of_a_network_and_of_a_job_are_read(tmp_path: Path) -> None
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "dtfm_lab")))
 def test_docstrings_are_sentences(module: Path) -> None:
     """They begin with a capital, a figure or a name, and end with a full stop; fields' and constants' too."""
-    unfinished = [text for text in docstrings(ast.parse(module.read_text())) if not is_sentence(text)]
+    unfinished = [text for text in facts_of(module).docstrings if not is_sentence(text)]
     assert unfinished == []
 
 
@@ -139,18 +143,11 @@ SAY_NOTHING = frozenset(
 
 def test_a_name_of_a_class_means_one_class() -> None:
     """A reader who searches for a class finds one, and its name is the field's."""
-    defined = Counter(
-        each.name
-        for module in MODULES
-        for each in ast.walk(ast.parse(module.read_text()))
-        if isinstance(each, ast.ClassDef)
-    )
+    defined = Counter(name for module in MODULES for name in facts_of(module).classes)
     assert [name for name, times in defined.items() if times > 1] == []
     assert sorted(SAY_NOTHING & defined.keys()) == []
 
 
-MOST_LINES, MOST_PARAMETERS = 80, 10
-"""Of a function: lines of code, docstring left out, and parameters besides ``self``."""
 LONGER_LISTS = {
     "domain/job/model/experts.py": {"moe"},  # keys of a model's configuration
     "domain/job/model/families.py": {"llama"},
@@ -163,13 +160,40 @@ LONGER_LISTS = {
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT / "dtfm_lab")))
 def test_a_function_can_be_held_in_the_head(module: Path) -> None:
-    name, text = str(module.relative_to(ROOT / "dtfm_lab")), module.read_text()
+    name = str(module.relative_to(ROOT / "dtfm_lab"))
     if "kernel" in name:
         return
-    functions = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-    assert [each.name for each in functions if n_lines(each, text.splitlines()) > MOST_LINES] == []
-    many = {each.name for each in functions if n_parameters(each) > MOST_PARAMETERS and not is_command(each)}
-    assert many == LONGER_LISTS.get(name, set())
+    assert facts_of(module).long == []
+    assert facts_of(module).many_parameters == LONGER_LISTS.get(name, set())
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the tests here ask of a module's source."""
+
+    docstrings: list[str]
+    classes: list[str]
+    long: list[str]
+    """Functions of more than MOST_LINES lines."""
+    many_parameters: set[str]
+    """Functions of more than MOST_PARAMETERS parameters, commands left out."""
+
+
+@cache
+def facts_of(module: Path) -> Facts:
+    """Parse a module once for all tests, and keep what they ask: its tree would take many megabytes."""
+    text = module.read_text()
+    tree, lines = ast.parse(text), text.splitlines()
+    nodes = list(ast.walk(tree))
+    functions = [each for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return Facts(
+        docstrings=list(docstrings(nodes)),
+        classes=[each.name for each in nodes if isinstance(each, ast.ClassDef)],
+        long=[each.name for each in functions if n_lines(each, lines) > MOST_LINES],
+        many_parameters={
+            each.name for each in functions if n_parameters(each) > MOST_PARAMETERS and not is_command(each)
+        },
+    )
 
 
 def n_lines(function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> int:
@@ -193,9 +217,9 @@ def is_sentence(text: str) -> bool:
     return bool(first) and not first[0].islower() and first[-1] in '.:?!`")'
 
 
-def docstrings(tree: ast.Module) -> Iterator[str]:
+def docstrings(nodes: list[ast.AST]) -> Iterator[str]:
     """Docstrings of modules, classes and functions, and the strings below fields and constants."""
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None)
         for before, statement in zip([None, *body], body, strict=False) if isinstance(body, list) else ():
             value = statement.value if isinstance(statement, ast.Expr) else None

@@ -28,9 +28,11 @@ TESTED_ELSEWHERE = {
 SHORTER = [(r"\bseconds=\d+", "steps=1"), (r"\brepeats=\d+", "repeats=2"), (r"\biterations=\d+", "iterations=2")]
 """What makes searches and runs shorter than a reader's: pattern -> replacement."""
 ALSO = {
+    "README.md": [(r'strategies\("lecture-hall"', "strategies(plan.topology.subset(range(4))")],
     "devices-that-come-and-go.md": [
         (r'"worldwide", "gpt3-xl", seconds=2', '"lecture-hall", "tiny", steps=1'),
         (r'"Tokyo-3"', '"ada"'),
+        (r'"bamboo-g4dn", "goodput"', 'lab.load_availability("bamboo-g4dn").until(4 * 3600), "goodput"'),
         (r'"gpt2-small", dtype="fp16"', '"tiny", n_stages=None, n_replicas=None, dtype="fp16"'),
         (r"time_scale=0.1", "time_scale=0.003"),
         (r"48 \* 3600", "8 * 3600"),
@@ -43,6 +45,7 @@ ALSO = {
         (r"steps=20", "steps=1"),
     ],
     "how-a-plan-is-found.md": [
+        (r'"mixed-gpus", "gpt3-xl"', 'lab.load_topology("mixed-gpus").subset([0, 8, 16, 24]), "gpt2-small"'),
         (r"seconds=20", "steps=1, searches=2"),
         (r"256, 512, 1024\]", "256], steps=1, searches=2"),
     ],
