@@ -4,8 +4,8 @@
 
 A device starts its first forward once the stages before it have passed on one micro-batch. It then computes all of its
 passes, and waits for the sends that block it. After its last backward, the stages before it compute theirs, and the
-slowest group averages. A link carries one message per micro-batch, and the last micro-batch still has the rest of its
-way to go. Messages that queue for a NIC, coding, and the exchange of tied embeddings can only add to this.
+slowest group averages. Messages that queue for a link or a NIC, coding, and the exchange of tied embeddings can only
+add to this.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
         max(
             (arrival_s + busy_s + np.maximum(behind(backward_s + hops.back_after_s) + average_s[0], average_s)).max(),
             _bucketed_s(job, plan, links, arrival_s + busy_s - backward_s),
-            _by_links(job, hops, forward_s, backward_s, arrival_s, n_passes, average_s[0]),
         )
     )
 
@@ -125,37 +124,6 @@ class NeighbourMessages(NamedTuple):
             np.vstack([onward, none]),
             np.vstack([none, back]),
         )
-
-
-def _by_links(
-    job: Job,
-    hops: NeighbourMessages,
-    forward_s: FloatArray,
-    backward_s: FloatArray,
-    arrival_s: FloatArray,
-    n_passes: FloatArray,
-    average_s: FloatArray,
-) -> float:
-    """Return a lower bound in seconds by the links between neighbouring stages.
-
-    It is the time from the start of the iteration to the last message between two stages, plus what the last
-    micro-batch still has to do. The largest value of all pairs of stages counts.
-    """
-    if job.n_stages == 1:
-        return 0.0
-    out_s, back_s = hops.onward_moving_s[:-1], hops.back_moving_s[1:]
-    ready_s = (arrival_s + forward_s)[:-1]
-    drain_s = behind(backward_s + hops.back_after_s)
-    home_s = (hops.back_s - hops.back_moving_s)[1:] + backward_s[:-1] + drain_s[:-1] + average_s
-    # beyond stage s: forwards to the last stage and backwards down to s + 1
-    round_s = forward_s + backward_s + hops.onward_s + hops.back_after_s
-    beyond_s = round_s[::-1].cumsum(axis=0)[::-1][1:]
-    onward = ready_s + (n_passes - 1) * out_s + hops.onward_s[:-1] + beyond_s + back_s + home_s
-    back = ready_s + hops.onward_s[:-1] + beyond_s + n_passes * back_s + home_s
-    most = max(float(onward.max()), float(back.max()))
-    if job.transport == "blocking":  # both directions take turns
-        most = max(most, float((ready_s + n_passes * (out_s + back_s) + home_s).max()))
-    return most
 
 
 def _synchronises(job: Job) -> bool:
