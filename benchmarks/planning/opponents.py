@@ -65,7 +65,7 @@ class PlanPricer:
         self.problem = IterationProblem.of(topology, job).parts[0]
         self.microbatches = [m for m in MICROBATCHES if m in self.problem.microbatches] or [job.microbatch]
         self.tables = {m: tables_of(self.problem, m, SearchTarget(), Nearness(self.problem)) for m in self.microbatches}
-        self._arms: dict[tuple[int, int, int], ShapeSearch] = {}
+        self._shape_searches: dict[tuple[int, int, int], ShapeSearch] = {}
 
     @property
     def factors(self) -> tuple[float, ...]:
@@ -103,11 +103,11 @@ class PlanPricer:
     def shape_search(self, n_stages: int, n_replicas: int, microbatch: int) -> ShapeSearch:
         """The compiled prices of one shape, made when first used."""
         key = n_stages, n_replicas, microbatch
-        if key not in self._arms:
-            all_fixed = FixedFields(fixed_shares=True, fixed_blocks=True, fixed_ahead=True)
-            shape = n_stages, n_replicas
-            self._arms[key] = ShapeSearch(self.tables[microbatch], shape, microbatch, self.problem.job, all_fixed)
-        return self._arms[key]
+        if key not in self._shape_searches:
+            found = ShapeSearch(self.tables[microbatch], (n_stages, n_replicas), microbatch, self.problem.job)
+            found.fixed_fields = FixedFields(fixed_counts=True, fixed_blocks=True, fixed_warmups=True)
+            self._shape_searches[key] = found
+        return self._shape_searches[key]
 
     def even_blocks(self, n_stages: int) -> list[int]:
         """Blocks of each stage of the even cut."""

@@ -91,7 +91,8 @@ def brute_force(topology: Topology, job: Job, *, alone: bool = False) -> Best:
     for n_stages, n_replicas in _shapes(n, problem.n_blocks, n_microbatches):
         if job.n_stages not in (None, n_stages) or job.n_replicas not in (None, n_replicas):
             continue
-        shape_search = ShapeSearch(tables, (n_stages, n_replicas), job.microbatch, job, all_fixed)
+        shape_search = ShapeSearch(tables, (n_stages, n_replicas), job.microbatch, job)
+        shape_search.fixed_fields = all_fixed
         plain = np.arange(n_stages)[::-1].astype(np.int64)
         ahead = plain if job.schedule == "1f1b" else np.full(n_stages, n_microbatches, dtype=np.int64)
         for row in _rows(n, n_stages * n_replicas):
