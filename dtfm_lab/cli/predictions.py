@@ -164,7 +164,7 @@ def sensitivity(
 ) -> None:
     """Show how much a better link or device would shorten PLAN's iteration.
 
-    Improves one link or device at a time. Then it improves together all links of two regions, all network cards, and
+    Improves one link or device at a time. Then it improves together all links of two regions, all NICs, and
     all devices with the same GPU.
 
     \b

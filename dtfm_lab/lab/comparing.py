@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dtfm_lab.planning.draws import GivenSpread
 
 DRAWS = 1000
-DRAWS = 1000
 """Equals ``planning.draws.DRAWS``, which takes a while to import."""
 
 

@@ -45,10 +45,11 @@ log = logging.getLogger(__name__)
 MOST_USED = 0.9
 """Share of a device's memory above which a plan that fits should be treated as not fitting.
 
-Above it, torch's allocator keeps freeing and reallocating. nanotron's runs on H100s of 80 GB show it: all 9 with a
-measured peak above 70 GB took 5 to 12 times as long as the fastest run with the same parallelism (Hugging Face,
-"Ultra-Scale Playbook", 2025; 1,127 runs). The planner does not count this. It fills memory up to the limit that the job
-states, and ``fragmentation=0.1`` states this one.
+Close to the limit, torch's allocator keeps freeing and reallocating. nanotron's runs on H100s of 80 GB show it: all 9
+with a measured peak above 70 GB took 5 to 12 times as long as the fastest run with the same parallelism, and no run
+below it did (Hugging Face, "Ultra-Scale Playbook", 2025; 1,127 runs). That is 82 or 88 % of the GPU, because the source
+does not say whether its GB are decimal; 90 % is a round number above both. The planner does not count this. It fills
+memory up to the limit that the job states, and ``fragmentation=0.1`` states this one.
 """
 LEAST_MEMORY = "1f1b"
 """The schedule that holds least memory, of the schedules that keep all devices busy on infinitely fast links."""
@@ -152,7 +153,7 @@ class MemoryReport:
 
     @cached_property
     def used_share(self) -> FloatArray:
-        """(positions, replicas) peak as a share of all of the device's memory, with the job's reserve."""
+        """(positions, replicas) peak, without the job's reserve, as a share of all of the device's memory."""
         memory_bytes = np.array([device.memory_bytes for device in self.plan.topology.devices])
         return np.asarray(self.peak_bytes / memory_bytes[self.plan.placement.devices])
 
@@ -177,8 +178,8 @@ class MemoryReport:
         words, most = " or ".join(filter(None, [", ".join(less), "more stages"])), format_share(MOST_USED, 0)
         return (
             f"{self.devices[at[0]][at[1]]} needs {format_bytes(self.peak_bytes[at])} of its {has} "
-            f"({format_share(float(self.used_share[at]))}). Above {most}, allocators thrash and iterations take 5 to "
-            f"10 times as long: treat it as not fitting. {words[:1].upper()}{words[1:]} need less; "
+            f"({format_share(float(self.used_share[at]))}). Above {most}, the allocator may thrash: nanotron's runs "
+            f"took 5 to 12 times as long. Treat it as not fitting. {words[:1].upper()}{words[1:]} need less; "
             f"fragmentation={1 - MOST_USED:.1g} keeps plans below {most}"
         )
 

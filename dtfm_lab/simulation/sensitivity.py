@@ -1,7 +1,7 @@
 """How much a better link or device would shorten an iteration. The iteration is simulated again with each one improved.
 
 One thing is improved at a time; schedule and placement stay. A link is both directions of a pair of devices. Some are
-also improved together: all links between the same two regions, all network cards, and all devices with the same GPU. If
+also improved together: all links between the same two regions, all NICs, and all devices with the same GPU. If
 several pipelines are equally slow, one faster device saves nothing, but all of its kind do.
 
 With ``pairs``, the order on every link is fixed: messages of one directed pair come from one device and keep its order.
@@ -54,7 +54,7 @@ class SensitivityGain:
 
     - ``link``: the link between two devices
     - ``regions``: all links between two regions, or within one
-    - ``network``: all links between two hosts, which are the network cards
+    - ``network``: all links between hosts; in a network without hosts, all links
     - ``device``: one device
     - ``kind``: all devices of the plan with the same GPU
     """
@@ -68,6 +68,8 @@ class SensitivityGain:
     total: int
     dollars_per_s: float = 0.0
     """US dollars per billion tokens for each second of an iteration, at present prices."""
+    first: tuple[str, ...] = ()
+    """Names of the improved device, or of both ends of the improved link. If several are improved, the first is named."""
 
     @property
     def price_per_billion_tokens(self) -> float:
@@ -117,7 +119,7 @@ def gains(
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
 ) -> Iterator[SensitivityGain]:
-    """Yield the gain of each improvement: of links that carry messages, of pairs of regions, of all network cards, of
+    """Yield the gain of each improvement: of links that carry messages, of pairs of regions, of all NICs, of
     devices and of all devices with the same GPU.
 
     Parameters
@@ -165,6 +167,7 @@ def _gains(base: SimulatedIterations, factor: float, what: list[str]) -> Iterato
             number=number,
             total=len(targets),
             dollars_per_s=plan.price_per_hour / 3600 / plan.job.tokens * 1e9,
+            first=tuple(plan.topology.names[at] for at in dict.fromkeys(target.pairs[0])),
         )
 
 
@@ -218,7 +221,7 @@ def _devices(plan: Plan) -> list[ImprovedTarget]:
 
 def _links(base: SimulatedIterations, what: str) -> list[ImprovedTarget]:
     """Return pairs of devices that exchange messages, pairs of regions with several such pairs, and all pairs whose
-    messages pass a network card."""
+    messages pass a NIC."""
     topology = base.plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()
@@ -251,5 +254,5 @@ def _network_cards(
         return []
     n_cards = len({int(host[device]) for pair in apart for device in pair})
     # A card sets a link's bandwidth. The latency is the network's.
-    of_hosts = f"all {n_cards:,} network cards" if what == "bandwidth" else "all links between hosts"
+    of_hosts = f"all {n_cards:,} NICs" if what == "bandwidth" else "all links between hosts"
     return [ImprovedTarget("network", of_hosts if has_hosts else "all links", apart)]

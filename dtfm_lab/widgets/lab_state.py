@@ -117,7 +117,7 @@ class LabState(traitlets.HasTraits):
     binding = traitlets.Tuple()
     """The device that limits the plan most, or the two at the ends of the link. Empty while it is unknown."""
     binding_helps = traitlets.Bool(True)
-    """False if a better ``binding`` would save next to nothing, and so would any other single link or device."""
+    """False if a better ``binding`` would save next to nothing, and so would each other one that was tried."""
     suspects = traitlets.Tuple()
     """(source, target) of each link and (name,) of each device that the last comparison suspects.
 

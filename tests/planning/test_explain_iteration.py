@@ -69,7 +69,7 @@ def test_averaging_over_slow_links_binds(job):
     assert "Averaging the gradients of replicas is the bottleneck" in explained.text
 
 
-ALONE = "Twice as fast alone, it would save next to nothing."
+ALONE = "alone twice as fast would save next to nothing."
 
 
 def test_what_is_named_is_said_to_save_nothing_alone_where_it_does(job):
@@ -92,8 +92,8 @@ def test_a_links_worth_alone_is_what_the_sensitivity_says(job):
         table = explained.sensitivity(factor=2.0, what=["bandwidth", "latency"])
         links = table[table["of"] == "link"]
         own = links[[{*name.split(" - ")} == ends for name in links["name"]]]
-        assert explained.iteration.alone_saves == pytest.approx(-own["change"].min())
-        assert (ALONE in explained.text) == (own["change"].min() > -0.01)
+        assert explained.iteration.alone_saves == pytest.approx(-own["change"].sum())
+        assert (ALONE in explained.text) == (own["change"].sum() > -0.01)
 
 
 def test_memory_that_is_nearly_full_is_said(job):
@@ -101,7 +101,7 @@ def test_memory_that_is_nearly_full_is_said(job):
     assert "Memory is tight" not in explain(roomy).text
     needs = float(lab.memory(roomy).peak_bytes.max())
     text = explain(placed(network(["A100"] * 2, memory_bytes=needs / 0.95), job, [[0], [1]])).text
-    assert "(95.0 %). Above 90 %, allocators thrash" in text
+    assert "(95.0 %). Above 90 %, the allocator may thrash" in text
     assert "Memory does not limit the plan" not in text
 
 

@@ -286,9 +286,9 @@ def test_a_caution_in_full():
     assert needs[position, replica] == needs.max()
     needed, has = format_bytes(int(needs.max())), format_bytes(plan.topology.devices[0].memory_bytes)
     assert report.caution == (
-        f"{report.devices[position][replica]} needs {needed} of its {has} (95.0 %). Above 90 %, allocators thrash and "
-        "iterations take 5 to 10 times as long: treat it as not fitting. Smaller micro-batches, recomputation or more "
-        "stages need less; fragmentation=0.1 keeps plans below 90 %"
+        f"{report.devices[position][replica]} needs {needed} of its {has} (95.0 %). Above 90 %, the allocator may "
+        "thrash: nanotron's runs took 5 to 12 times as long. Treat it as not fitting. Smaller micro-batches, "
+        "recomputation or more stages need less; fragmentation=0.1 keeps plans below 90 %"
     )
     other = plan_of(2, 16, 4, model=BIG, microbatch=1, checkpointing="block")
     tight = [0.91 * peak for peak in memory(other).peak_bytes.ravel().tolist()]

@@ -153,7 +153,7 @@ def test_all_devices_of_a_kind_and_all_network_cards_are_rows_too():
     table = lab.explain(plan).sensitivity()
     names = table[table["of"].isin(["network", "kind"])].groupby("what")["name"].agg(sorted).to_dict()
     assert names == {
-        "bandwidth": ["all 3 network cards"],
+        "bandwidth": ["all 3 NICs"],
         "latency": ["all links between hosts"],
         "compute": ["all 2 fast devices", "all 4 slow devices"],
     }

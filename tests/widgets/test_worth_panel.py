@@ -16,7 +16,7 @@ from dtfm_lab.widgets.network.document_conversion import document_of, topology_o
 from dtfm_lab.widgets.shell.selection import fields_of, with_field
 from dtfm_lab.widgets.what_if import worth_panel
 from dtfm_lab.widgets.what_if.setting import WhatIfSetting
-from dtfm_lab.widgets.what_if.worth import ends_of, rows_of, savings
+from dtfm_lab.widgets.what_if.worth import rows_of, savings
 
 
 @cache
@@ -28,15 +28,12 @@ def plan() -> lab.Plan:
 
 def test_the_list_has_the_largest_saving_first_and_nothing_that_saves_nothing() -> None:
     found = list(gains(plan(), factor=2.0))
-    rows = rows_of(found, plan().topology)
+    rows = rows_of(found)
     saved = sorted((-gain.change_s for gain in found if gain.change_s < 0), reverse=True)
     assert [row["saves"] for row in rows] == [format_s(seconds) for seconds in saved[: len(rows)]]
     assert rows[0]["length"] == 1
     assert all(set(row["devices"]) <= set(plan().topology.names) for row in rows)
     assert all(len(row["devices"]) in (1, 2) for row in rows)
-    of = {gain.of: ends_of(gain, plan().topology) for gain in found}
-    assert plan().topology.devices[plan().topology.index(of["kind"][0])].gpu == "laptop"
-    assert len(of["network"]) == 2
 
 
 def test_a_links_saving_is_that_of_the_iteration_on_the_faster_link() -> None:

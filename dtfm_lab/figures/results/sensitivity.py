@@ -39,7 +39,7 @@ WHAT = {
 OF = {
     "link": "links",
     "regions": "regions, all links of two or within one",
-    "network": "network cards, all links between hosts",
+    "network": "NICs, all links between hosts",
     "device": "devices",
     "kind": "kinds, all devices with the same GPU",
 }
@@ -50,10 +50,9 @@ COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     """A bar for each improvement: by how much it would shorten the iteration, largest on top.
 
-    Links, pairs of regions, all network cards, devices and kinds of device have separate panels. Improvements that
-    change nothing are counted, not drawn.
-    For ``Draws``, plans compared under a spread, there is one row per plan: see ``drawn_plans``. Raises TraceError for
-    a table with other columns.
+    Links, pairs of regions, all NICs, devices and kinds of device have separate panels. Improvements that change
+    nothing are counted, not drawn. For ``Draws``, plans compared under a spread, there is one row per plan: see
+    ``drawn_plans``. Raises TraceError for a table with other columns.
     """
     if isinstance(frame, Draws):
         return drawn_plans(frame)
@@ -90,7 +89,7 @@ def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
     best = frame.iloc[int(frame["change"].argmin())]
     before_s = float(best["iteration_s"] / (1 + best["change"])) if best["change"] > -1 else 0.0
     without = len(frame) - len(changes)
-    note = f"one improvement at a time, of an iteration of {format_s(before_s)}"
+    note = f"each improvement alone, of an iteration of {format_s(before_s)}"
     note += f" · {len(frame):,} tried, {without:,} of them without effect"
     look = {"barmode": "overlay", "height": max(300, total_px + 206), "legend_traceorder": "normal"}
     titled(figure, str(best["sentence"]), note, alt=_alt(frame, changes), **look)

@@ -132,7 +132,11 @@ def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
 
 def spans_of(trace: Trace, iteration: int, lanes: tuple[Lane, ...]) -> list[Span]:
     """Return the spans of an iteration that are on these lanes."""
-    return [span for span in trace.spans() if span.iteration == iteration and span.action.lane in lanes]
+    on_lanes = np.array([action.lane in lanes for action in trace.actions])
+    keep = (trace.iteration == iteration) & on_lanes[trace.action]
+    columns = (trace.replica, trace.action, trace.start_s, trace.end_s)
+    rows = zip(*(column[keep].tolist() for column in columns), strict=True)
+    return [Span(iteration, replica, trace.actions[a], start_s, end_s) for replica, a, start_s, end_s in rows]
 
 
 def _words(traces: list[Trace]) -> list[str]:

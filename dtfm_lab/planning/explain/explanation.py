@@ -72,7 +72,7 @@ class Explanation(CostAnalysis):
         efficiency: float | None = None,
     ) -> pd.DataFrame:
         """Return the gain from each faster link or device, largest first, each with a sentence. Schedule and
-        placement are kept. Links of two regions, all network cards and all devices with the same GPU are also improved
+        placement are kept. Links of two regions, all NICs and all devices with the same GPU are also improved
         together.
 
         Bandwidth and computing speed are multiplied by ``factor``, latency is divided by it. ``what`` is any of

@@ -101,9 +101,11 @@ class IterationAnalysis:
 
     @cached_property
     def alone_saves(self) -> float | None:
-        """Share of the iteration that the bottleneck would save if it alone were ``FACTOR`` times as fast.
+        """Maximum share of the iteration that the bottleneck would save if it alone were ``FACTOR`` times as fast.
 
-        0 if other devices or links are as slow. None if no device or link is the bottleneck.
+        For a link, this is the sum of what bandwidth and latency save. Together they save at most that, because each
+        further second that is taken from a link saves less. 0 if other devices or links are as slow. None if no device
+        or link is the bottleneck.
         """
         part, topology = self.bottleneck, self.plan.topology
         if part is None or not self.iteration_s > 0:
@@ -115,7 +117,7 @@ class IterationAnalysis:
         target = ImprovedTarget("device" if len(at) == 1 else "link", part.name, [(at[0], at[-1])])
         base = simulated_iterations(self.plan)
         whats = ("compute",) if len(at) == 1 else ("bandwidth", "latency")
-        return 1 - min(improved_s(base, what, target, FACTOR) for what in whats) / base.iteration_s
+        return sum(1 - improved_s(base, what, target, FACTOR) / base.iteration_s for what in whats)
 
     @cached_property
     def memory(self) -> MemoryReport:

@@ -98,7 +98,9 @@ def binding(analysis: IterationAnalysis) -> str:
     of_path = f"{format_share(share, 0)} of the critical path"
     devices, links = analysis.parts("device"), analysis.parts("link")
     saves = analysis.alone_saves
-    alone = "" if saves is None or saves >= WORTH_SAYING else " Twice as fast alone, it would save next to nothing."
+    noun = "device" if analysis.binds == "device" else "link"
+    little = f" Making this {noun} alone twice as fast would save next to nothing."
+    alone = "" if saves is None or saves >= WORTH_SAYING else little
     if analysis.binds == "device":
         # The next one matters only if it is close.
         others = f", {_named(devices[1])} next" if len(devices) > 1 and devices[1].share > WORTH_NAMING else ""

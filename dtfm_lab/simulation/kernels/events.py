@@ -30,7 +30,7 @@ class Nodes(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """What nodes wait for in turn."""
+    """The queues in which nodes wait."""
 
     of_node: IntArray
     """(n,) number of each node's queue, from 0; -1 for none."""
@@ -64,9 +64,9 @@ class Times(NamedTuple):
 def event_loop(nodes: Nodes, links: Queues, pairs: Queues, edges: Edges, released_s: FloatArray, times: Times) -> int:
     """Fill the times of all nodes and return the number of nodes that ran. The others wait for each other in a circle.
 
-    ``links`` are the links or NICs that messages occupy. Of a queue of ``pairs``, two devices whose messages take
-    turns, one message at a time, of either direction, is under way until it has arrived. No node starts before its
-    (n,) ``released_s``.
+    ``links`` are the links or NICs that messages occupy. A queue of ``pairs`` is two devices whose messages take turns:
+    one message at a time, in either direction, is under way until it has arrived. No node starts before its (n,)
+    ``released_s``.
 
     Arrays are filled and not returned. Returning one runs Python code, and numba turns an interrupt there into a
     SystemError.

@@ -49,7 +49,7 @@ class Binding(NamedTuple):
     saves: float = 0.0
     """Share of the iteration that the improvement saves. 0 if it saves nothing or was not simulated."""
     helps: bool = True
-    """False if neither this nor any other single link or device would save ``WORTH_SAYING`` of the iteration."""
+    """False if no single link or device that was tried would save ``WORTH_SAYING`` of the iteration."""
 
 
 class Limiter(NamedTuple):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.units import by_key, format_s, format_share
-from dtfm_lab.planning.explain.iteration_analysis import FACTOR, splits
+from dtfm_lab.domain.units import format_s, format_share
+from dtfm_lab.planning.explain.iteration_analysis import FACTOR
 from dtfm_lab.simulation.sensitivity import LEAST_REPORTED, ImprovedTarget, SensitivityGain, improved_s
 from dtfm_lab.simulation.simulate import SimulatedIterations, simulated_iterations
 
@@ -24,7 +24,7 @@ BETWEEN = " - "
 """Separates the two ends in a link's name."""
 
 
-def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[str, Any]]:
+def rows_of(gains: Iterable[SensitivityGain]) -> list[dict[str, Any]]:
     """Return the rows of a ``WorthView``, with the largest saving first. Improvements that save nothing are left
     out."""
     useful = [gain for gain in gains if gain.change < -LEAST_REPORTED]
@@ -38,40 +38,10 @@ def rows_of(gains: Iterable[SensitivityGain], topology: Topology) -> list[dict[s
             "saves": format_s(-gain.change_s),
             "share": format_share(-gain.change),
             "length": -gain.change_s / most_s,
-            "devices": ends_of(gain, topology),
+            "devices": list(gain.first),
         }
         for gain in useful
     ]
-
-
-def ends_of(gain: SensitivityGain, topology: Topology) -> list[str]:
-    """Return the improved device, or two devices at the ends of the improved link, for selection. Empty if unknown.
-
-    Of several that are improved together, it is the first.
-    """
-    if gain.of == "device":
-        return [gain.name]
-    if gain.of == "kind":
-        return [one.name for one in topology.devices if f" {one.gpu} " in gain.name][:1]
-    if gain.of == "network":
-        apart = (one.name for one in topology.devices[1:] if not one.host or one.host != topology.devices[0].host)
-        return [topology.names[0], *islice(apart, 1)]
-    names = set(topology.names)
-    first = by_region(topology)
-    within = first.get(gain.name.removeprefix("links within "), [])
-    if gain.of == "regions" and len(within) > 1:
-        return within[:2]
-    for a, b in splits(gain.name, BETWEEN):
-        if gain.of == "link" and {a, b} <= names:
-            return [a, b]
-        if gain.of == "regions" and a in first and b in first:
-            return [first[a][0], first[b][0]]
-    return []
-
-
-def by_region(topology: Topology) -> dict[str, list[str]]:
-    """Return the names of the devices of each region. A device without a region counts as a separate region."""
-    return by_key((device.region or device.name, device.name) for device in topology.devices)
 
 
 def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str]) -> list[list[str]]:

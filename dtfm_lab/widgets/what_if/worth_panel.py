@@ -26,7 +26,10 @@ Asked = tuple[Plan, str, str, float]
 
 
 class WorthPanel(Panel):
-    """Simulates ``lab_state.plan`` again with one link or device improved at a time. Clicking a row selects it."""
+    """Simulates ``lab_state.plan`` again with links and devices improved, alone and together.
+
+    Clicking a row selects it.
+    """
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
@@ -35,7 +38,7 @@ class WorthPanel(Panel):
         """The newest request, which the list answers or will answer. None if there is no list."""
         self._search: Stream[SensitivityGain] | None = None
         self.factor = segments(
-            list(FACTORS.items()), [f"Improve one thing at a time: {name}" for name in FACTORS], value=2.0
+            list(FACTORS.items()), [f"Improve each thing alone: {name}" for name in FACTORS], value=2.0
         )
         classed(self.factor, "dtfm-segmented")
         self.start = button("List savings", "", "Simulate the plan again with each link and device improved", "auto")
@@ -125,15 +128,15 @@ class WorthPanel(Panel):
                 self._follow()
 
     def _show(self, found: list[SensitivityGain], plan: Plan) -> None:
-        self.rows.rows = rows = rows_of(found, plan.topology)
+        self.rows.rows = rows = rows_of(found)
         last = found[-1]
         without = len(found) - len(rows)
         others = counted(without, "other improvement")
-        rest = f"{others} would save nothing alone, often because another pipeline is just as slow."
+        rest = f"{others} would save nothing, often because another pipeline is just as slow."
         progress = f"{last.number:,} of {last.total:,} tried. " if last.number < last.total else ""
         now = (
             f"An iteration takes {format_s(last.before_s)} now. "
             if rows
-            else "No single improvement makes this plan faster. "
+            else "None of these improvements makes this plan faster. "
         )
         self.rows.caption = progress + now + (rest if without else "")
