@@ -27,7 +27,7 @@ from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_g
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray
-from dtfm_lab.simulation.kernels.events import Edges, Nodes, Queues, Times, event_loop, longest_paths
+from dtfm_lab.simulation.kernels.events import Edges, Nodes, NodeTimes, Queues, event_loop, longest_paths
 from dtfm_lab.simulation.kernels.rings import ring_times, shared_ring_times
 from dtfm_lab.simulation.rings import RingInputs, play_rings
 
@@ -296,9 +296,9 @@ class TaskTimes:
         return left_s
 
 
-def _unfilled(n: int) -> Times:
+def _unfilled(n: int) -> NodeTimes:
     """Return columns for n nodes, which the event loop fills."""
-    return Times(np.empty(n), np.empty(n), *(np.empty(n, dtype=np.int64) for _ in range(4)))
+    return NodeTimes(np.empty(n), np.empty(n), *(np.empty(n, dtype=np.int64) for _ in range(4)))
 
 
 def _rings_played(times: TaskTimes, n_done: int) -> int:

@@ -69,7 +69,7 @@ class SensitivityGain:
     dollars_per_s: float = 0.0
     """US dollars per billion tokens for each second of an iteration, at present prices."""
     first: tuple[str, ...] = ()
-    """Names of the improved device, or of both ends of the improved link. If several are improved, the first is named."""
+    """Names of the improved device, or of both ends of the improved link: of the first one if several are improved."""
 
     @property
     def price_per_billion_tokens(self) -> float:

@@ -46,7 +46,7 @@ class Edges(NamedTuple):
     successors: IntArray
 
 
-class Times(NamedTuple):
+class NodeTimes(NamedTuple):
     """What the event loop finds: (n,) columns, which it fills."""
 
     start_s: FloatArray
@@ -61,7 +61,9 @@ class Times(NamedTuple):
     """The nodes in the order of their starts."""
 
 
-def event_loop(nodes: Nodes, links: Queues, pairs: Queues, edges: Edges, released_s: FloatArray, times: Times) -> int:
+def event_loop(
+    nodes: Nodes, links: Queues, pairs: Queues, edges: Edges, released_s: FloatArray, times: NodeTimes
+) -> int:
     """Fill the times of all nodes and return the number of nodes that ran. The others wait for each other in a circle.
 
     ``links`` are the links or NICs that messages occupy. A queue of ``pairs`` is two devices whose messages take turns:
@@ -151,7 +153,7 @@ def longest_paths(
     """Fill ``left_s``, (n,) seconds from each node's start to the last end that depends on it.
 
     Every queue keeps its order, and so do messages that take turns. ``before``, ``ahead`` and ``order`` are as in
-    ``Times``.
+    ``NodeTimes``.
     """
     role, duration_s, latency_s, partner = nodes
     _, successors_from, successors = edges
