@@ -45,11 +45,12 @@ log = logging.getLogger(__name__)
 MOST_USED = 0.9
 """Share of a device's memory above which a plan that fits should be treated as not fitting.
 
-Close to the limit, torch's allocator keeps freeing and reallocating. nanotron's runs on H100s of 80 GB show it: all 9
-with a measured peak above 70 GB took 5 to 12 times as long as the fastest run with the same parallelism, and no run
-below it did (Hugging Face, "Ultra-Scale Playbook", 2025; 1,127 runs). That is 82 or 88 % of the GPU, because the source
-does not say whether its GB are decimal; 90 % is a round number above both. The planner does not count this. It fills
-memory up to the limit that the job states, and ``fragmentation=0.1`` states this one.
+Close to the limit, torch's allocator keeps freeing and reallocating. nanotron's runs on H100s of 80 GB show it (Hugging
+Face, "Ultra-Scale Playbook", 2025). Compare each run of micro-batches of 4 or more with the fastest one of the same
+parallelism. All 9 with a measured peak above 70 GB took 5 to 12 times as long. Of the 61 between 50 and 70 GB, one did.
+70 GB are 82 or 88 % of the GPU, because the source does not say whether its GB are decimal. 90 % is a round number
+above both. The planner does not count this. It fills memory up to the limit that the job states, and
+``fragmentation=0.1`` states this one.
 """
 LEAST_MEMORY = "1f1b"
 """The schedule that holds least memory, of the schedules that keep all devices busy on infinitely fast links."""

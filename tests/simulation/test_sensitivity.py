@@ -50,7 +50,7 @@ def improved(plan: Plan, gain: SensitivityGain) -> Plan:
     if gain.what == "compute":
         faster = tuple(
             replace(d, peak_flop_per_s=d.peak_flop_per_s * gain.factor)
-            if gain.of == "kind" or d.name == gain.name
+            if (gain.of == "kind" and f" {d.gpu} " in gain.name) or d.name == gain.name
             else d
             for d in topology.devices
         )

@@ -232,7 +232,7 @@ for n in (4, 8, 32):
 #
 # More bandwidth is worth nothing on three kinds of links. Some carry small messages, some carry theirs while devices
 # compute, and some carry nothing. The next cell plans eight laptops. `.sensitivity()` improves each link and device
-# that the plan uses, one at a time, and simulates again.
+# that the plan uses and simulates again. It also improves all links and all devices of a kind together.
 
 # %%
 plan = lab.plan("lecture-hall", lab.load_job("tiny", n_stages=4, n_replicas=2), seed=0, steps=5)

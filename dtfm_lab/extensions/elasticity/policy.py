@@ -247,7 +247,10 @@ class Situation:
 
 
 class FleetSoFar:
-    """What a policy may know of its fleet: the devices online, and what happened. A replay and a run keep it alike."""
+    """What a policy may know of its fleet: the devices online, and what happened.
+
+    Replays and played hours both use it.
+    """
 
     def __init__(self, fleet: Fleet, costs: ReconfigurationCosts) -> None:
         self.fleet, self.costs = fleet, costs

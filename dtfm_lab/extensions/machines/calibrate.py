@@ -195,12 +195,12 @@ def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str
     Raises RunError if it ends early, in one line with its last output.
     """
     command = [sys.executable, "-m", "dtfm_lab.runtime.worker.block_times", json.dumps(question)]
-    with tempfile.TemporaryFile("w+") as remarks:
+    with tempfile.TemporaryFile("w+", errors="replace") as remarks:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": remarks}
         # a separate session, so that Ctrl-C reaches only this process, which then ends the other
         process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
-        # It ends by itself, but not while it cannot even be loaded.
-        deadline = threading.Timer(question["ends_s"] + 10.0, process.kill)
+        # The process stops itself after ``ends_s``, once torch is loaded. This ends one that hangs before.
+        deadline = threading.Timer(question["ends_s"] + 10.0, _end, [process])
         deadline.start()
 
         def answer(what: str) -> dict[str, Any]:
@@ -218,9 +218,14 @@ def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str
             yield answer
         finally:
             deadline.cancel()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _end(process)
             process.wait()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process and all that it started in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _own_device(own: str, processor: Mapping[str, Any], product_flop_per_s: float) -> Device:

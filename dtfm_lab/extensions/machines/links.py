@@ -40,7 +40,7 @@ FABRIC_GBPS = {
     for row in rows_of("fabrics.csv")
 }
 """Gbit/s of the NICs of a host with eight GPUs: minimum, usual and maximum in clouds that sell a fast network. The file
-gives the sources."""
+gives the sources that are known. Numbers without one are assumed."""
 
 
 class _NvLink(NamedTuple):

@@ -21,7 +21,7 @@ STEPS = 3
 def priced(n=5, prices=(1.0, 2.5, 0.4)):
     """Return N devices of three kinds in two regions, each with the price of its kind.
 
-    The bound tries every grid of so few devices: each device more costs several times the seconds.
+    With so few devices, the bound tries every grid. One more device takes several times as long.
     """
     rng = np.random.default_rng(1)
     gpus = [("A100", "H100", "T4")[i % 3] for i in range(n)]

@@ -51,7 +51,7 @@ MADE_BY = {
 
 
 class CoursePanel(Panel):
-    """Shows this reader's board, and checks the lab's plan, traces, network or job against a mission."""
+    """Shows this reader's board, and checks the lab's network, plan, traces or training system against a mission."""
 
     def __init__(
         self,
