@@ -55,7 +55,10 @@ class Commands(click.Group):
         declared = offered("commands").get(name)
         if name not in self.commands and declared is not None:
             try:
-                self.add_command(load(declared[0]), name)
+                found = load(declared[0])
+                # Listed as declared, whether it was called before or not.
+                found.short_help, found.hidden = declared[1], not declared[1]
+                self.add_command(found, name)
             except Exception as error:  # the code of another package may raise anything
                 raise LabError(f"the command {name} cannot be loaded: {error!r}") from error
         command = self.commands.get(name)

@@ -431,6 +431,13 @@ def test_the_help_fits_a_terminal_of_24_lines_and_cuts_no_sentence(shell: Shell,
     assert [line for line in lines if line.endswith("...") and "COMMAND" not in line] == []
 
 
+def test_the_list_of_commands_is_the_same_before_and_after_they_are_imported(shell: Shell) -> None:
+    before = shell("--help")[1]
+    for name in cli.cli.known:
+        cli.cli.imported(name)
+    assert shell("--help")[1] == before
+
+
 SUBJECTS = sorted(name for name in cli.cli.known if " " in name)
 
 

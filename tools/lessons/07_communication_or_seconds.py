@@ -302,6 +302,8 @@ for stage, group in enumerate(fastest.stages):
 print(lab.explain(fastest).text)
 
 # %% [markdown]
+# The plan fits, but one GPU is nearly full. For a real run, leave a tenth free: `fragmentation=0.1` in the job.
+#
 # The bound of this objective differs, too. `plan.gap` is about the communication cost in the plan's shape.
 # `plan.iteration_lower_bound_s` is about seconds and holds for *every* plan of the job. It covers any shape, cut,
 # devices and shares, and the schedules that the search chooses from ([objectives](../docs/how-a-plan-is-found.md)).
