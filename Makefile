@@ -27,8 +27,8 @@ docs: $(VENV)/.docs
 # file share, as it gets whole stretches of neighbours.
 # Hundreds of processes are started: they find the package compiled, whatever this shell is told.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
-# What takes longest, lessons and pages, comes first, so that no process has such a one left when the others have ended.
-SUITE := --nbmake notebooks tests
+# Each lesson runs once, in tests/extensions/course/test_guesses_locked.py. So only the notebook for GPUs is left here.
+SUITE := --nbmake notebooks/gpu tests
 PROCESSES ?= 3
 
 test: $(VENV)/.dev

@@ -1,4 +1,7 @@
-"""No lesson shows an answer before the guess: neither in its cells, nor in what they show when all are run."""
+"""Every lesson runs, and shows no answer before the guess, neither in its cells nor in what they print.
+
+This is the only place where the suite runs the lessons.
+"""
 
 import ast
 import json
@@ -74,7 +77,7 @@ def test_what_follows_a_question_is_locked_and_folded(lesson):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_running_all_cells_without_a_guess_shows_no_answer(lesson, tmp_path, monkeypatch):
+def test_all_cells_run_and_show_no_answer_without_a_guess(lesson, tmp_path, monkeypatch):
     for variable in ("DTFM_LAB_PROGRESS", "XDG_STATE_HOME", "IPYTHONDIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     monkeypatch.setenv("DTFM_LAB_READER", "ada")
