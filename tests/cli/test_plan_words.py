@@ -125,7 +125,7 @@ def test_a_plan_that_nearly_fills_a_gpu_says_so_in_one_line(shell, cluster, tmp_
         out = evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]])
         last = out.splitlines()[-1]
         assert last.startswith(begins)
-        assert ("treat it as not fitting" in last) == (share > 0.9)
+        assert ("Treat it as not fitting" in last) == (share > 0.9)
         caution = json.loads(evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]], "--json"))["memory"]["caution"]
         assert caution == (last.partition(": ")[2] if share > 0.9 else "")
 
