@@ -39,7 +39,7 @@ WHAT = {
 OF = {
     "link": "links",
     "regions": "regions, all links of two or within one",
-    "network": "NICs, all links between hosts",
+    "network": "network, all links between hosts",
     "device": "devices",
     "kind": "kinds, all devices with the same GPU",
 }

@@ -44,7 +44,7 @@ class WorthPanel(Panel):
         self.start = button("List savings", "", "Simulate the plan again with each link and device improved", "auto")
         self.stop = button("Stop", "", "Stop, and keep the list so far", "auto")
         self.rows = WorthView(lab_state.select, caption=NO_PLAN)
-        title = classed(w.HTML("<b>If one thing were</b>"), "dtfm-worth-title")
+        title = classed(w.HTML("<b>If each of these were</b>"), "dtfm-worth-title")
         row = toolbar(title, self.factor, spacer(), self.start, self.stop)
         self.view = pane([row, classed(self.rows, "dtfm-fill")], "dtfm-worth-pane")
         self._controls = {"factor": self.factor}
