@@ -79,7 +79,13 @@ def wrong_reasons(mission: Mission, reader: str, right: list):
         yield ([*answer, right[-1]] if is_list else [answer, right[-1]]), because
     number = mission.reason(mission.given(reader), rest)
     assert abs(number.wanted - right[-1]) <= number.within * abs(number.wanted)
-    yield from (([*right[:-1], slip], "the first part is right") for slip in number.slips.values())
+    # Of a real run, a slip may be as near to the right number as an answer that wins: devices that are equally busy are
+    # as busy as their mean.
+    told_apart = [
+        slip for slip in number.slips.values() if abs(slip - number.wanted) > number.within * abs(number.wanted)
+    ]
+    assert told_apart
+    yield from (([*right[:-1], slip], "the first part is right") for slip in told_apart)
 
 
 @pytest.mark.parametrize(
