@@ -25,5 +25,5 @@ __all__ += sorted(offered("views"))  # which are imported when they are used
 
 
 def __getattr__(name: str) -> Any:
-    """Return a view of an extension."""
+    """Return the view with this name from an extension, which is imported now."""
     return attribute("views", __name__, name)

@@ -1,6 +1,6 @@
-"""Parts that panels are made of: their base class, controls made by hand or from an option, and values as plain data.
+"""Parts that panels are made of: their base class, functions that build controls, and control values as plain data.
 
-An option declares its type, bounds, choices and help once. ``control_for`` reads them there.
+A field of an options class declares its type, bounds, choices and help. ``control_for`` builds a control from them.
 """
 
 import sys
@@ -33,9 +33,12 @@ NOT_TRIED = frozenset((
     "reserve_bytes", "fragmentation", "gradient_dtype", "optimizer", "frozen_weights", "flush_every", "early_stop",
     "prefetch", "block_launch_s", "cut_by", "gradient_buffers",
 ))  # fmt: skip
-"""Job options that vary between plans but are set only in the job's file."""
+"""Job options that can vary on a given plan but are not offered for trying.
+
+``microbatch`` has controls of its own. The others are set in the job's file.
+"""
 CHOOSES = "the planner chooses"
-"""How None reads if a planner chooses."""
+"""Text of the value None in controls of fields that a planner can choose."""
 QUEUEING_OPTION = Option(
     name="queueing",
     help="Which messages wait for each other: those between the same two devices, or all at a device's NIC",
@@ -47,7 +50,7 @@ QUEUEING_OPTION = Option(
 class SavedControls:
     """Settings of a pane that a workspace file keeps.
 
-    A subclass names its controls in ``_controls``, and traits of views, each with its owner, in ``_traits``.
+    A subclass sets ``_controls`` to {name: control} and ``_traits`` to {name: (view, name of its trait)}.
     """
 
     _controls: Mapping[str, w.ValueWidget] = MappingProxyType({})
@@ -57,7 +60,7 @@ class SavedControls:
         return values_of(self._controls) | {name: getattr(*place) for name, place in self._traits.items()}
 
     def restore(self, settings: Any) -> None:
-        """Set all controls and traits to saved values. Ignore unknown or impossible values, and start nothing."""
+        """Set all controls and traits to saved values. Ignore unknown or impossible values, and compute nothing."""
         restore_values(self._controls, settings)
         for name, (owner, trait) in self._traits.items():
             if isinstance(settings, Mapping) and name in settings:
@@ -74,7 +77,7 @@ class Panel(SavedControls):
         """Compute the step's result again, as its main button does."""
 
     def observe_edits(self, call: Callable[[], None]) -> None:
-        """Call back when something changes that a workspace keeps but the lab's state does not hold."""
+        """Call ``call`` when a setting changes that a workspace file keeps but ``LabState`` does not hold."""
 
 
 def button(
@@ -171,7 +174,7 @@ def values_of(controls: Mapping[str, w.ValueWidget]) -> dict[str, Any]:
 
 
 def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> None:
-    """Set each control that has a value; unknown names and impossible values are ignored."""
+    """Set each control that ``values`` names. Ignore unknown names and impossible values."""
     if not isinstance(values, Mapping):
         return
     for name, control in controls.items():
@@ -186,7 +189,7 @@ def restore_values(controls: Mapping[str, w.ValueWidget], values: object) -> Non
 def _is_possible(control: w.ValueWidget, value: object) -> bool:
     """True if the value has the control's type and is within its bounds.
 
-    A bounded number out of range would silently move to the bound.
+    ipywidgets would silently replace a number out of range by the nearest bound.
     """
     if isinstance(control, w.Dropdown | w.ToggleButtons):
         possible = [one[1] if isinstance(one, tuple) else one for one in control.options]
@@ -224,7 +227,7 @@ def control_for(
 ) -> w.ValueWidget:
     """Return a control with the option's default, bounds and choices, and with its help as tooltip.
 
-    A text, or a number that may be None, without choices gets a text field that may be empty.
+    An option without choices gets a text field if it is a text, or a number that may be None. Empty means None.
     """
     label = label or label_of(option)
     narrow = label_width or f"{_label_px(label)}px"
@@ -254,7 +257,7 @@ def control_for(
 
 
 def _dropdown(options: list[tuple[str, Any]], default: Any, given: dict[str, Any]) -> w.Dropdown:
-    """Return a menu in which None can be chosen. ipywidgets would take it for no choice."""
+    """Return a menu in which None can be chosen. ipywidgets alone takes the value None to mean that nothing is."""
     values = [value for _, value in options]
     made = w.Dropdown(options=options, index=values.index(default), **given)
     if None in values:

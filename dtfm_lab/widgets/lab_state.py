@@ -48,7 +48,7 @@ OFFERED = 5e-3
 class LabState(traitlets.HasTraits):
     """State that panels read, set and observe. A result stays None until it has been made.
 
-    Traits tagged ``result`` decide how far a step has come. The others only concern what is shown.
+    Traits tagged ``result`` decide whether a step is done or out of date. The others only concern what is shown.
     """
 
     topology = traitlets.Instance(Topology, allow_none=True).tag(result=True)
@@ -71,7 +71,10 @@ class LabState(traitlets.HasTraits):
     queueing = traitlets.Unicode("pairs").tag(result=True)
     """Which messages of a prediction share one link and so wait for each other."""
     choices = traitlets.Dict().tag(result=True)
-    """Fields of the plan's job that predictions and runs override. None leaves a field as the planner chose it."""
+    """{field: value} that predictions and runs use instead of the values in the plan's job.
+
+    None keeps the planner's choice in a field that planners can choose.
+    """
     predicted = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     measured = traitlets.Instance(Trace, allow_none=True).tag(result=True)
     comparison = traitlets.Instance(Comparison, allow_none=True).tag(result=True)
@@ -98,10 +101,12 @@ class LabState(traitlets.HasTraits):
     """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if only the lab's plan is
     displayed."""
     moment = traitlets.Dict()
-    """{"tasks": {device: [stage, replica]}, "absent": [devices]} of the displayed moment of a history. Empty if no
-    moment is displayed."""
+    """{"tasks": {device: [stage, replica]}, "absent": [devices]} at one moment of a history of departures and arrivals.
+
+    Empty unless a pane displays such a moment.
+    """
     tried = traitlets.Instance(Trace, allow_none=True)
-    """The predicted iteration of the what-if on display. None without a what-if."""
+    """The predicted iteration under the setting that the pane What if displays. None without one."""
     busy = traitlets.Tuple()
     """Names of the steps at which something is being computed."""
     pane = traitlets.Unicode("schedule")
@@ -109,7 +114,7 @@ class LabState(traitlets.HasTraits):
     shown_panes = traitlets.Tuple()
     """Names of the panes on the screen. Empty if every panel has its own cell."""
     notes = traitlets.Dict()
-    """What the headline says while a pane is shown, by the pane's name. Panes with nothing to say have no entry."""
+    """{pane: text that the headline shows while the pane is shown}. Panes with nothing to say have no entry."""
     run_progress = traitlets.Unicode("")
     """Progress of a run: "profiling 3 of 8", "8 of 24 iterations done". Empty if none runs."""
     run_story = traitlets.Unicode("")
@@ -117,11 +122,11 @@ class LabState(traitlets.HasTraits):
     binding = traitlets.Tuple()
     """The device that limits the plan most, or the two at the ends of the link. Empty while it is unknown."""
     binding_helps = traitlets.Bool(True)
-    """False if a better ``binding`` would save next to nothing, and so would each other one that was tried."""
+    """False if improving ``binding`` would save next to nothing, and so would any other device or link tried."""
     suspects = traitlets.Tuple()
     """(source, target) of each link and (name,) of each device that the last comparison suspects.
 
-    Empty until a mystery is solved.
+    Empty in a mystery run until the user has solved it.
     """
     hand_note = traitlets.Unicode("")
     """Description of the last move by hand, as long as the plan is its result."""
@@ -135,7 +140,7 @@ class LabState(traitlets.HasTraits):
         self._last: dict[str, Topology | Job] = {
             name: noun for name in ("topology", "job") if (noun := getattr(self, name)) is not None
         }
-        """The last network and the last job, by the trait's name."""
+        """The last network and the last job that were not None, by the trait's name."""
         self.takes_offers = False
         """True if ``offer`` may set the plan: in the lab, but not if a pane has its own cell."""
         self.history = UndoHistory()
@@ -148,9 +153,9 @@ class LabState(traitlets.HasTraits):
         return current_name("queueing", proposal.value)
 
     def _leave_run_behind(self, name: str, now: Topology | Job | None) -> None:
-        """Forget predictions and measurements of another network or job: they say nothing about this one.
+        """Forget predictions and measurements once an unrelated network or job is opened. They say nothing about it.
 
-        Another network's plan is dropped as well, so that no plan depends on what was open before.
+        With another network, the plan is dropped as well, so that no plan depends on what was open before.
         """
         if now is None:
             return
@@ -235,8 +240,10 @@ class LabState(traitlets.HasTraits):
         return self._made_once("shown", (plan, schedule, queueing), partial(_scheduled, plan, schedule, queueing))
 
     def _made_once(self, name: str, of: tuple[object, ...], make: Callable[[], Plan]) -> Plan:
-        """Return what ``make`` returns, and keep it until ``of`` changes. About a dozen readers ask after every
-        edit."""
+        """Return what ``make`` returns, cached under ``name`` until an object in ``of`` is replaced.
+
+        About a dozen readers ask for it after every edit.
+        """
         kept = self._kept.get(name)
         if kept is None or any(one is not other for one, other in zip(kept[0], of, strict=True)):
             kept = self._kept[name] = of, make()
@@ -257,7 +264,7 @@ class LabState(traitlets.HasTraits):
 
     @property
     def can_be_planned(self) -> bool:
-        """True if the current network and job have a plan or soon will. An older plan would answer another question."""
+        """True if the current network and job have a plan or soon will. If False, ``plan`` may be for older ones."""
         return self.topology is not None and self.job is not None and not self.not_planned
 
     @property
@@ -287,7 +294,7 @@ def _scheduled(plan: Plan, schedule: str, queueing: str) -> Plan:
 def is_another(before: Topology | Job, now: Topology | Job) -> bool:
     """True if two networks, or two jobs, are unrelated. False if the second is an edit of the first.
 
-    An edit keeps the name, and some of the devices or the model.
+    An edit keeps the name. It also keeps at least one device of a network, or the model of a job.
     """
     if before.name != now.name:
         return True
@@ -310,9 +317,9 @@ def roles_of(plan: Plan) -> dict[str, list[int]]:
 
 
 def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
-    """Return {device: index of the plan's device that it is, or is part of}.
+    """Return {device of the network: index of the plan's device that stands for it}.
 
-    A plan with tensor parallelism has groups of GPUs as devices. None if the plan is for other devices.
+    With tensor parallelism, one device of the plan is a group of GPUs. None if the plan is for other devices.
     """
     if plan.topology.names == topology.names:
         return {name: i for i, name in enumerate(topology.names)}
@@ -330,7 +337,7 @@ def planned_as(plan: Plan, topology: Topology) -> dict[str, int] | None:
 
 
 def network_names(plan: Plan | None, names: Iterable[str]) -> list[str]:
-    """Return names of a plan's devices as the network has them: a group of GPUs that act as one is its first GPU."""
+    """Return the network's names for these devices of a plan. A group of GPUs gets the name of its first GPU."""
     suffix = "" if plan is None or plan.job.group_gpus == 1 else f"+{plan.job.group_gpus - 1}"
     return [name.removesuffix(suffix) for name in names]
 
@@ -353,7 +360,10 @@ def shown_s(lab_state: LabState) -> float | None:
 
 
 def modelled_s(lab_state: LabState) -> float | None:
-    """Return the seconds predicted from FLOP. Edits compare these, because a profile is of the plan before the edit."""
+    """Return the predicted seconds of an iteration, from FLOP even if a profile exists.
+
+    Used to compare plans before and after an edit, because a profile is only of the plan before it.
+    """
     shown = shown_prediction(lab_state)
     if shown is not None and shown.context.clock == "model":
         return shown.iteration_s
@@ -393,7 +403,10 @@ def run_staleness(lab_state: LabState) -> str:
 
 
 def predicted_of_run(lab_state: LabState) -> Trace | None:
-    """Return the prediction from the last run's profile, as long as that run matches what is shown, else None."""
+    """Return the prediction from the last run's profile.
+
+    None if that run was of a part of the plan, or of another plan or other choices than the current ones.
+    """
     found = lab_state.comparison
     if found is None or found.measured is not lab_state.measured or run_staleness(lab_state):
         return None
@@ -401,7 +414,7 @@ def predicted_of_run(lab_state: LabState) -> Trace | None:
 
 
 def comparison_staleness(lab_state: LabState) -> str:
-    """Return why the comparison is out of date: whenever its measurement is. Empty if it is not."""
+    """Return why the comparison is out of date, which it is whenever its measurement is. Empty if it is not."""
     return "" if lab_state.comparison is None else run_staleness(lab_state)
 
 

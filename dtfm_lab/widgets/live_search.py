@@ -16,7 +16,7 @@ from dtfm_lab.planning import PlanStep, objectives
 from dtfm_lab.planning.problem import SHOWN, Individual, PopulationFrame
 
 EVERY_S, EVERY_SHARE = 0.12, 0.03
-"""Minimum seconds between two samples of a population, absolute and as a share of the search's time.
+"""Minimum seconds between two samples of a population, and the minimum as a share of the search's time so far.
 
 An hour of search has about 250 samples, three seconds have 25.
 """
@@ -44,7 +44,7 @@ class PopulationSampler:
 
 
 class SearchFrames:
-    """Turns steps into frames. Individuals are numbered in the order in which they are first shown."""
+    """Turns steps of a search into frames of a PopulationView. Individuals are numbered as they are first shown."""
 
     def __init__(self) -> None:
         self._shown: dict[tuple[object, ...], Individual] = {}
@@ -55,7 +55,7 @@ class SearchFrames:
     def of(self, step: PlanStep, search: int = 0) -> PopulationFrame | None:
         """Return the frame of a step. None if the step has nothing new to show.
 
-        ``search`` is the number of the step's search if several follow each other.
+        ``search`` numbers the searches that follow each other, so that their individuals are not confused.
         """
         improved = step.best_s < self._best_s
         if improved:
@@ -112,7 +112,7 @@ class LiveSearch:
         self._before, self._sampler = self.newest, PopulationSampler()
 
     def add(self, step: PlanStep, *, last: bool = False) -> None:
-        """Keep what is new in a step, before its search continues."""
+        """Keep a step if it has something new to show. Call it before the search continues."""
         step, newest = self._sampler.sampled(step, last=last), self.newest
         improved = newest is None or step.best_s < newest.best_s or step.bound_s > newest.bound_s
         if improved or step.population is not None or last:

@@ -21,7 +21,7 @@ PANES_CSS = "".join(
 
 
 def line(text: str, kind: str = "note") -> str:
-    """Return one line of HTML: a ``note``, ``warning``, ``figure`` or ``stale``. Empty for no text."""
+    """Return one line of HTML. Its style is ``note``, ``warning``, ``figure`` or ``stale``. Empty for no text."""
     return f'<div class="dtfm-line dtfm-{kind}" role="status">{text}</div>' if text else ""
 
 
@@ -63,7 +63,7 @@ WORDS: dict[str, str] = _GLOSSARY["words"]
 # An extension may add words, but not change the lab's words.
 WORDS |= {word: sentence for word, sentence in offered("words").items() if word not in WORDS}
 ALSO: dict[str, str] = _GLOSSARY["also"]
-"""Other forms of a word that can be looked up. A plural s is dropped without an entry."""
+"""{other form: word in ``WORDS``}. A plural that only adds an s needs no entry."""
 
 
 def meaning(word: str) -> str:

@@ -30,8 +30,8 @@ class ComparePanel(Panel):
     """Shows ``lab_state.comparison``. Clicking a row selects its device, stage or link in the lab's state."""
 
     def __init__(self, lab_state: LabState, plan_again: Callable[[], None], guessing: w.Widget) -> None:
-        """``plan_again`` starts a search, see ``Refitting``. ``guessing`` is the control that guesses what is secretly
-        slow."""
+        """``plan_again`` starts a search, see ``Refitting``. With the control ``guessing``, the user names what is
+        secretly slow in a mystery run."""
         self._lab_state, self._is_opening, self._chosen = lab_state, Guard(), ""
         self._findings: Findings | None = None
         self._devices_of: dict[str, tuple[str, ...]] = {}
@@ -116,7 +116,7 @@ class ComparePanel(Panel):
             self.refitting.begin()
 
     def _plan(self) -> Plan | None:
-        """Return the plan that ran. If it is unknown, return the plan with the choices."""
+        """Return the plan that ran. If it is unknown, return the lab's plan with ``lab_state.choices``."""
         try:
             return self._lab_state.ran or self._lab_state.chosen_plan
         except LabError:

@@ -1,6 +1,6 @@
 """A comparison as the pane shows it: three tiles, tables of residuals, and the suspects in sentences.
 
-A residual is measured minus predicted, with its interval. This module contains no widget.
+A residual is the measured minus the predicted time, with its confidence interval. This module contains no widget.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from dtfm_lab.domain.units import counted, signed_share
 from dtfm_lab.widgets import markup
 
 MOST_SENTENCES = 12
-"""Maximum number of suspects described in a sentence each. The rest are counted."""
+"""Maximum number of suspects that get a sentence each. The others are only counted."""
 MOST_ROWS = 200
 """Maximum rows of a table. The strongest suspects are kept."""
 ROUNDING = 1e-9
 """Relative difference up to which two times count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
 HUES = {"F": "forward", "B": "backward"}
-"""The hue of a message, by the last letter of its kind. All other kinds are averaging."""
+"""Hue of a link, by the last letter of the kind that most of its messages have. Other kinds have averaging's hue."""
 
 Table = dict[str, Any]
 
 
 class Tile(NamedTuple):
-    """A number with its name and a line of reasons."""
+    """A number with its name, and one line that explains it."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Tile(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The findings of a comparison."""
+    """What the pane shows of a comparison, before it becomes HTML."""
 
     headline: str
     tiles: tuple[Tile, ...]
@@ -121,17 +121,18 @@ def _suspected(names: list[str], noun: str) -> str:
 
 
 def tables(comparison: Comparison) -> list[Table]:
-    """Return {"key", "name", "noun", "own", "second", "measured", "count", "rows"} of links, devices and stages. Slow.
+    """Return one table each for links, devices and stages. Slow.
 
-    ``measured`` is the heading of a row's second time: "by the link model" for emulated links, which are not timed.
-    Rows, the largest error first, have
+    A table is {"key", "name", "noun", "own", "second", "measured", "count", "rows"}. ``own`` and ``second`` say what
+    error_s and second_s are. ``measured`` is the heading of measured_s: "by the link model" for emulated links, which
+    are not timed. ``count`` is the number of rows before some are left out. Rows, the largest error first, have
 
     - id, label and hue
     - predicted_s, measured_s and error_s, per message, or per iteration for computations
     - low_s and high_s, the error's 95 % interval over iterations. None after a single iteration.
-    - relative, the error as a share of the predicted time. None if that is 0.
+    - relative, the error as a share of the predicted time. None if the predicted time is 0.
     - second_s, for links: how much later than predicted the last message of an iteration arrives
-    - suspect, True if it is one. If rows are left out, no suspect is.
+    - suspect, True if the comparison suspects this link, device or stage. Suspects are the last to be left out.
     """
     rows = comparison.rows
     received, computed = rows[rows["lane"] == Lane.RECEIVE.value], rows[rows["lane"] == Lane.COMPUTE.value]
@@ -170,7 +171,7 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def hidden(found: list[Table]) -> list[Table]:
-    """Return the tables without suspects and sorted by name, for a user who has to find out."""
+    """Return the tables for a mystery run, whose suspects the user has to find: none is marked, rows are by name."""
     return [
         table | {"rows": sorted((row | {"suspect": False} for row in table["rows"]), key=lambda row: row["label"])}
         for table in found
@@ -178,7 +179,10 @@ def hidden(found: list[Table]) -> list[Table]:
 
 
 def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[tuple[str, str]]]:
-    """Return the rank of every link and device by suspicion, and the set of suspects."""
+    """Return the rank of every link and device, 0 for the most suspicious, and the set of suspects.
+
+    Both use the key ("link" or "device", name).
+    """
     if comparison.blame_missing:
         return {}, set()
     table = comparison.blame.table
@@ -188,7 +192,7 @@ def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[
 
 
 def _of(rows: pd.DataFrame, by: str) -> list[Table]:
-    """Return rows with the mean predicted and measured times, and the error's interval."""
+    """Return a row for each value of the column ``by``: its mean times, and the error with its interval."""
     found = []
     for key, group in rows.groupby(by):
         predicted, measured = (group[column].to_numpy(float) for column in BOTH)

@@ -57,7 +57,7 @@ class Refitting:
         self.follow(None, None)
 
     def follow(self, comparison: Comparison | None, plan: Plan | None) -> None:
-        """Take another comparison, of a run of this plan."""
+        """Drop the last fit, because ``comparison`` of a run of ``plan`` is the one to fit from now on."""
         self._comparison, self._plan, self.found, self._drawn = comparison, plan, None, None
         self.table.value = self.note.value = ""
         show(self.again, False)
@@ -119,7 +119,7 @@ class Refitting:
         self._follow_drawing()
 
     def _follow_drawing(self) -> None:
-        """Describe what is drawn and planned, as long as the network with the fitted links is drawn."""
+        """Say whether the plan is for the fitted network. Once another network is drawn, describe the fit again."""
         if self._drawn is None:
             return
         is_drawn, is_stale = self._lab_state.topology is self._drawn, self._lab_state.plan_is_stale
@@ -148,7 +148,10 @@ class Refitting:
 
 
 def _with_fitted_links(drawn: Topology | None, plan: Plan, found: Refit) -> Topology:
-    """Return the drawn network with the links that the fit changed, if both ends are still drawn."""
+    """Return the drawn network with the fitted values of all links that the fit changed and whose ends are drawn.
+
+    If none of the fitted devices is drawn, start from the plan's network instead.
+    """
     before, fitted = plan.topology, found.topology
     # Another network is open, so the fit starts from the plan's own.
     if drawn is None or not set(fitted.names) & set(drawn.names):

@@ -46,7 +46,7 @@ class GroupsPanel(Panel):
         self._report_error = partial(lab_state.report_error, "groups")
         self._explaining: tuple[Plan, asyncio.Task[Explanation]] | None = None
         self._displayed: tuple[Plan | None] | None = None
-        """(plan,) as drawn, where plan may be None. None until something is drawn."""
+        """The drawn plan, in a tuple because it may be None. None until something is drawn."""
         self._n_requested = 0
         """Number of the newest request for an explanation. The results of earlier ones are dropped."""
         self._is_following = Guard()
@@ -152,7 +152,7 @@ class GroupsPanel(Panel):
             self.groups.selected = names
 
     def _edge_selected(self) -> None:
-        """Select the slowest pair of a selected edge as the lab's link."""
+        """Select the link between the slowest device pair of the edge that was selected between two groups."""
         plan, edge, other = self._lab_state.plan, self.groups.selected_edge, self.groups.other_edge
         pairs: list[list[Any]] = []
         if plan is not None and len(other) == 2 and all(0 <= stage < plan.job.n_stages for stage in other):
@@ -199,7 +199,7 @@ class GroupsPanel(Panel):
 
 
 SHOWN_IN_PATH = 12
-"""Maximum number of groups of a path that are listed. Of a longer path, only the ends are."""
+"""Maximum number of groups that are listed for a path. Of a longer path, the first ones and the last are listed."""
 
 
 class StepText(NamedTuple):

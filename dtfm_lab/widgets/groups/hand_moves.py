@@ -22,7 +22,7 @@ from dtfm_lab.widgets.what_if.setting import n_actions
 IDLE = -1
 """Stage of a device that the plan leaves idle."""
 PRICED_UP_TO = 100_000
-"""Maximum actions per iteration for which moves are also priced in seconds of an iteration."""
+"""Maximum actions per iteration of a plan for which each move's iteration time is simulated as well."""
 
 
 class HandMoves:
@@ -55,7 +55,7 @@ class HandMoves:
         groups.observe(lambda _: self.offer(), ["offers", "selected"])
 
     def take(self, plan: Plan | None) -> None:
-        """Take another plan."""
+        """Offer the moves of another plan. Clear the note unless the plan was made by hand here."""
         if plan is None or plan is not self._made:
             self.note = self._lab_state.hand_note = ""
         self.offer()
@@ -63,7 +63,7 @@ class HandMoves:
     async def price(self, plan: Plan, device: str) -> None:
         """Compute the prices of a device's other places on a thread, and set the view's ``offers``.
 
-        Communication costs come first, because they are exact and quick. The seconds of an iteration follow, group by
+        Communication costs come first, because they are exact and quick. Simulated iteration times follow, group by
         group.
         """
         if self._groups.offers.get("device") == device or device not in plan.topology.names:
@@ -179,7 +179,7 @@ class HandMoves:
         history.undo() if back else history.redo()
 
     def _show_history(self) -> None:
-        """Say on the buttons what they would do."""
+        """Say in the tooltips of both buttons which edit they would undo or redo."""
         history = self._lab_state.history
         for each, label, nothing in (
             (self.undo, history.undo_label, "Nothing to undo"),
@@ -223,8 +223,9 @@ def offers(explanation: Explanation, device: str) -> dict[str, Any]:
 def exchanged(plan: Plan, device: str, partner: str) -> Plan:
     """Return the plan with two devices swapped.
 
-    In a plan for the communication cost, pipelines are paired again in the same stage order. Network and job are the
-    same, so the lower bound of either plan holds for both, and the larger one is kept.
+    If the plan minimises the communication cost, devices of neighbouring stages are paired again to form pipelines. The
+    order of the stages stays. Network and job are the same, so the lower bound of either plan holds for both, and the
+    larger one is kept.
 
     Raises PlanError if both are in the same group, UnknownName for a device that does not exist.
     """

@@ -12,8 +12,9 @@ A document is plain JSON::
     between   {regions: [a, b], latency_ms, bandwidth_gbps}, or one way with "from" and "to" for "regions"
     links     {source, target, latency_ms, bandwidth_gbps, one_way}
 
-A device without hardware or price takes those of another device with the same GPU, else the GPU table's.
-``measured_as`` is the device's name when its messages were timed.
+A device without hardware takes that of another device with the same GPU, else the GPU table's. A device without a price
+takes that of another device with the same GPU, else it has none. ``measured_as`` is the name that the device had when
+its messages were timed.
 """
 
 import re
@@ -39,7 +40,7 @@ SPACING = 90.0
 WIDER_THAN_HIGH = 1.25
 """Approximate aspect ratio of the canvas."""
 BESIDE, BELOW = 3.5, 2
-"""Slots between the blocks of two regions, which leave room for links and their labels."""
+"""Gap between the blocks of two regions, sideways and down, as a multiple of ``SPACING``. Links and labels go there."""
 ALIKE = 1e-9
 """Relative difference that converting a latency or bandwidth to ms or Gbit/s and back may cause."""
 
@@ -58,7 +59,7 @@ This is wider than any real network, and narrow enough that no number on the scr
 
 
 def document_of(topology: Topology) -> Document:
-    """Return the document of a topology. It lacks the times by message size, which ``topology_of`` adds again.
+    """Return the document of a topology. It lacks the measured times by message size, which ``topology_of`` adds again.
 
     A large network is drawn by host, see ``drawn_hosts``.
     """
@@ -88,7 +89,8 @@ def document_of(topology: Topology) -> Document:
 def topology_of(document: Document, known: Topology | None = None) -> Topology:
     """Return the topology that a document draws.
 
-    Links that have not changed keep ``known``'s times by message size, and GPUs keep its measured blocks.
+    ``known`` is the network as it was opened. Links that have not changed keep its times by message size, and devices
+    with the same GPU keep its measured block times.
 
     Raises TopologyError in one line that names the thing, the value found and the value wanted.
     """
@@ -134,8 +136,10 @@ def _check_limits(mapping: Mapping[str, Any]) -> None:
 
 
 def _named(error: str, mapping: Mapping[str, Any]) -> str:
-    """Return an error line with the names of the drawn devices. The reader of files would number them:
-    ``devices[0].gpu``."""
+    """Return an error of the file reader with the drawn name of the device, region or link.
+
+    The file reader gives its position instead, such as ``devices[0].gpu``.
+    """
     line = error.removeprefix(f"{mapping['name']}: ").replace("default.", "all other pairs: ", 1)
 
     def thing(found: re.Match[str]) -> str:
@@ -159,7 +163,10 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def is_document(value: Any) -> TypeGuard[Document]:
-    """True if a value can be drawn, valid or not: it is a mapping with all parts, and has texts where names belong."""
+    """True if a value has every part of a document, with texts for names and numbers for latencies and bandwidths.
+
+    The network that it draws may still be invalid.
+    """
     if not isinstance(value, dict) or not _has_keys(value.get("default"), (), ("latency_ms", "bandwidth_gbps")):
         return False
     parts_hold = all(
@@ -267,8 +274,10 @@ def canvas_positions(topology: Topology) -> list[tuple[float, float]]:
 
 
 def _corners(sides: dict[str, int]) -> dict[str, tuple[float, float]]:
-    """Return the corner of each region's block, in units of ``SPACING``. Rows of blocks are about as wide as a
-    canvas."""
+    """Return the top left corner of each region's block, as multiples of ``SPACING``.
+
+    ``sides`` are the devices along one side of each block. The blocks fill rows, in about the canvas's aspect ratio.
+    """
     n_in_row = max(1, round(sqrt(len(sides) * WIDER_THAN_HIGH)))
     corners: dict[str, tuple[float, float]] = {}
     regions, top = list(sides), 0.0

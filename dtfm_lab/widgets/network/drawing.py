@@ -1,6 +1,6 @@
 """The drawn network with its undo history: the state that canvas, map and matrix share.
 
-A drag is accepted at the pace at which the lab can answer, so that every moment it shows has its plan.
+During a drag, edits are accepted only as fast as the lab can answer, so that the page shows the plan of each.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from dtfm_lab.widgets.undoing import MOST_KEPT, UndoHistory
 Document = dict[str, Any]
 
 BY_DISTANCE, AS_DRAWN = "distance", "drawn"
-"""Values of ``document["fill"]`` for which a rule sets pairs of regions without a line.
+"""Values of ``document["fill"]`` with which the distance sets the links between two regions that no line joins.
 
-The distance is that of known cities, or, for ``AS_DRAWN``, also the drawn distance of other regions.
+``BY_DISTANCE`` applies to known cities only. ``AS_DRAWN`` also uses the distance on the canvas for other regions.
 """
 PATIENCE_S = 0.5
-"""Maximum seconds that a moment of a drag waits for the answer to the one before."""
+"""Maximum seconds that an edit of a drag waits for the plan and the prediction of the previous one."""
 LEAST_S = 0.2
-"""Minimum seconds between two moments of a drag, so that the page has time to draw the results of each."""
+"""Minimum seconds between two accepted edits of a drag, so that the page has time to draw the results of each."""
 LOOK_S = 0.01
 
 
@@ -42,7 +42,7 @@ class Drawing(traitlets.HasTraits):
     selected = traitlets.List(traitlets.Unicode())
     """Names of the selected devices or hosts."""
     selected_members = traitlets.List(traitlets.Unicode())
-    """Devices inside selected hosts that are selected alone. A host without any of these is selected as a whole."""
+    """Devices that are selected inside a host of ``selected``. If a selected host has none, all of it is selected."""
     selected_link = traitlets.List(traitlets.Unicode())
     """Source and target of the selected link, which need not have a line. Empty for none."""
     can_undo = traitlets.Bool(False)
@@ -50,7 +50,7 @@ class Drawing(traitlets.HasTraits):
     is_in_gesture = traitlets.Bool(False)
     """True during a drag."""
     playback = traitlets.Bytes(b"")
-    """The playback that its views show, with the traits below. See ``DocumentView``."""
+    """The iteration that the views play. It and the traits below are described in ``DocumentView``."""
     playback_devices = traitlets.List(traitlets.Unicode())
     conditions = traitlets.Dict()
     restored_from = traitlets.Dict()
@@ -72,7 +72,7 @@ class Drawing(traitlets.HasTraits):
 
     @traitlets.validate("document")
     def _share(self, proposal: dict[str, Any]) -> Document:
-        """Reuse the parts that did not change, so that the history of a large network stays small."""
+        """Return the new document with the old one's objects where they are equal, to keep a long history small."""
         before: Document = self._trait_values.get("document", {})
         new: Document = proposal["value"]
         return {key: _shared(value, before[key]) if key in before else value for key, value in new.items()}
@@ -82,7 +82,10 @@ class Drawing(traitlets.HasTraits):
         return [edit.values["drawing"] for edit in self.edits.edits.past]
 
     def gesture(self, phase: str) -> None:
-        """Record all edits between ``begin`` and ``end``, such as those of one drag, as one entry of the history."""
+        """Begin or end a gesture, such as a drag. Its edits become one entry of the history.
+
+        ``phase`` is "begin" or "end".
+        """
         before, self._gesture_from = self._gesture_from, self.edits.snapshot() if phase == "begin" else None
         if before is not None and before["drawing"] != self.document:
             self.edits.keep(change_words(before["drawing"], self.document), before)
@@ -129,7 +132,7 @@ def change_words(before: Document, after: Document) -> str:
 
 
 def _changed_lines(before: Document, after: Document) -> list[dict[str, Any]]:
-    """Return the lines of links, pairs of regions and regions that only one of the documents has, each once."""
+    """Return the links, pairs of regions and regions whose lines differ between the documents, one line for each."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for part in ("links", "between", "regions"):
         for one, other in ((after, before), (before, after)):
@@ -167,9 +170,9 @@ def _shared(new: Any, before: Any) -> Any:
 class PacedEdits:
     """Calls ``accept`` after every edit of a drawing, at a limited rate during a drag.
 
-    A hand moves faster than plans are found. If every move were accepted at once, each would end the search of the one
-    before, and no result would be seen until the hand rests. So during a drag, the newest move is accepted once the one
-    before has its answer. The last one is accepted at once.
+    A hand moves faster than plans are found. If every move were accepted at once, each would end the previous move's
+    search, and no result would be seen until the hand rests. So during a drag, the newest move is accepted once the
+    previous one has its plan, or after ``PATIENCE_S``. The last move of a drag is accepted at once.
     """
 
     def __init__(self, drawing: Drawing, accept: Callable[[], None], report_error: Callable[[str], None]) -> None:

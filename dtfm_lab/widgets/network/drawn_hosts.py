@@ -20,7 +20,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray, by_key, from_gbps, from_
 from dtfm_lab.widgets.network.drawing import Document
 
 MOST_DRAWN = 32
-"""Maximum devices of hosts that are drawn one by one. With more, the picture is easier to read as boxes of GPUs."""
+"""Maximum devices of a network that are drawn one by one. A larger network is easier to read with a box per host."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class DrawnHosts:
         return {device: entry for entry, devices in self.members.items() for device in devices}
 
     def devices(self, entries: Iterable[str], only: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return the devices of these entries. Of an entry with some of ``only``, return just those."""
+        """Return the devices of these entries. If an entry has devices in ``only``, return just those devices."""
         wanted = set(only)
         found: list[str] = []
         for entry in entries:
@@ -49,7 +49,7 @@ class DrawnHosts:
         return tuple(found)
 
     def parts(self, devices: Iterable[str]) -> list[str]:
-        """Return those of these devices whose host is not among them as a whole."""
+        """Return the given devices of hosts that also have devices which are not given."""
         given = set(devices)
         hosts = [self.members[entry] for entry in self.entries(given)]
         return [device for members in hosts if not given.issuperset(members) for device in members if device in given]
@@ -65,7 +65,7 @@ class DrawnHosts:
         return found if len(found) == 2 else []
 
     def marks(self, roles: Mapping[str, Any]) -> dict[str, Any]:
-        """Return marks of devices, as ``highlight_of`` makes them, as marks of drawn entries.
+        """Return the marks of drawn entries for marks of devices, which have the format of ``highlight_of``.
 
         A host gets the mark of its first device that the plan uses. The key "cells" holds the [stage, replica] of every
         device of a host, None for an idle one. The key "absent" lists devices that are away, and hosts that are away
@@ -99,8 +99,8 @@ def _with_replicas(stages: Mapping[str, int]) -> dict[str, list[int]]:
 def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
     """Return the network with one device per host, and the extra keys of each host's entry.
 
-    None if that would lose something: the network is small, links between two hosts differ, or devices of a host
-    differ.
+    None if the network is small or has measured message times, or if one entry cannot describe a host. That is so if
+    its devices differ, or its links inside or to another host.
     """
     # Measured times are by device, so those networks are drawn in full.
     if len(topology) <= MOST_DRAWN or topology.message_s is not None:
@@ -161,7 +161,7 @@ def _expanded(between: FloatArray, inside: FloatArray, of: IntArray) -> FloatArr
     """Return (N, N) values for each pair of devices, from (H, H) values ``between`` hosts and (H,) values ``inside``
     them.
 
-    The diagonal is copied from ``between``.
+    ``of`` (N,) is the host of each device. The diagonal is copied from ``between``.
     """
     found = np.asarray(between[np.ix_(of, of)])
     for number, ids in by_key((int(number), i) for i, number in enumerate(of)).items():
@@ -171,7 +171,7 @@ def _expanded(between: FloatArray, inside: FloatArray, of: IntArray) -> FloatArr
 
 
 def with_members(hosts: Topology, document: Document) -> Topology:
-    """Return the network that a document draws, from the one with a device per entry."""
+    """Return the network with all devices of every host. ``hosts`` has only one device per entry of the document."""
     entries = document["devices"]
     counts = [len(one.get("members") or ()) or 1 for one in entries]
     if max(counts, default=1) == 1:

@@ -113,11 +113,11 @@ def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:
 
 
 def filled(document: Document) -> list[dict[str, Any]]:
-    """Return {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that the rule sets.
+    """Return {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that distance sets.
 
-    A pair is set by the rule if no line joins its regions in either direction and both names are known places. If the
-    document fills as drawn, all drawn regions count. Devices without a region keep the default. A pair is never faster
-    than the network inside either region, which its messages cross.
+    The distance sets a pair of regions if no line joins them in either direction and both names are known places. With
+    the fill ``AS_DRAWN``, the names may be any. Devices without a region keep the default. A pair is never faster than
+    the network inside either region, which its messages cross.
     """
     fill = document.get("fill")
     if fill not in WHERE:
@@ -167,7 +167,7 @@ def _line_by_rule(a: str, b: str, link: LinkByDistance, most_gbps: float) -> dic
 
 
 def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
-    """Give these directed links their own lines, with one line for both ways if they are equal."""
+    """Return the document with a line for each of these directed links. Two ways of equal speed share a line."""
     all_speeds = {**link_speeds(document), **speeds}
     links: list[dict[str, Any]] = []
     done: set[Pair] = set()

@@ -24,7 +24,7 @@ QUANTITIES = {
     LATENCY: Option(name="latency", help="Latency one way, in milliseconds", unit="ms", type=float, least=0),
     BANDWIDTH: Option(name="bandwidth", help="Bandwidth in Gbit/s", unit="Gbit/s", type=float, above=0),
 }
-"""Valid input for the selected links."""
+"""Unit and valid range of the number typed for the selected links, for each quantity of the matrix."""
 WIDTHS = {LATENCY: ("74px", "20px"), BANDWIDTH: ("98px", "42px")}
 NOTHING_SELECTED = "Click a cell to edit the link from its row to its column. Drag to select many."
 
@@ -73,7 +73,7 @@ class MatrixEditor:
             self.fields[self.canvas.shows].focus()
 
     def _show_selected(self) -> None:
-        """Show the number of the selected links, or the smallest and the largest."""
+        """Show latency and bandwidth of the selected links in the fields. If they differ, show the range instead."""
         links = self.canvas.picked_links()
         topology = self.canvas.topology
         there = bool(links) and topology is not None and set(self.canvas.names) <= set(topology.names)

@@ -32,7 +32,7 @@ VIEWS = {"canvas": "Rows", "map": "Map", "matrix": "Matrix"}
 REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects", "binding"]
 """Traits of the lab's state that the drawn network shows."""
 MANY_DEVICES, MANY_LINKS = 32, 150
-"""If a network has more than both, a note points to the matrix."""
+"""If a drawing has more devices and more links with their own line than this, a note points to the matrix."""
 
 
 class NetworkPanel(Panel):
@@ -44,9 +44,9 @@ class NetworkPanel(Panel):
         """The network that was opened last. Links that are not edited keep its measured message times."""
         self._gpus: list[str] = []
         self._hosts: tuple[list[Any], DrawnHosts] | None = None
-        """The devices of the last result of ``drawn_hosts``, and that result."""
+        """Cache of ``drawn_hosts``: the document's list of devices, and the result for it."""
         self._matrix_of: tuple[Topology, Topology] | None = None
-        """The last network whose hosts were shown as a matrix, and the network of those hosts."""
+        """Cache of ``_drawn_network``: the lab's network, and the network of its hosts."""
         self._accepted: tuple[Document, Topology] | None = None
         """The last valid document and its network."""
         self._problem, self._summary = "", ""
@@ -86,7 +86,7 @@ class NetworkPanel(Panel):
 
     @property
     def _made(self) -> list[tuple[w.Widget, DocumentView]]:
-        """The views that have been shown so far, each with the view that draws."""
+        """The widgets of the views that have been shown so far, each with the DocumentView in it."""
         made: list[tuple[w.Widget, DocumentView]] = [(self.editor, self.editor)]
         made += [(self.map, self.map)] if self.map is not None else []
         return made + ([(self.matrix.view, self.matrix.canvas)] if self.matrix is not None else [])
@@ -262,7 +262,7 @@ class NetworkPanel(Panel):
         return marks | stage if set(marks["stages"]) <= drawn else {}
 
     def _drawn_roles(self, plan: Plan) -> dict[str, list[int]]:
-        """Return [stage, replica] of each drawn device, even if the plan's devices stand for several of them."""
+        """Return {device of the network: [stage, replica]}, even if the plan's devices are groups of several GPUs."""
         topology = self.lab_state.topology
         planned = None if topology is None or plan.job.group_gpus == 1 else planned_as(plan, topology)
         if planned is None:
@@ -330,7 +330,7 @@ class NetworkPanel(Panel):
 
 
 def highlight_of(tasks: Mapping[str, list[int]]) -> dict[str, Any]:
-    """Return the marks of devices, as ``DocumentView.highlight`` takes them, from each one's [stage, replica]."""
+    """Return the marks for ``DocumentView.highlight``. ``tasks`` is {device: [stage, replica]}."""
     return {"stages": {name: stage for name, (stage, _) in tasks.items()}, "tasks": dict(tasks)}
 
 

@@ -78,7 +78,7 @@ class NetworkFilesRow:
             self.open_named("" if change["new"] == BLANK else change["new"])
 
     def name(self, topology: Topology | None) -> None:
-        """Show in the menu which bundled network is drawn. None is shown for a network with another name."""
+        """Show in the menu which bundled network is drawn. For any other network, the menu shows no name."""
         drawn = BLANK if topology is None else topology.name
         with self._is_naming:
             self.choose.value = drawn if drawn in self.choose.options else None
