@@ -3,7 +3,7 @@
 A widget normally sends its state to the page as soon as it is made. A lab has 800 widgets. Most are in panes that the
 user has not opened yet, and no notebook shows the widgets of a still page. So widgets made inside ``untold`` stay in
 Python. Their state is sent once a widget on the page refers to them. Modules of the lab import this one instead of
-ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages do not change.
+ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages are still sent at once.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,10 @@ from ipywidgets import dlink as dlink
 from ipywidgets import link as link
 
 _is_untold: ContextVar[list[bool]] = ContextVar("_is_untold")
-"""A list that is not empty while ``untold`` is active. It is emptied at the end, because tasks started inside may
-outlive ``untold``."""
+"""A list that is not empty while ``untold`` is active.
+
+It is emptied at the end, because a task started inside keeps this list in its context and may outlive ``untold``.
+"""
 
 
 @contextmanager

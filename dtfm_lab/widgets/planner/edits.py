@@ -1,7 +1,7 @@
 """What was shown before the last edit, and how the edit changed the plan. It contains no widget.
 
-A change is computed once: both plans, each on the network before and after, and what moved. Every sentence about an
-edit reads it, so that no two of them disagree.
+A ``PlanChange`` is computed once per edit: the values of both plans on both networks, and what moved. Every sentence
+about the edit reads it, so that all of them agree.
 """
 
 import time
@@ -20,11 +20,11 @@ from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.planner.plan_words import describe_moves
 
 ONE_EDIT_S = 1.2
-"""Edits of a drag within this many seconds of each other count as one."""
+"""An edit within this many seconds of the previous one counts as the same edit."""
 MOST_REMEMBERED = 30
 """Number of networks and jobs whose newest plan is kept, in case an edit is undone."""
 SAME = 5e-3
-"""Relative difference below which a value counts as the same. No device moves, and no change is reported, for less."""
+"""Relative difference up to which a value counts as the same. No device moves for a smaller gain."""
 
 
 def is_same(was: float, now: float) -> bool:
@@ -34,24 +34,27 @@ def is_same(was: float, now: float) -> bool:
 
 @dataclass(frozen=True)
 class BeforeEdit:
-    """The network, the job and the plan before an edit, and the shown seconds of an iteration, from FLOP."""
+    """The network, the job and the plan before an edit, and the predicted seconds of an iteration, from FLOP."""
 
     topology: Topology
     job: Job | None
     plan: Plan
     iteration_s: float | None
     shown: Plan | None = None
-    """The plan with the choices that its prediction was made with. None if nothing was predicted."""
+    """``plan`` with the schedule and choices of the shown prediction. None if there was no prediction."""
 
 
 @dataclass(frozen=True, eq=False)
 class PlanChange:
-    """The change from the earlier plan, before an edit, to the later plan, after it."""
+    """The change from the earlier plan, before an edit, to the later plan, after it.
+
+    A value is what the later plan's objective minimises, such as the seconds of an iteration.
+    """
 
     before: BeforeEdit
     after: Plan
     job: Job
-    """The requested job after the edit, with what it leaves open."""
+    """The requested job after the edit. The planner chose the fields that it leaves open."""
 
     @cached_property
     def difference(self) -> Difference:
@@ -59,12 +62,12 @@ class PlanChange:
 
     @cached_property
     def was(self) -> float | None:
-        """Value of the earlier plan on its own network, by the later plan's objective. None if unknown."""
+        """Value of the earlier plan on its own network. None if unknown."""
         return self._value(self.before.plan)
 
     @cached_property
     def now(self) -> float | None:
-        """Value of the later plan, by its own objective."""
+        """Value of the later plan on its own network. None if unknown."""
         return self._value(self.after)
 
     @cached_property
@@ -77,7 +80,8 @@ class PlanChange:
     def earlier(self) -> float | None:
         """Value of the later plan on the earlier network. None in the same cases as ``held``.
 
-        A better value here means that the search got lucky: it is not the edit's effect.
+        If it is better than ``was``, the search found a plan that would have been better even before the edit. That
+        gain is not the edit's effect.
         """
         return self._carried(Difference(self.after, self.before.plan))
 
@@ -164,12 +168,12 @@ class EditHistory:
         self._was_in_gesture = False
         self._last_edit_s = -ONE_EDIT_S
         self._settled: BeforeEdit | None = None
-        """What is shown, as long as the plan matches the drawn network."""
+        """The state to compare the next edit with. It is updated only while the plan matches the drawn network."""
         self._predicted: BeforeEdit | None = None
-        """What was shown at the time of the last prediction."""
+        """``_settled`` at the time of the last prediction."""
         self.before: BeforeEdit | None = None
         self._plans: dict[tuple[str, Job], Plan] = {}
-        """The newest plan of each recent network and job, by the network's fingerprint."""
+        """{(fingerprint of a network, job): newest plan} of recent networks and jobs, the oldest first."""
         lab_state.observe(self._edited, ["topology", "job"])
         lab_state.observe(lambda _: self._settle(), ["plan", "predicted"])
         lab_state.observe(lambda _: self._chosen(), "predicted")

@@ -72,7 +72,7 @@ class FrontierPanel(SearchMode):
 
     @property
     def is_of_before(self) -> bool:
-        """True if there is no frontier of the current network and job yet."""
+        """True if the frontier is for a network or a job before an edit, or if there is no frontier yet."""
         found, specified = self.frontier, self._lab_state.topology
         if found is None or specified is None or found.job != self._lab_state.job:
             return True

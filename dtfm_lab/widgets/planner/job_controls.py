@@ -43,7 +43,8 @@ class Limits:
 class ObjectiveControls(SavedControls):
     """The menu of objectives, with limits. It starts with the job's default objective.
 
-    The menu follows if the default changes, as with a job of given message sizes.
+    If another job has another default, the menu changes to that. A job without a model allows only the communication
+    cost.
     """
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None]) -> None:
@@ -62,7 +63,7 @@ class ObjectiveControls(SavedControls):
         self.limits = w.VBox(list(limits.values()))
         self._controls = {"objective": self.objective, **limits}
         self._settled = self.settings()
-        """Values of the controls before the last edit."""
+        """Values of the controls after the last change. Undoing the next change restores them."""
         lab_state.history.add_part("objective", self.settings, self.restore)
         for control in self._controls.values():
             control.observe(lambda _: self._keep(), "value")
@@ -73,7 +74,7 @@ class ObjectiveControls(SavedControls):
 
     @property
     def measure(self) -> ObjectiveWords:
-        """The words of the chosen objective."""
+        """Title, unit and phrases for values of the chosen objective."""
         return measure_of(self.objective.value)
 
     def options(self) -> dict[str, Any]:
@@ -130,7 +131,7 @@ class ObjectiveControls(SavedControls):
 OPEN_SHAPE: tuple[int, ...] = ()
 OPEN_MICROBATCH = 0
 OPEN_SCHEDULE = ""
-"""Values of the menus if the planner chooses."""
+"""Values of the menus for shape, micro-batch and schedule that leave the choice to the planner."""
 
 
 class JobControls(SavedControls):
@@ -169,7 +170,7 @@ class JobControls(SavedControls):
         lab_state.observe(lambda _: self._follow_network(), "topology")
 
     def take(self, job: Job) -> None:
-        """Choose another job instead of the menu's job with that name. Its shape is one that is offered."""
+        """Choose ``job`` instead of the menu's job of the same name. If its shape is not offered, set another one."""
         self._base = job
         with self._is_filling:
             self.job.options = list(dict.fromkeys([job.name, *self.job.options]))
@@ -265,7 +266,7 @@ class JobControls(SavedControls):
 
     def _offer_shapes(self, wanted: tuple[int, ...] | None) -> None:
         """Offer the planner's choice, the shapes that use the most devices, and the plan's shape or a nearby one if
-        that fits."""
+        that fits. Choose ``wanted`` if it is offered. None stands for the job's own shape."""
         topology = self._lab_state.topology
         if topology is None:
             self._lab_state.job = None
@@ -347,10 +348,10 @@ class JobControls(SavedControls):
 
 
 def nearest_shape(job: Job, wanted: tuple[int, int], n_devices: int) -> tuple[int, int] | None:
-    """Return the (stages, replicas) nearest to the wanted ones when devices come or go. None if none is near.
+    """Return the (stages, replicas) nearest to ``wanted`` after devices have come or gone. None if no shape is near.
 
-    A shape stays if it fits and leaves fewer devices idle than one more pipeline or group takes. If too few devices are
-    left, either the stages or the replicas shrink, not both.
+    ``wanted`` stays if it fits and leaves fewer devices idle than max(stages, replicas). If there are too few devices
+    for it, either the stages or the replicas shrink, not both.
     """
     n_stages, n_replicas = wanted
     if n_stages * n_replicas <= n_devices:

@@ -32,7 +32,7 @@ AIMS = {"Seconds": "iteration", "Dollars": "price"}
 AIM_WORDS = ("Search for the fastest iteration", "Search for the cheapest tokens")
 NO_PRICES = "No device of this network has a price, so plans cannot be compared in dollars."
 TYPICAL, OWN = "Press Use typical prices.", "Select a device, and type its price below the picture."
-"""What to do about it, if any of its GPUs has a typical price, and if none has."""
+"""What a user can do about missing prices: ``TYPICAL`` if a GPU of the network has a typical price, else ``OWN``."""
 SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
 """Names of the modes' settings in a saved file."""
 STEP = "plan"
@@ -47,7 +47,7 @@ class PlanPanel(Panel):
         self._report_error = partial(lab_state.report_error, STEP)
         self.job_controls = JobControls(lab_state, job)
         self.mode = segments(MODES, ())
-        """The shown mode. The controls below set it."""
+        """The shown mode. It is not on the screen: ``picture``, ``slow`` and ``racing`` set it."""
         self.aim = classed(segments(list(AIMS.items()), AIM_WORDS), "dtfm-segmented")
         self.picture = classed(segments(list(PICTURES.items()), PICTURE_WORDS), "dtfm-segmented")
         self.slow = toggle("Slow", SLOW_WORDS)

@@ -22,7 +22,10 @@ PLANNING = "Planning…"
 
 
 def say_without_plan(lab_state: LabState, words: str, say: Callable[[str], None]) -> None:
-    """Call ``say`` with the words of an empty pane, or with ``PLANNING`` while the first plan is searched for."""
+    """Call ``say`` with the text of an empty pane, now and at every change of it.
+
+    The text is ``PLANNING`` while a first plan is being searched for, else ``words``.
+    """
 
     def follow() -> None:
         say(PLANNING if lab_state.is_planning else words)
@@ -93,20 +96,20 @@ def shape_line(plan: Plan) -> str:
 
 
 NAMED = 4
-"""Maximum number of phrases about moves. Devices of further moves are counted."""
+"""Maximum number of moves that are described. The devices of all other moves are only counted."""
 LISTED_CHANGES = ("stays", "moved", "gone idle", "come in", "added")
 """Changes of a device that are reported.
 
-"stays" is included because its group may have another number. A device that left the network is not: that is the edit.
+"stays" is included because the stage of such a device may have a new number. A device that left the network is not
+reported, because the user removed it.
 """
 BY_SHAPE = {"blocks": "stages resized", "shares": "work shares changed", "warm-up forwards": "warm-up changed"}
-"""Choices with a number per stage or pipeline, in words. In another shape they always differ, so they are not
-reported."""
+"""Words for a change of choices with a number per stage or pipeline. If the shape changes, so do these choices, and
+they are not reported."""
 
 
 class Move(NamedTuple):
-    """A move from one stage to another, None if a device has none. Stages have each plan's own numbers, as on the
-    map."""
+    """A device's stage in the plan before and in the plan after, numbered as on the map. None if it has no stage."""
 
     was: int | None
     now: int | None
@@ -135,7 +138,7 @@ class MovedGroup:
 def describe_moves(difference: Difference) -> str:
     """Return which devices moved and what else of the plan changed. Empty if nothing did.
 
-    Stages of plans with different shapes only have their numbers in common, so then the shapes are reported.
+    Stages of plans with different shapes cannot be compared, so the change of shape is reported instead of moves.
     """
     was, now = (f"{plan.job.n_stages} x {plan.job.n_replicas}" for plan in (difference.before, difference.after))
     moves = _who_moved(difference) if was == now else [f"{was} → {now} stages x replicas"]

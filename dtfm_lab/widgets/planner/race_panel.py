@@ -37,7 +37,7 @@ FAIR = "Same network, job, seed and CPU seconds for each planner, solvers includ
 TURN_S = 0.01
 """CPU seconds per turn. A turn may take longer, because a step is not interrupted."""
 WAIT_S = 0.05
-"""Maximum seconds of a turn in which the planner waits without using the CPU."""
+"""Maximum wall-clock seconds of a turn. It ends the turn of a planner that waits without using the CPU."""
 ENDLESS_S = 1e6
 """Time limit of a search that is stopped from outside."""
 HEAD = ("", "best", "behind", "computed", "priced", "found at", "planner")
@@ -94,7 +94,7 @@ class RacePanel(SearchMode):
 
     @property
     def chosen(self) -> list[str]:
-        """Names of the racing planners, in the order of their colours."""
+        """Names of the planners that the user has chosen to race, in the order of their colours."""
         return [name for name, box in self.planners.items() if box.value]
 
     def settings(self) -> dict[str, Any]:
@@ -189,10 +189,11 @@ def race(
 ) -> Iterator[PlanStep]:
     """Yield steps of all planners, interleaved. ``seconds`` of a step is the CPU time that its planner has used.
 
-    The planner that has used the least CPU time gets the next turn, so all have used equally much to within one turn,
-    however busy the machine is. It counts the thread that runs the turns and threads that a planner starts, such as a
-    solver's. These continue between turns, so a planner may get ahead and then waits for the others. Initial placements
-    and bounds count; compiling kernels does not. A planner ends when it has used ``cpu_s`` or has proved its best.
+    The planner that has used the least CPU time gets the next turn. So all planners have used the same CPU time to
+    within one turn, however busy the machine is. Threads that a planner starts, such as a solver's, count as well. They
+    continue between turns, so a planner may get ahead and then waits for the others. The time for initial placements
+    and bounds counts. The time for compiling kernels does not. A planner ends when it has used ``cpu_s`` or has proved
+    its best.
 
     A turn yields the steps that improved the best or the bound, and the newest. A planner that ends yields its last
     step again, with all its time.
@@ -253,7 +254,7 @@ class _Racer:
             yield replace(newest, seconds=self.used_s)
 
     def last_step(self) -> Iterator[PlanStep]:
-        """Yield the newest step again, with the time used since."""
+        """Yield the newest step again, with all the CPU time that the planner has used by now."""
         if self._last is not None:
             yield replace(self._last, seconds=self.used_s)
 

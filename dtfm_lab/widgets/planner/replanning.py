@@ -27,14 +27,15 @@ RESTS_S = (0.25, 0.4)
 In this time, the first plan can be predicted and drawn without sharing the processor.
 """
 SHOWN_S = 0.1
-"""Maximum seconds that a search waits until the current plan has been sent to the page."""
+"""Maximum seconds that a search waits until the page has been sent the current plan's prediction."""
 BOUND_REST_S = 4.0
 """Seconds that a plan must last before its bound is raised: longer than the searches that follow an edit."""
 BOUND_FRAME_S = 0.5
 """Seconds between two checks of the bound."""
 LONGEST_S = 120.0
+"""Maximum seconds of raising the bound of a plan."""
 STALLED_S = 20.0
-"""Maximum seconds of raising a bound, in total and without progress."""
+"""Seconds without progress after which raising a bound ends."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,9 +77,9 @@ class LiveReplanning(Panel):
         """Called on the search's thread with the next plan before it is set, so that its prediction is ready with
         it."""
         self.show_at_hand: Callable[[Plan], Callable[[], None] | None] = lambda plan: None
-        """Called on the search's thread with the current plan on the edited network.
+        """Called on the search's thread with the current plan, moved to the edited network.
 
-        The function that it returns is called on the kernel's loop, and the search starts after it.
+        It may return a function, which is called on the kernel's loop before the search starts.
         """
         self.last: Replanned | None = None
         self.took_s = 0.0
@@ -162,7 +163,7 @@ class LiveReplanning(Panel):
         return Request(lab_state.plan, lab_state.topology, lab_state.job)
 
     async def _follow(self) -> None:
-        """Replan until the plan is of the newest network, then keep looking for better plans while nothing changes."""
+        """Replan until the plan is for the newest network and job. Then look for better plans while nothing changes."""
         try:
             while self.switch.value and self._next_request() is not None:
                 await asyncio.sleep(0)  # an edit may change the network and the job: wait until it has set both
@@ -252,9 +253,10 @@ def _same(one: Request, other: Request) -> bool:
 
 
 class BackgroundBound:
-    """Sets ``lab_state.bound_s`` as long as its plan is the lab's. ``options`` returns the options of a search.
+    """Raises the lower bound of the lab's plan on a thread, and sets ``lab_state.bound_s`` to it.
 
-    Only bounds on seconds rise, and only if a search has stated one. A placement made by hand has none.
+    ``options`` returns the options of a search. Only a bound on the iteration time is raised, and only if the plan has
+    one already.
     """
 
     def __init__(self, lab_state: LabState, options: Callable[[], dict[str, Any]] = dict) -> None:

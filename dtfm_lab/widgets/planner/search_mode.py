@@ -26,7 +26,7 @@ SHOWN_S = 0.25
 
 
 class _Last(NamedTuple):
-    """The newest step of a planner. It is dropped once a newer one arrives, if ``is_superseded``."""
+    """The newest step of a planner. If ``is_superseded``, it improved nothing, and the next step replaces it."""
 
     number: int
     step: PlanStep
@@ -40,8 +40,8 @@ class BackgroundSearch(Stream[PlanStep]):
     interpreter lets the kernel run every few milliseconds. Of the thousands of steps between two calls of ``drain``, it
     keeps those that improved the best or the bound, and each planner's newest step, with its newest median.
 
-    A stop ends a plan's longest annealings at once, although one of their steps takes 300 ms. With ``has_population``,
-    some steps, including the last, hold the search's population.
+    ``stop`` ends even a long simulated annealing at once, although a single step of it takes 300 ms. With
+    ``has_population``, some steps, including the last, hold the search's population.
     """
 
     def __init__(self, steps: Iterator[PlanStep], *, has_population: bool = False) -> None:
@@ -164,7 +164,7 @@ class PlacementPreview:
 
 
 def network_cells(topology: Topology, job: Job) -> dict[str, Any]:
-    """Return where each device of a network is in a population's pictures, whatever the job's shape."""
+    """Return ``PopulationView.cells``: where each device is in the pictures of placements. Any shape gets the same."""
     place_of, places = places_of(topology, pair_costs(topology, job))
     return cells_of(place_of, places, topology.names)
 

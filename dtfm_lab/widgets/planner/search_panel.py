@@ -28,7 +28,7 @@ from dtfm_lab.widgets.views.population import PopulationView
 
 BEFORE = "before the last edit: "
 SHORT_S = 0.1
-"""Seconds from which a duration is shown to a tenth of a second. Shorter ones would flicker."""
+"""Durations of at least this many seconds are shown to a tenth of a second, because finer digits would flicker."""
 REPLAY_S = 0.15
 """Seconds that a frame stays when a search is replayed."""
 NO_PLAN = "No plan yet: draw or open a network to see its search here."
@@ -51,8 +51,9 @@ class SearchSettings:
 class SearchPanel(SearchMode):
     """Sets ``lab_state.plan`` to the plan that the search finds. ``aims`` holds the objective.
 
-    While on the screen, it draws ``lab_state.live_search`` and passes its steps to ``show_live``, which also learns if
-    it is a new search. Otherwise it is drawn once the pane is shown. A search that the user starts replaces it.
+    While the pane is on the screen, it draws ``lab_state.live_search``. A hidden pane draws it once it is shown. A
+    search that the user starts replaces it. ``show_live`` is called with the drawn steps, the caption, and True if they
+    are the first of another live search.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class SearchPanel(SearchMode):
         show_live: Callable[[Sequence[Shown], str, bool], None],
         also: Sequence[w.Widget] = (),
     ) -> None:
-        """``also`` are more widgets for its menu."""
+        """``also`` are further widgets for the menu Settings."""
         plan = button("Plan", "", "Search for the best plan", "auto", style="primary")
         super().__init__(lab_state, changed, plan, SearchSettings, LABEL_WIDTH)
         self._aims, self._show_live = aims, show_live
@@ -89,7 +90,7 @@ class SearchPanel(SearchMode):
         lab_state.observe(lambda _: self._raise_bound(), "bound_s")
 
     def look(self, is_looked_at: bool) -> None:
-        """Start drawing live searches, or stop."""
+        """Draw live searches from now on if ``is_looked_at``. Otherwise stop, and pause the replay."""
         self._is_looked_at = is_looked_at
         if is_looked_at:
             self._follow()
@@ -158,7 +159,7 @@ class SearchPanel(SearchMode):
             begin(self.population.play(lambda: REPLAY_S), self._report_error)
 
     def _follow(self) -> None:
-        """If the pane is on the screen, draw the live search if there is one, or else the plan if nothing is drawn."""
+        """If the pane is on the screen, draw the live search. Draw the plan if its network has no live search."""
         if not self._is_looked_at or self.search is not None:
             return
         live, plan = self._lab_state.live_search, self._lab_state.plan

@@ -32,7 +32,10 @@ PATIENCE_S = 1.0
 COMPILING_S = 300.0
 """Maximum seconds to wait for the last search after an edit, which also waits for the compiler."""
 EXPLAINED_LATER_UP_TO = 64
-"""Maximum devices for which a change is described on the kernel's loop. This takes 5 ms, and 170 ms for 256 devices."""
+"""Maximum devices for which a change is put into words on the kernel's loop, which takes 5 ms.
+
+For more, the search's thread does it: 256 devices take 170 ms.
+"""
 BETTER = 5e-4
 """Share that a longer search must save on a first plan. It is small, because the user has not looked at that plan for
 long."""
@@ -71,9 +74,9 @@ def first_plan(
 def improved(
     found: Replanned, job: Job, cancelled: Cancellation, seconds: float, live: LiveSearch | None = None
 ) -> Replanned | None:
-    """Return the result of a longer search from a plan, with its bound. Keep the placement if nothing is better.
+    """Search longer from the plan that was found, and return the better plan, or the same one with its new bound.
 
-    ``job`` is the requested job, with what it leaves open. None if the search is cancelled.
+    ``job`` is the requested job, whose open fields the search may choose again. None if the search is cancelled.
     """
     plan = found.plan
     options: dict[str, Any] = {"objective": plan.objective, "queueing": plan.queueing, "start": plan}
@@ -93,7 +96,7 @@ def improved(
 
 
 def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
-    """Return the plan with its own bounds or another search's, whichever are higher."""
+    """Return ``plan`` with the higher of its bounds and ``other``'s, and with the search times of both added."""
     bounds = [b for b in (plan.iteration_lower_bound_s, other.iteration_lower_bound_s) if b is not None]
     iteration_s = plan.iteration_s
     given: dict[str, Any] = {"seconds": plan.seconds + other.seconds}
@@ -151,18 +154,19 @@ def replanned(
     live: LiveSearch | None = None,
     at_hand: Callable[[Plan], None] = lambda plan: None,
 ) -> Replanned | None:
-    """Return the best plan of a short search from ``plan``, by its objective. None if it is cancelled.
+    """Search briefly from ``plan``, for the same objective, and return the best plan. None if it is cancelled.
 
     ``before`` is what was shown before the edit, by default ``plan``. ``plan`` may be an answer to an earlier part of
     the same drag. ``earlier`` is a previous plan of this very network, so that undoing an edit brings its plan back.
 
-    If the best saves too little, an old placement is kept, along with the planner that found it. The placement before
-    the edit comes first, then the placement of ``plan``, then the placement of ``earlier``. If the edit changes no
-    cost, as when a region is renamed, nothing is searched, so that a placement made by hand stays. In the result, as
+    If the best saves less than ``SAME``, an old placement is kept, along with the planner that found it. The placement
+    before the edit comes first, then the placement of ``plan``, then the placement of ``earlier``. If the edit changes
+    no cost, as when a region is renamed, nothing is searched, so that a placement made by hand stays. In the result, as
     many devices as possible stay in place. If there are too few devices for the plan's shape, the search starts from
     fewer of its pipelines.
 
-    If ``plan`` still works on the edited network as it is, ``at_hand`` is called with it before a search for seconds.
+    If ``plan`` still works unchanged on the edited network, ``at_hand`` is called with it before the search. It is not
+    called if the objective is the communication cost, because that search is as fast as drawing the chart.
 
     Raises PlanError if the job does not fit the network.
     """
@@ -229,7 +233,7 @@ def _is_known(plan: Plan, start: Plan) -> bool:
 
 
 def _kept(plan: Plan, start: Plan, bounded: Plan) -> Plan:
-    """Return the placement of ``plan`` on the new network, still with the planner and seed that found it.
+    """Return ``start``, which is ``plan`` on the new network, with the planner and seed that found ``plan``.
 
     ``bounded`` has the lower bounds of the new network.
     """
@@ -278,7 +282,10 @@ def is_same_placement(one: Plan, other: Plan) -> bool:
 
 
 def _oriented(before: Plan, step: PlanStep) -> PlanStep:
-    """Return the step or its reverse, which has the same communication cost: whichever moves fewer devices."""
+    """Return the step with its stages in this or in reverse order, whichever moves fewer devices. Both cost the same.
+
+    Only for the communication cost. Other steps stay as they are.
+    """
     if step.objective != COMMUNICATION:
         return step
     stage_of = {name: stage for stage, group in enumerate(before.stages) for name in group}

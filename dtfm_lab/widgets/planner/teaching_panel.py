@@ -77,13 +77,13 @@ class TeachingPanel(SavedControls):
         lab_state.observe(lambda _: self._follow(), ["topology", "job", "plan"])
 
     def enter(self) -> None:
-        """Start to be shown. The first generation is made and waits for Play."""
+        """Show the mode: start the search and draw its first generation. Playback waits for Play."""
         self._is_shown = True
         self._prepare()
         self._show()
 
     def leave(self) -> None:
-        """Stop being shown: pause, and let the map show the plan again."""
+        """Hide the mode: pause the playback, and let the map show the plan again."""
         if not self._is_shown:
             return
         self._is_shown = False
@@ -117,7 +117,10 @@ class TeachingPanel(SavedControls):
         return f"{real}{watch}, generation {frame.generation}, {format_s(frame.best.cost_s)}."
 
     def _wanted(self) -> TeachingTask | None:
-        """Return the network, and the job in the plan's shape or else the most square one. None without such a task."""
+        """Return the search to watch: the network, and the job in the plan's shape. None without a network or a job.
+
+        Without a current plan, a job that leaves its shape open gets the most square one.
+        """
         topology, job, plan = self._lab_state.topology, self._lab_state.job, self._lab_state.plan
         if topology is None or job is None:
             return None
