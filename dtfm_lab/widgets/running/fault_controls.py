@@ -1,4 +1,4 @@
-"""Controls to kill, pause, slow or disconnect a run's devices, and the resulting condition of each."""
+"""Controls to kill, pause or slow a run's devices, the condition of each device, and devices that leave the drawing."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ IS_MYSTERY = "Not during a mystery: it already has a fault"
 
 
 class ConditionMonitor:
-    """Reads a run whenever ``look`` is called. ``disturbed`` adds the user's actions, which the run does not record."""
+    """The condition of each device of a run. ``look`` reads the run.
+
+    Call ``disturbed`` after each action of the user, because the run does not record those.
+    """
 
     def __init__(self, run: RunRecord, now_s: Callable[[], float] = time.monotonic) -> None:
         self._run, self._now_s = run, now_s
         self._killed: dict[str, int] = {}
-        """Number of earlier faults, by killed device."""
+        """{killed device: number of its earlier faults}, until the run notices that the device was killed."""
         self._since: dict[str, tuple[str, float]] = {}
-        """The condition of each device, and when it started."""
+        """{device: (its condition, when that began)}, in seconds of ``now_s``."""
         self._busy: tuple[int, dict[str, float]] = (-1, {})
         """The last complete iteration, and the share of it that each device spent computing."""
 
@@ -114,7 +117,7 @@ class ConditionMonitor:
 
 
 class FaultControls:
-    """The devices of ``lab_state.plan``, or of a run while it lasts."""
+    """A menu to disturb the devices of a run. Without a run, it shows the devices of ``lab_state.plan``."""
 
     def __init__(
         self, lab_state: LabState, report_error: Callable[[str], None], on_act: Callable[[str, str], None]

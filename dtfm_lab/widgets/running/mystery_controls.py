@@ -13,7 +13,7 @@ from dtfm_lab.widgets.lab_state import LabState
 
 ASKS = "What is slow? Select a device or link on the network, or a row of the residuals"
 FOUND, NEAR, WRONG, REVEALED = "🟩", "🟨", "⬛", "🟥"
-"""A square for each guess of a mystery with a score: right; wrong, but at one end of the slow link; wrong; given up."""
+"""The squares of a score, one for each guess: right, wrong but next to the secret, wrong, and given up."""
 
 
 class MysteryControls:
@@ -35,7 +35,7 @@ class MysteryControls:
         self._follow()
 
     def begin(self, secret: Secret | None, title: str = "") -> None:
-        """Keep a new secret. None if a run has none. With a title, there is a score to share at the end."""
+        """Begin a mystery with this secret. None ends it. With a title, there is a score to share at the end."""
         self._secret, self.tries = secret, 0
         self._title, self._squares = title, ""
         self._lab_state.is_mystery = secret is not None
@@ -86,7 +86,7 @@ class MysteryControls:
 
     @property
     def score(self) -> str:
-        """The mystery and a square for each guess: one line of text to send."""
+        """The mystery's title and a square for each guess, as one line of text to share."""
         return f"{self._title} {self._squares}"
 
     def _follow(self) -> None:
@@ -105,8 +105,7 @@ class MysteryControls:
 
 
 def is_it(candidate: tuple[str, str], secret: Secret) -> bool:
-    """True if a candidate is the secret. A link counts in both directions, because the network draws them as one
-    line."""
+    """True if the guess is right. A link counts in both directions, because the network draws them as one line."""
     of, name = candidate
     return of == secret.of and name in (secret.name, LINK_SEPARATOR.join(reversed(secret.name.split(LINK_SEPARATOR))))
 

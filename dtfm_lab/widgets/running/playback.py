@@ -22,19 +22,20 @@ KINDS = {
     **dict.fromkeys((Kind.PACK, Kind.REDUCE, Kind.SEND_G, Kind.SEND_P, Kind.SEND_E), AVERAGING),
     Kind.STEP: STEP,
 }
-"""The number of each kind in a row. Receives have none, because a message is one row."""
+"""{kind of action: its number in the rows}. Receives have none, because a message's send and receive are one row."""
 COMPUTES = -1
 """The target of a row that is a computation."""
 NO_ROWS = np.empty((0, 5), dtype="<f4")
 MOST_UNASKED = 4_000
-"""Maximum rows that are sent to the page before anyone plays them: 80 kB."""
+"""Maximum rows that are sent to the page before a user presses Play. They take 80 kB."""
 SETTLED_S = 0.3
-"""Seconds without another prediction before one is sent. A drag makes dozens."""
+"""Seconds without a newer prediction before the last one is sent. A drag makes dozens."""
 SHOWN_S = 1.0
 """Minimum seconds that a measured iteration is shown before a newer one replaces it."""
 SECOND_CAPTION = 0.33
+"""Share of the iteration from which the second caption is shown."""
 THIRD_CAPTION = (0.6, 0.68)
-"""Shares of the iteration from which the second and third caption are shown. Each needs time to be read."""
+"""Smallest and largest share of the iteration from which the third caption is shown, so that each can be read."""
 AS_PLAYED = {"lost": "killed"}
 
 Rows = npt.NDArray[np.float32]
@@ -46,10 +47,11 @@ def device_names(context: RunContext) -> list[str]:
 
 
 def rows_of_trace(trace: Trace) -> Rows:
-    """Return (n, 5) rows of the typical iteration by start: start_s, end_s, kind, source, target.
+    """Return (n, 5) rows of the typical iteration, in order of start: start_s, end_s, kind, source, target.
 
-    A computation has its device as source and ``COMPUTES`` as target. A message lasts from the start of its send to the
-    end of its receive, and has no row until both are known.
+    kind is a number of ``KINDS``. source and target index ``device_names``. A computation has its device as source and
+    ``COMPUTES`` as target. A message lasts from the start of its send to the end of its receive, and has no row until
+    both are known.
     """
     n_positions, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
     iteration = trace.typical_iteration
@@ -90,8 +92,8 @@ def captions_of(trace: Trace) -> list[dict[str, object]]:
 class Playback:
     """Plays the predicted iteration, the displayed what-if's, the current run's, or the typical one of the last run.
 
-    ``view`` is the row with Play. ``drawing`` is the network on whose views it plays, through traits that are set here.
-    If there are many rows, they are only sent once someone plays them.
+    ``view`` is the row with Play. The views of ``drawing`` show the iteration, by traits of the drawing that are set
+    here. If there are many rows, they are only sent once a user presses Play.
     """
 
     def __init__(
@@ -103,7 +105,7 @@ class Playback:
         self._seen: tuple[Trace | None, Trace | None] = (None, None)
         """The prediction and the measurement that were shown last."""
         self._held: Rows | None = None
-        """Rows that are sent as soon as someone plays them."""
+        """Rows that are sent as soon as a user presses Play."""
         self._looked = (-1, 0, 0.0)
         """Iteration and number of spans of the run's last rows, and when they were made."""
         self._is_waiting = self._is_run = False
@@ -155,7 +157,7 @@ class Playback:
         self.drawing.playback = rows.tobytes()
 
     def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
-        """Show the condition of a run's devices. ``conditions`` have the format of ``DevicesView.states``."""
+        """Show the condition of each device of a run. ``conditions`` is as in ``FaultControls``."""
         known = set(run.ranks)
         self._tell(
             {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now},

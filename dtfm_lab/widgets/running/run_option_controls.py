@@ -31,7 +31,10 @@ EVALUATIONS = 8
 
 
 class RunOptionControls(SavedControls):
-    """The controls, collapsed because most runs need none of them. ``chosen`` returns keywords of ``lab.start``."""
+    """Controls of the further options, collapsed because most runs need none of them.
+
+    ``chosen`` returns their values as keywords of ``lab.start``.
+    """
 
     def __init__(self) -> None:
         self._options = {option.name: option for option in options_of(RunOptions) if option.name not in NOT_OFFERED}

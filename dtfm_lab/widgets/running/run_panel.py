@@ -58,8 +58,8 @@ NO_PLAN = "No plan yet: press Plan first"
 class RunPanel(Panel):
     """Runs ``lab_state.plan``, then sets ``lab_state.measured``, ``lab_state.predicted`` and ``lab_state.comparison``.
 
-    A kernel has one run at a time, because two would disturb each other's times. Starting a run stops the one that an
-    earlier panel, whose cell was run again, has started.
+    A kernel has one run at a time, because two would disturb each other's times. If the lab's cell is executed again,
+    the next run stops the run of the earlier lab.
     """
 
     newest: ClassVar[Run | None] = None
@@ -71,7 +71,7 @@ class RunPanel(Panel):
         self.run: Run | None = None
         self._is_concluding = self._is_warm = False
         self._plan: Plan | None = None
-        """The plan that ``run`` runs, or runs a part of."""
+        """The plan that ``run`` trains, all of it or a part."""
         self._began_on: tuple[Topology | None, Job | None] = (None, None)
         self._reductions = ""
         """Which part of the plan runs, and what replaces its model and links."""
@@ -146,7 +146,7 @@ class RunPanel(Panel):
         return pane([toolbar(*parts), chart, below], "dtfm-run")
 
     def _begin(self, mystery: Secret | np.random.Generator | None = None, title: str = "") -> None:
-        """Start a run. With ``mystery``, it has a secret."""
+        """Start a run. With ``mystery``, it has this secret, or a random one from the generator."""
         self._lab_state.message = ""
         try:
             plan = self._lab_state.chosen_plan
@@ -255,7 +255,7 @@ class RunPanel(Panel):
                 self._update_buttons()
 
     def _take_up(self, run: Run) -> None:
-        """Show the run under the plan that it now follows."""
+        """Show the devices of the new plan that the run has switched to, and log the switch."""
         if run is self.run:
             self._plan = run.spec.plan
             self.faults.watch(run)

@@ -80,9 +80,9 @@ class Happening:
     """Wall seconds since the start of the run."""
     text: str
     subject: str = ""
-    """The device that the text starts with, if something is wrong with it."""
+    """The device that the line is about. Its name comes before the text. Empty for none."""
     key: str = ""
-    """A line replaces the last one if both have the same key. Empty for none."""
+    """A new line replaces the last line if both have this key. If empty, it is added below."""
 
 
 class Happenings:
@@ -128,7 +128,7 @@ class Happenings:
 
 
 def describe(fault: Fault) -> tuple[str, str]:
-    """Return what failed and what replaced it, without the device's name, and that the run continues."""
+    """Return two lines of the log: what failed, to follow the device's name, and how many seconds were lost."""
     return (
         f"{fault.how} in iteration {fault.iteration}; a replacement takes over, with the state from {fault.state_from}",
         f"training continues, {format_s(fault.lost_s)} lost",
@@ -148,7 +148,7 @@ def note_of(run: RunRecord) -> str:
 
 
 def story_of(run: RunRecord) -> str:
-    """Return the last new plan or the last lost device, for the headline. Empty if neither exists.
+    """Return the run's last event for the headline, a new plan or a lost device. Empty if there was none.
 
     ``ada was killed by SIGKILL in iteration 3: its copy took over in 0.6 s, with the state of claude``
     """
@@ -193,15 +193,18 @@ SHOWN_S = 4.0
 
 
 class LossGaps:
-    """Reads a run at every call and draws gaps into its chart: how long each lost device was missing."""
+    """Draws gaps into a run's chart, which show how long each lost device was missing.
+
+    Call ``iteration`` and ``draw`` at every look at the run.
+    """
 
     def __init__(self, chart: GanttView, now_s: Callable[[], float] = time.monotonic) -> None:
         self._chart, self._now_s = chart, now_s
         self._since_s: dict[str, float] = {}
-        """When each currently lost device was lost."""
+        """{lost device: when it was lost}, in seconds of ``now_s``. Only devices that are lost now."""
         self._n_faults = 0
         self._held, self._until_s = -1, 0.0
-        """The iteration that was last restarted, and until when it is shown."""
+        """The iteration that was last restarted, and the time in seconds until which it is shown."""
 
     def iteration(self, run: RunRecord, newest: int) -> int:
         """Return the iteration to show: the newest one, or for a while the one that was restarted."""

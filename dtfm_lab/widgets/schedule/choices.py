@@ -55,7 +55,7 @@ class ChoiceControls:
         self._follow()
 
     def _take_job(self) -> None:
-        """Take the job's options that differ from the previous job's. A new shape or batch changes none."""
+        """Set the choices to the job's options. If the previous job had the same options, keep the user's choices."""
         plan = self._lab_state.plan
         job = self._lab_state.job
         # A plan of another job says nothing about this one.

@@ -40,7 +40,7 @@ WAITS = {
 }
 """What an idle device waits for, in words."""
 ON_PATH = {"device": ("computing", "ink"), "link": ("messages", "dark"), "synchronisation": ("averaging", "averaging")}
-"""What the critical path consists of, in words, and the tone of its share."""
+"""{class of entries on the critical path: (its name, tone of its share)}, for ``GanttView.shares``."""
 FLOP = "FLOP"
 """Source of predicted computing times if there is no profile."""
 AS_SPECIFIED = " from FLOP and peak speed, links as drawn"
@@ -72,7 +72,7 @@ class ChartedPrediction:
 
     @classmethod
     def of(cls, plan: Plan, trace: Trace, note: str = "") -> ChartedPrediction:
-        """Read the trace. ``note`` goes into the caption and names what the trace was predicted from."""
+        """Return the trace with its chart. ``note`` is for the caption and says what the trace was predicted from."""
         rows = ChartRows(trace.context)
         report = memory(plan, trace=trace)
         frame = None if trace.after is None else trace.bubble
@@ -99,7 +99,7 @@ def describe(trace: Trace, note: str = "", bubble: pd.DataFrame | None = None) -
 
 
 def _displayed_iteration(trace: Trace) -> str:
-    """Return which iteration is drawn, if only some of them average. Empty otherwise."""
+    """Return which iteration is drawn, if replicas average only in some iterations. Empty otherwise."""
     every = trace.context.synchronise_every
     if every == 1:
         return ""
@@ -153,7 +153,7 @@ def _fitting(plan: Plan, schedule: str) -> str:
 
 
 def is_comparable(one: ChartedPrediction, other: ChartedPrediction) -> bool:
-    """True if two predictions have rows of the same shape, for the same network and job."""
+    """True if two predictions have the same network and job, by name, and their charts have the same rows."""
     names = [(prediction.plan.topology.name, prediction.plan.job.name) for prediction in (one, other)]
     return one.rows.shape == other.rows.shape and names[0] == names[1]
 
@@ -237,13 +237,13 @@ class PredictionChart(GanttView):
             set_slow(False)
 
     def stop(self) -> None:
-        """Stop waiting."""
+        """Stop waiting for the work of ``wait_for``, which then returns None."""
         if self._stop is not None:
             self._stop()
 
 
 class ScheduleChart:
-    """``view`` is the canvas. It selects what is selected elsewhere."""
+    """``view`` draws a prediction and a measurement. It shares its selection with ``lab_state``."""
 
     def __init__(self, lab_state: LabState, words: str) -> None:
         self._lab_state = lab_state
@@ -308,7 +308,7 @@ class GanttExports:
         self._follow()
 
     async def _offer_trace(self) -> None:
-        """Raises TraceError beyond 104 days."""
+        """Let the page download the trace as a file. Raises TraceError for a trace of more than 104 days."""
         if (trace := self._trace()) is None:
             return
         self.trace.disabled = True

@@ -44,7 +44,10 @@ REFUSED = "Nothing to show: the line above says why"
 BEFORE = "before the last edit"
 FOLLOWS = "old: a new prediction follows"
 SETTLED_S = 1.0
-"""Seconds without an edit before the next one is compared with what is shown. A drag makes many edits in a row."""
+"""Seconds without an edit before the next edit is compared with the prediction that is shown then.
+
+A drag makes many edits in a row, which are all compared with the prediction before the first.
+"""
 
 
 class SchedulePanel(Panel):
@@ -64,15 +67,15 @@ class SchedulePanel(Panel):
         self._before: ChartedPrediction | None = None
         """The prediction before the last edits, which the shown one is compared with."""
         self._other_source: ChartedPrediction | None = None
-        """The last prediction of the same rows from the other source, a profile or FLOP. None if there is nothing to
-        report."""
+        """The last comparable prediction from FLOP if the shown one is from a profile, or the reverse. None if no such
+        change is to be reported."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
-        """A prediction made before its plan was set, and the request of ``_predict`` that it answers."""
+        """A request of ``_predict`` and its prediction, which was made before the request's plan was set."""
         self.told_before_s: Callable[[], float | None] = lambda: None
         """Returns the iteration time before the last edit, as the bar shows it. None if the bar shows none."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
-        """The prediction for the current plan on a network that was just edited, while a search runs, and the
-        request that it answers."""
+        """A request of ``_predict``, without its plan, and its prediction: the current plan on the network that was
+        just edited. It is shown while the search for a new plan runs."""
         self._asked: object = None
         """The request that the shown prediction answers."""
         self._edited_at_s = 0.0
@@ -203,8 +206,8 @@ class SchedulePanel(Panel):
             state.schedule, state.queueing, state.choices, self._automatic = values
 
     def _take_plan(self) -> None:
-        """Predict a plan under its own schedule unless a person has chosen one, with messages queued as in its
-        search."""
+        """Take over the schedule that the plan's job names, and the queueing of its search. If the job names none, a
+        schedule that a person has chosen stays."""
         plan = self._lab_state.plan
         if plan is None:
             return
@@ -284,9 +287,10 @@ class SchedulePanel(Panel):
             self.chart.stale = ""
 
     def foresee(self, plan: Plan) -> None:
-        """Predict a plan that is about to be set, on a thread. It will be shown unless its job brings other choices.
+        """Predict a plan that is about to be set, so that its prediction is ready then. Called on a thread.
 
-        Raises nothing. If the plan cannot be predicted, that is reported once it is set.
+        The prediction is used if the lab's choices are then the plan's own. Raises nothing. If the plan cannot be
+        predicted, that is reported once it is set.
         """
         wanted, at_hand = self._wanted_of(plan), self._at_hand
         if at_hand is not None and at_hand[0] == wanted[1:] and _is_alike(at_hand[1].plan, plan):
@@ -296,11 +300,10 @@ class SchedulePanel(Panel):
             self._foreseen = wanted, predicted(*wanted[:3], may_differ=wanted[3])
 
     def show_at_hand(self, plan: Plan) -> Callable[[], None] | None:
-        """Predict the current plan on an edited network, on a thread. Return a function for the kernel's loop that
-        shows it.
+        """Predict the current plan on an edited network, before a new plan is searched for. Called on a thread.
 
-        A search follows. None if something else will be shown: a prediction with choices, or one from a run's
-        profile.
+        Return a function that shows the prediction, to be called on the kernel's loop. None if something else will be
+        shown: a prediction with choices, or one from a run's profile.
         """
         state, self._at_hand = self._lab_state, None
         is_of_run = state.comparison is not None or "run" in state.busy
@@ -323,8 +326,8 @@ class SchedulePanel(Panel):
         return show
 
     def _wanted_of(self, plan: Plan) -> tuple[Plan, str, str, bool]:
-        """Plan, schedule, queueing and whether the schedule may differ, as ``_predict`` will request them for this
-        plan."""
+        """Return what ``_predict`` will request for this plan: plan, schedule, queueing, and True if another schedule
+        may replace one that lacks memory."""
         state = self._lab_state
         schedule = plan.job.schedule or (plan.job.schedule_name if self._is_automatic else state.schedule)
         return plan, schedule, plan.queueing if plan.job.schedule else state.queueing, self._is_automatic
