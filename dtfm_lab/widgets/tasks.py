@@ -29,7 +29,7 @@ Item = TypeVar("Item")
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 _sharing: list[float] = []
-"""The switch interval before the searches, once for each search that computes now."""
+"""The interpreter's usual switch interval in seconds, one entry for each thread that computes now."""
 _sharing_lock = threading.Lock()
 
 
@@ -108,7 +108,7 @@ def drop(task: asyncio.Future[Any]) -> None:
 class OncePerTurn:
     """Does ``work`` once for all requests in one turn of the kernel's loop, after the turn's messages to the page.
 
-    Without a running loop, it works at once.
+    Without a running loop, each request does the work at once.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -175,7 +175,7 @@ class LatestRequest:
             begin(self._work(), self._report_error)
 
     def drop(self) -> None:
-        """Cancel all requests, including the one being answered."""
+        """Forget all requests. The one that is being answered continues, but its number is no longer the newest."""
         self.n_requested += 1
         self._n_begun = self.n_requested
 
@@ -197,7 +197,7 @@ class Stream(Generic[Item]):
         self.error: BaseException | None = None
         self.stopped = threading.Event()
         self._unseen: dict[int, Item] = {}
-        """Items by their number, in order of arrival."""
+        """{number of an item: item} that ``drain`` has not returned yet. Items are numbered as they arrive."""
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, args=(items,), daemon=True)
         self._thread.start()
@@ -276,7 +276,7 @@ class Paced:
         self._every_s, self._due_s = every_s, 0.0
 
     def is_due(self) -> bool:
-        """True if enough time has passed. If so, the next time is ``every_s`` later."""
+        """Return True if it is time to draw. If so, the next time is ``every_s`` seconds from now."""
         now_s = time.monotonic()
         if now_s < self._due_s:
             return False

@@ -28,7 +28,10 @@ class Undoable(Generic[T]):
         self.future.clear()
 
     def turn(self, now: T, *, back: bool) -> T | None:
-        """Return the state before the last change, or after the last undone one. None without such a state."""
+        """Return the state before the last change, or with ``back=False`` the state before the last undo.
+
+        ``now`` is the current state, which is kept for the opposite direction. None if there is no state to return.
+        """
         source, target = (self.past, self.future) if back else (self.future, self.past)
         if not source:
             return None
@@ -73,8 +76,11 @@ class UndoHistory(traitlets.HasTraits):
         return {name: before[name] if name in before else read() for name, (read, _) in self._parts.items()}
 
     def keep(self, label: str, values: dict[str, Any] | None = None, **before: Any) -> None:
-        """Record an edit that is being made. ``before`` are parts that have changed already, ``values`` are all
-        parts."""
+        """Record an edit with every part's value before it.
+
+        ``before`` gives the values of parts that have changed already. Other values are read now, unless ``values``
+        gives all of them.
+        """
         if not self.is_turning:
             self.edits.add(Edit(label, self.snapshot(**before) if values is None else values))
             self._tell()

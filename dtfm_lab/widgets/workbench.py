@@ -96,7 +96,7 @@ class Lab(w.VBox):
         is_own = job is not None
         network, job, plan = _opened(topology, job)
         self.opened_network = network
-        """The network as opened, before groups of GPUs that are planned as one device are drawn as one."""
+        """The network as opened. The drawn one has a single device for a group of GPUs that is planned as one."""
         if network is not None and job is not None:  # a group of GPUs that is planned as one device is drawn as one
             network, _ = network_of(network, job)  # what the job leaves open stays open
         # Most widgets are hidden at first, so the page hears of each only when it shows it.
@@ -120,7 +120,7 @@ class Lab(w.VBox):
             self.door = Door(self.open_network, self.network_panel.files.take)
             self.network_panel.files.open_named = self._switch_network
             self._opened_with = None if is_own or plan is not None else self.lab_state.job
-            """The job that came with the network. A different one was chosen by the user."""
+            """The job that the lab chose for the network. If the lab has a different job now, the user chose it."""
             self.lab_state.observe(lambda _: self._count_stages(), ["plan", "shown_tasks", "moment"])
             for trait in ("can_undo", "undo_label"):
                 w.dlink((self.lab_state.history, trait), (self.bar.view, trait))
@@ -325,7 +325,7 @@ class Lab(w.VBox):
         await self.workspace.open_link(link)
 
     def _plans_by_itself(self) -> bool:
-        """True if a plan follows what is drawn and chosen now."""
+        """True if the lab finds a plan by itself for what is drawn and chosen now."""
         return self.replanning.switch.value and not self.lab_state.not_planned
 
     def _count_stages(self) -> None:

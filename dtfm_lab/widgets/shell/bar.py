@@ -48,12 +48,15 @@ SAID = (
     "run_progress",
     "notes",
 )
-"""Traits besides the results that the bar shows."""
+"""Traits of the lab's state, besides those tagged ``result``, whose changes refresh the bar."""
 CHEAPER = {"name": "cheaper", "label": "cheaper?", "title": "Look for cheaper plans, and see how much slower they are"}
 
 
 class NextAction(NamedTuple):
-    """A next action: its name in the program, its label, and why it is unavailable. Empty if it is available."""
+    """The action that the bar offers next: its name in the program, and the label of its button.
+
+    ``why_not`` says why the action is unavailable. It is empty if the action is available.
+    """
 
     name: str
     label: str
@@ -87,8 +90,8 @@ class StatusBar:
         self.refresh()
 
     def _take_plan(self, plan: Plan | None) -> None:
-        """Forget the plan to compare with if the new plan is not the result of an edit: it was searched for, chosen or
-        made by hand."""
+        """Forget the state before the last edit if the new plan is not an answer to that edit. The user may have
+        searched for it, chosen it or made it by hand."""
         last = self._replanning.last
         if plan is not None and not self._lab_state.plan_is_stale and (last is None or last.plan is not plan):
             self.history.forget()
@@ -128,7 +131,7 @@ class StatusBar:
 
     @property
     def _asked(self) -> tuple[object, ...]:
-        """The input of a reason: the plan and all choices for it."""
+        """What the reason in ``_reason`` depends on: the plan and all choices for it."""
         state = self._lab_state
         return state.plan, state.schedule, state.queueing, tuple(sorted(state.choices.items()))
 
@@ -152,7 +155,7 @@ class StatusBar:
 
 
 def _binding(plan: Plan) -> Binding:
-    """Return what limits a plan: with a handle if it can be simulated, else in words alone."""
+    """Return what limits a plan, in words alone if its job has no model. Empty if the plan cannot be simulated."""
     try:
         return binding_of(plan) if plan.job.model is not None else Binding(reason_of(plan))
     except LabError:
@@ -160,7 +163,10 @@ def _binding(plan: Plan) -> Binding:
 
 
 def drawn_as(state: LabState, devices: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the drawn devices that devices of the plan stand for: of a group of GPUs, the first."""
+    """Return the drawn device for each of these devices of the plan. For a group of GPUs, that is the first.
+
+    Empty if any of them is not drawn.
+    """
     plan, topology = state.plan, state.topology
     planned = None if plan is None or topology is None else planned_as(plan, topology)
     if plan is None or planned is None:
@@ -301,8 +307,8 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
-    """Return how far the iteration is from its lower bound, in a long and a short form, or the schedule without a
-    bound.
+    """Return how far the iteration is from its lower bound, in a long and a short form. Without a bound, return the
+    schedule's name twice.
 
     Both forms say which plans the bound covers. If that takes a sentence, the short form leaves the bound out.
     """
@@ -329,7 +335,10 @@ def _short_scope(plan: Plan) -> str:
 
 
 def _as_chosen(state: LabState, plan: Plan) -> tuple[str, str]:
-    """Return what is predicted instead of the plan as it was found. The bound is for that plan."""
+    """Return how the shown prediction differs from the plan as found, in a long and a short form.
+
+    It replaces the words about the bound, which is for the plan as found.
+    """
     planned = format_s(plan.iteration_s or 0.0)
     if is_profiled(state):
         return f"from the profile, {planned} from FLOP", "from the profile"

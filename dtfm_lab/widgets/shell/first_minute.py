@@ -22,7 +22,7 @@ PULL, TRAIN, DISTURB, SHARE, DONE = STEPS = "step-pull", "step-train", "step-kil
 """The steps in order. Each but the last is also the name of its button."""
 SKIP, GUESS = "step-skip", "step-guess-"
 RUN_S = 10.0
-"""Predicted seconds of the run that a step starts."""
+"""Predicted seconds that a run started by a step should take. They set its number of iterations."""
 ITERATIONS = (4, 40)
 """Minimum and maximum iterations of a run that a step starts. The first iterations are not typical."""
 KILLED_AFTER = 2
@@ -55,9 +55,9 @@ class FirstMinute:
         self._press, self._share = press, share
         self._at = 0
         self._guess: str = ""
-        """The guess of the current run. Empty before it."""
+        """The user's guess of the prediction's error in the current run, one of ``GUESSES``. Empty before it."""
         self._judged = ""
-        """How far off the guess was, in words."""
+        """In words: how far off the prediction was, and whether the guess was right. Empty without a guess."""
         self._victim = ""
         """The device that is about to be killed."""
         self._showing = OncePerTurn(self._show)
@@ -87,7 +87,7 @@ class FirstMinute:
         self._showing.ask()
 
     def shared(self, done: bool) -> None:
-        """Take notice that the page has copied a link, or could not."""
+        """Go on if the page has copied the link. If it could not (``done`` is False), open the menu with the link."""
         if self.step == SHARE:
             self._reach(DONE) if done else self._view.send({"kind": "menu", "name": "more"})
 
@@ -215,7 +215,7 @@ class FirstMinute:
         return getattr(lab, "guess", None)
 
     def _judge(self, error: float) -> None:
-        """Hand the guess in, and keep how far off it was in words."""
+        """Hand in the guess with ``lab.guess``, and set ``_judged``. ``error`` is the prediction's relative error."""
         guess, ask = self._guess, self._asks()
         if not guess or self._judged or ask is None:
             return

@@ -23,12 +23,11 @@ from dtfm_lab.widgets.planner.short_searches import Replanned
 
 EMPTY = ("No network yet.", "Double-click the canvas to add a device, or open a network.")
 OF_A_RUN = ("run", "compare")
-"""Panes whose notes are about a run. They end with what was run."""
+"""Panes whose notes are about a run. The notes are not shown once the plan or the choices have changed since."""
 ALIKE = 1e-9
 """Relative difference up to which two numbers count as the same apart from rounding."""
 MOST_NAMED = 2
-"""Maximum number of devices that a sentence names. If there are more, it gives their number. Of a job's fields, it
-names one more."""
+"""Maximum number of devices that a sentence names. If there are more, it gives their number."""
 
 
 class Headline(NamedTuple):
@@ -42,8 +41,8 @@ class Headline(NamedTuple):
 def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None, reason: str) -> Headline:
     """Return what is most worth saying now.
 
-    An error comes first, including why nothing could be planned. Then come the shown pane's note, the last edit with
-    its effect, and ``reason``: what limits the plan, see ``reason_of``.
+    An error comes first. Then come a run's progress, why nothing could be planned or what does not fit, the shown
+    pane's note, the last edit with its effect, and ``reason``: what limits the plan, see ``reason_of``.
     """
     # The order is by urgency: errors, what runs now, what does not fit, and only then what changed.
     if state.message:
@@ -100,7 +99,7 @@ def _basis_words(state: LabState) -> str:
 
 
 def _measured(state: LabState) -> str:
-    """Return how long the last run took. Empty without a run, or if it is a mystery."""
+    """Return the last run's seconds per iteration and its difference from the prediction. Empty for a mystery run."""
     found = state.comparison
     return "" if found is None or state.is_mystery or found.measured is not state.measured else found.error_sentence
 
@@ -144,7 +143,7 @@ def _iteration_too(state: LabState, before: BeforeEdit) -> str:
 
 
 def _change_since(before: BeforeEdit, plan: Plan, found: Replanned | None) -> PlanChange | None:
-    """Return the change by this edit to this plan. None if another search, or a hand, has made the plan since."""
+    """Return the change from before this edit to this plan. None if the plan is not the answer to the edit."""
     if found is None or found.plan is not plan or found.change is None or found.change.before is not before:
         return None
     return found.change

@@ -82,7 +82,10 @@ class SelectionAnswers:
         self._why: tuple[Plan, str, str] | None = None
 
     def rows(self) -> list[list[Any]]:
-        """Return (what, text, -1) rows of the selection, as far as known. Request what is missing."""
+        """Return the selection's rows (what, text, -1) for the inspector, as far as known. Request what is missing.
+
+        The third entry is the stage of a row. -1 is for none.
+        """
         asked = self._wanted()
         if asked != self._asked:
             self._asked, self._rows = asked, []

@@ -89,7 +89,8 @@ def restore_state(state: WorkspaceState, lab_state: LabState, panels: Mapping[st
 def _restore_all(state: WorkspaceState, lab_state: LabState, panels: Mapping[str, Panel]) -> None:
     """Restore in the order of dependence: network, job, plan, then everything made from the plan.
 
-    A panel's settings come before its noun. If the panel makes another noun of them, the saved one replaces it.
+    A panel's settings are restored before the network, the job or the plan that the panel sets. If the settings lead to
+    another one, the saved one replaces it.
     """
     lab_state.plan = None  # else replanning would search for the old plan on the new network
     lab_state.predicted = lab_state.measured = lab_state.comparison = lab_state.ran = None

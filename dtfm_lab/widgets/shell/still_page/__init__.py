@@ -77,7 +77,8 @@ def html_of(
 ) -> str:
     """Return the HTML of a page of ``VIEWS`` with these traits.
 
-    ``asked`` are the changes that the page answers. ``reader`` is a script that takes the traits from the address.
+    ``models`` has the traits of each view. ``asked`` are the edits of links whose answers the page holds. ``reader`` is
+    a script that reads the traits from the page's address.
     """
     packed = _packed({
         "styles": [markup.CSS, *(built(name, ".css") for name in VIEWS)],
@@ -110,8 +111,8 @@ def views_of(
 ) -> dict[str, View]:
     """Return the views by name, showing a plan and its predicted iteration.
 
-    If the plan was ``found`` after an edit, they also show what changed since ``before``. ``was`` is the iteration
-    then.
+    If the plan was ``found`` after an edit, they also show what changed since ``before``. ``was`` is the iteration that
+    was predicted before the edit.
     """
     state = LabState(topology=plan.topology, job=plan.job, plan=plan, predicted=predicted, queueing=plan.queueing)
     document = document_of(plan.topology)

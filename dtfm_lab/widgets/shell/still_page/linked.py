@@ -1,8 +1,8 @@
 """The plan and its predicted iteration as bytes of a link, and the page that shows them to people without the lab.
 
-``views/link_reader`` reads what ``picture_of`` writes. A bar starts when what it waited for has ended, and many
-durations are equal. So an iteration is written as who waits for whom and which duration each has, in 2 to 3 bytes per
-bar.
+``views/link_reader`` reads what ``picture_of`` writes. A bar starts after the bar or message that it waited for, and
+many durations are equal. So for each bar, only what it waited for and the numbers of its durations are written. This
+takes 2 to 3 bytes per bar.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT = 1
 TICKS = 1e9
 """Ticks per iteration: times in a link are whole ticks, so that equal durations are equal numbers."""
 NOTHING, A_BAR, A_MESSAGE = range(3)
-"""What a bar waited for."""
+"""What a bar waited for last: nothing, another bar, or a message."""
 KEPT = {
     "top_bar": ("network", "job", "numbers", "headline"),
     "map": ("document", "filled", "highlight", "places", "playback_devices"),
@@ -50,7 +50,7 @@ KEPT = {
     ),
     "legend": ("n_stages",),
 }
-"""Traits of each view that a link holds if they are not the page's own. The page computes the others."""
+"""Traits of each view that a link holds if they differ from ``default_views``. The page computes the others."""
 
 
 def picture_of(plan: Plan, predicted: Trace | None) -> bytes:
@@ -80,10 +80,11 @@ def picture_of(plan: Plan, predicted: Trace | None) -> bytes:
 def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
     """Return the distinct durations in ticks, and the columns of the typical iteration.
 
-    - For each bar, by row and start: row and kind, as differences from the previous bar; micro-batch; stage; what kind
-      of thing it waited for, and which one; the durations of its wait and of the bar, as indices into the durations.
-    - For each message, by its sender: the bar that sends it, as a difference; the receiver's row; the duration of the
-      transit, as an index.
+    - For each bar, in order of row and start: row and kind, as differences from the previous bar; micro-batch; stage;
+      NOTHING, A_BAR or A_MESSAGE for what it waited for, and which one; the durations of its wait and of the bar, as
+      indices into the durations.
+    - For each message, in order of the bar that sends it: that bar, as a difference from the previous message's; the
+      receiver's row; the duration of the transit, as an index into the durations.
     - The critical path: a bar b as b, a message m as -1 - m.
     """
     iteration = trace.typical_iteration
