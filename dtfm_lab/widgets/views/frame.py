@@ -10,7 +10,7 @@ from dtfm_lab.widgets.views.view import View
 
 
 class TopBar(View, page="top_bar"):
-    """Shows its traits. Presses go to ``on_press`` by name.
+    """The bar above the lab. ``on_press`` is called with the name of what was pressed.
 
     The page itself opens the menus ``network``, ``job`` and ``more``: boxes of widgets with the class
     ``dtfm-menu-<name>`` anywhere in the lab. It also closes the menus of panes, sets ``dark``, handles the keys of the
@@ -19,10 +19,10 @@ class TopBar(View, page="top_bar"):
     When the kernel has ended, the page dims the lab. Its button runs ``again`` in a new kernel and puts the result into
     the lab's output. A page without a notebook is reloaded.
 
-    A link to a lab in the page's address goes to ``on_link``, with whether this tab has already opened it. A click or a
-    key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that it waits for Python. The message
-    {"kind": "copy", "link", "address"} makes the page copy the link, to open at the address or else at the page's own.
-    It then reports "copied" or "not-copied" as pressed.
+    If the page's address holds a link to a lab, ``on_link(link, again)`` is called. ``again`` is True if this tab has
+    opened the link before. A click or a key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that
+    it waits for Python. The message {"kind": "copy", "link", "address"} makes the page copy the link, with ``address``
+    or else the page's own address before it. The page then presses "copied" or "not-copied".
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
@@ -145,7 +145,9 @@ class Legend(View, page="legend"):
 
 
 class Glossary(View, page="glossary"):
-    """Explains every element of the page with ``data-word`` on hover and focus. ``is_open`` lists all words.
+    """Explains every element of the page that has ``data-word``, on hover and focus.
+
+    While ``is_open`` is True, it lists all words.
 
     Views mark words with ``word`` of tools/js/shared/words.js, panels with ``dtfm_lab.widgets.markup.word``. One
     glossary serves the whole lab.

@@ -20,8 +20,8 @@ STATIC = Path(__file__).parents[1] / "static"
 class View(DeferredWidget, anywidget.AnyWidget):
     """A widget of the lab. Its page is ``<folder>.js`` and ``.css``, built from the folder of its class.
 
-    They are in the folder ``static`` next to its folder of views: an extension's in the extension, others in STATIC.
-    ``page`` names the folder of a class that is defined elsewhere.
+    An extension's pages are in the folder ``static`` of the extension, all others in STATIC. The class argument
+    ``page`` names the folder if the class is defined outside it.
     """
 
     own_id = Unicode().tag(sync=True)
@@ -45,7 +45,7 @@ class View(DeferredWidget, anywidget.AnyWidget):
         self.on_msg(lambda _, content, buffers: self.received(content, buffers))
 
     def own_traits(self) -> dict[str, Any]:
-        """Return the traits that a page receives of this view, without those of every widget, its script and styles."""
+        """Return the view's own traits as a page receives them, without its script, its styles and shared traits."""
         names = [name for name in self.keys if name not in View.class_trait_names() and not name.startswith("_")]
         return dict(self.get_state(names))
 
@@ -121,7 +121,7 @@ class DocumentView(View):
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the selected devices or hosts."""
     selected_members = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """Devices inside selected hosts that are selected alone. A host without any of these is selected as a whole."""
+    """Devices that are selected inside a host of ``selected``. If a selected host has none, all of it is selected."""
     selected_link = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Source and target of the selected link, whether it is drawn or not. Empty for none."""
     can_undo = traitlets.Bool(False).tag(sync=True)
@@ -144,9 +144,9 @@ class DocumentView(View):
     "cells" has {host: [[stage, replica] or None of each of its devices]}, and "parts" the devices inside of "binds".
     """
     playback = traitlets.Bytes(b"").tag(sync=True)
-    """The iteration to play: little-endian f4 rows of running/playback."""
+    """The iteration to play: the rows of ``running.playback.rows_of_trace``, as little-endian f4."""
     playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """The devices that source and target index."""
+    """The devices that source and target of a row in ``playback`` index."""
     conditions = traitlets.Dict().tag(sync=True)
     """{device: "killed" | "slow" | "paused" | "recovered"} of the run's disturbed devices."""
     restored_from = traitlets.Dict().tag(sync=True)

@@ -36,9 +36,9 @@ from dtfm_lab.widgets.what_if.setting import BATCH_OPTIONS, FACTORS, WhatIfSetti
 from dtfm_lab.widgets.what_if.setting_controls import Pins, SettingControls, saved
 
 QUIET_S = 0.15
-"""Seconds without a change before anything else is computed, so that it never delays an answer."""
+"""Seconds without a change before pins and a better plan are computed, so that these never delay an answer."""
 AT_ONCE_UP_TO = 6_000
-"""Maximum actions per iteration for which number and chart come together. For more, the number comes first."""
+"""Maximum actions per iteration for which the time and the chart appear together. For more, the time comes first."""
 PANE = "what-if"
 ALL_LINKS, ONE_LINK = "all", "one"
 SCOPES = {"Every link": ALL_LINKS, "Selected link": ONE_LINK}
@@ -86,7 +86,7 @@ class WhatIfPanel(Panel):
         """Fingerprint of the network that ``_scaled_by`` produced. Empty once it has a plan."""
         self._anew_cancelled = Cancellation()
         self.anew: tuple[WhatIfSetting, PlannedAnew | None] | None = None
-        """The setting, and the plan that suits it once it is planned again. None if nothing better is found."""
+        """The last setting that was planned again, with its better plan, or None if no better one was found."""
         self._is_previewing = False
         self.controls = SettingControls(self._ask)
         self.scope = classed(segments(list(SCOPES.items()), list(SCOPE_WORDS)), "dtfm-segmented")
@@ -204,7 +204,7 @@ class WhatIfPanel(Panel):
         self._asked.go_on()
 
     def _preview(self) -> None:
-        """While this pane is shown, let the network play the setting's iteration, with the plan that suits it."""
+        """While this pane is shown, let the network play the setting's iteration, of a better plan if one is known."""
         state, now = self._lab_state, self.last
         is_asked = now is not None and now.setting != self.base and state.shows(PANE)
         anew = self._better(now.setting) if now is not None and is_asked else None
@@ -214,7 +214,7 @@ class WhatIfPanel(Panel):
         self._is_previewing = anew is not None
 
     def _better(self, setting: WhatIfSetting) -> PlannedAnew | None:
-        """Return the plan that suits a setting better than the fixed one, if known."""
+        """Return a plan that is better under this setting than the fixed one. None if none is known."""
         return self.anew[1] if self.anew is not None and self.anew[0] == setting else None
 
     def _ask(self) -> None:
@@ -311,7 +311,7 @@ class WhatIfPanel(Panel):
         return self._asked.n_requested, self._n_follow_ups
 
     async def _compute_quietly(self, answers: Answers, request: tuple[int, int]) -> None:
-        """Compute one after the other until a newer request arrives."""
+        """Plan again, then answer one pin after the other, until a newer request arrives."""
         await asyncio.sleep(QUIET_S)
         await self._plan_anew(answers, request)
         for pin in self.pins.pins:
@@ -348,7 +348,7 @@ class WhatIfPanel(Panel):
                 self.pins.set_answer(setting, self.last.iteration_s)
 
     def _choose_links(self) -> None:
-        """Turn the bandwidth and latency of every link, or of the selected one."""
+        """Let the sliders for bandwidth and latency apply to every link, or to the selected one."""
         if self._is_loading:
             return
         state, selected = self._lab_state, self._lab_state.selected_link

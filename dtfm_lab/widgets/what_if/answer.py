@@ -34,12 +34,14 @@ PARTS = {
 }
 """Uses of a device's time, in words."""
 TURNED = {"bandwidth": "bandwidth", "latency": "latency", "global_batch": "the batch", "microbatch": "the micro-batch"}
-"""Numbers of a setting that a part may follow."""
+"""{number of a setting: its name in a sentence}. A part of a device's time may follow these."""
 SAME = 5e-4
 """Share of an iteration below which a change counts as none."""
 ONE_TO_ONE, PARTLY = 0.85, 0.25
-"""A part that changes like a power of a number follows it "almost one to one" from the first exponent on, and "in part"
-from the second on."""
+"""Minimum exponents for the words "almost one to one" and "in part".
+
+The exponent is that of the power law between a number of the setting and the seconds of a part.
+"""
 
 
 class Measure(NamedTuple):
@@ -67,7 +69,10 @@ class Measure(NamedTuple):
 
 
 def percent(share: float) -> str:
-    """Return a change with its sign. A change too small for a digit is still named."""
+    """Return a relative change in percent, with its sign: ``-14 %``, or ``about 0 %`` if it is tiny.
+
+    A change by a factor of 11 or more becomes that factor, such as ``× 12``.
+    """
     size = abs(100 * share)
     if size >= 1000:
         return f"× {share + 1:.3g}"
@@ -175,7 +180,7 @@ def reason(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
 
 
 def _follows(part: str, name: str, factor: float, now: WhatIfAnswer, base: WhatIfAnswer) -> str:
-    """Return how a part's seconds follow a number that was multiplied by ``factor``, by the power between the two."""
+    """Return in words how much a part's seconds changed when a number of the setting was multiplied by ``factor``."""
     before_s, after_s = base.parts[part], now.parts[part]
     if before_s <= 0 or after_s <= 0:
         return f"was {_share(part, base)}"
@@ -213,7 +218,7 @@ class WhatIfAnswer:
     parts: dict[str, float]
     """Seconds per iteration that a device computes, and that it waits for each cause, averaged over all devices."""
     communication_s: float
-    """The paper's cost of the placement."""
+    """Communication cost of the placement in seconds, as the paper defines it."""
     peak_bytes: float
     """Peak memory of the device that lacks most, or has least to spare."""
     limit_bytes: float
@@ -253,7 +258,7 @@ class WhatIfAnswer:
 
 
 class PlannedAnew(NamedTuple):
-    """A plan that suits a setting, and its iteration."""
+    """The plan that a search found under a setting, and its predicted iteration under that setting."""
 
     plan: Plan
     trace: Trace

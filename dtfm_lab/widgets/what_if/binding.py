@@ -89,7 +89,11 @@ def binding_of(plan: Plan) -> Binding:
 
 
 def _no_single(plan: Plan, bind: str, first: list[Limiter], alone: str) -> Binding:
-    """Return the link or device that takes most of the critical path, and ``alone``: that it would not help."""
+    """Return what limits a plan if no single improvement helps: ``first``, which takes most of the critical path.
+
+    ``first`` has one link or device, or none. ``alone`` is the sentence that improving it alone would not help. Empty
+    if that was not simulated.
+    """
     if not first:
         return Binding(f"{bind}.")
     ends = first[0].devices
@@ -103,7 +107,10 @@ def _no_single(plan: Plan, bind: str, first: list[Limiter], alone: str) -> Bindi
 
 
 def candidates(analysis: IterationAnalysis, of: str) -> list[Limiter]:
-    """Return the devices, or the links that are edited together, on the critical path, longest first."""
+    """Return the devices or the links on the critical path, longest first. ``of`` is "device" or "link".
+
+    All links between two regions count as one, because they are edited together.
+    """
     topology, found = analysis.plan.topology, dict[object, Limiter]()
     for part in analysis.parts(of):
         ends = (part.name,) if of == "device" else ends_of(part.name, topology)
@@ -120,9 +127,10 @@ def candidates(analysis: IterationAnalysis, of: str) -> list[Limiter]:
 
 
 def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, float]]:
-    """Yield (candidate, what was improved, share that it saves), as long as one could beat those before it.
+    """Yield (candidate, what was improved, share that it saves). Stop once no candidate can save more than the best.
 
-    The path through a candidate that is twice as fast loses at most half of its seconds, so nothing saves more.
+    With a candidate twice as fast, the critical path gets shorter by at most half of the candidate's seconds. So no
+    candidate saves more than that.
     """
     base = simulated_iterations(plan, plan.job.schedule_name, queueing=plan.queueing)
     most = 0.0

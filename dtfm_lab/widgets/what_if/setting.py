@@ -73,7 +73,7 @@ def setting_options() -> dict[str, Option]:
 
 @dataclass(frozen=True)
 class WhatIfSetting:
-    """A value of each of ``setting_options``.
+    """A value for each option in ``setting_options``.
 
     The values are not checked at creation. ``on`` raises if a plan does not allow them.
     """
@@ -99,7 +99,7 @@ class WhatIfSetting:
 
     @property
     def simulated_with(self) -> dict[str, Any]:
-        """Keywords of ``lab.simulate``."""
+        """Schedule and queueing, as keywords of ``lab.simulate``."""
         return {name: self.values[name] for name in ("schedule", "queueing")}
 
     def with_values(self, **values: Any) -> WhatIfSetting:

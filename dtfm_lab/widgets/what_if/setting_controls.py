@@ -60,7 +60,10 @@ class Pin:
 
 
 class Pins:
-    """The pins. ``load`` is called with the setting of a clicked pin, ``changed`` when pins are added or removed."""
+    """The row of pinned settings.
+
+    ``load`` is called with the setting of a clicked pin, ``changed`` when pins are added or removed.
+    """
 
     def __init__(self, load: Callable[[WhatIfSetting], None], changed: Callable[[], None]) -> None:
         self._load, self._changed = load, changed
@@ -91,8 +94,10 @@ class Pins:
         self.pins = tuple(Pin(pin.name, pin.setting) for pin in self._pins)
 
     def rescale(self, factors: Mapping[str, float], base: WhatIfSetting) -> None:
-        """Adapt the pins to a network scaled by ``factors``, so that they keep the same links. Names are relative to
-        ``base``."""
+        """Divide the pins' factors by ``factors``, by which the network was scaled, so that their links stay the same.
+
+        Their new names list the differences from ``base``.
+        """
         pins: list[Pin] = []
         for pin in self._pins:
             own = {name: float(f"{pin.setting.values[name] / factor:.6g}") for name, factor in factors.items()}

@@ -20,7 +20,7 @@ MOST_ROWS = 1500
 UNSEEN = 1 / 1000
 """Share of the height of the curves below which a change cannot be seen."""
 COARSER = 2.0
-"""Factor between two attempts to thin a series."""
+"""Factor by which the threshold grows from one attempt to thin a series to the next."""
 
 
 class ConvergenceView(View):
@@ -131,7 +131,8 @@ class ConvergenceView(View):
 def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = None) -> np.ndarray:
     """Return the first row, the newest, and every row whose levels differ visibly from the row before.
 
-    ``unseen_median_s`` applies to medians, by default ``unseen_s``. If a threshold is 0, any change counts.
+    ``unseen_s`` is the smallest visible difference, ``unseen_median_s`` that of medians, by default the same. If it is
+    0, any change counts.
     """
     if len(rows) < 3:
         return rows
@@ -141,10 +142,10 @@ def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = N
 
 
 def _visible(rows: np.ndarray, unseen_s: float, unseen_median_s: float) -> np.ndarray:
-    """Return (n - 1,) True if best, bound or median is on another step than in the row before, or missing in one.
+    """Return (n - 1,) True for each row whose best, bound or median differs visibly from the row before it.
 
-    Levels are rounded down to steps of the smallest visible difference. Comparing neighbours loses no slow change:
-    comparing with the last kept row would give the same result, row by row.
+    Levels are rounded down to multiples of the smallest visible difference. Because of that, comparing neighbours gives
+    the same result as comparing with the last kept row, and a slow change is not lost.
     """
     # The height of flat curves is 0, by which nothing can be divided.
     least = np.maximum([unseen_s, unseen_s, unseen_median_s], np.finfo(float).tiny)
@@ -155,7 +156,7 @@ def _visible(rows: np.ndarray, unseen_s: float, unseen_median_s: float) -> np.nd
 
 
 def few(rows: np.ndarray) -> np.ndarray:
-    """Return at most half of ``MOST_ROWS`` rows, thinned as little as possible, by their medians first."""
+    """Return the rows, thinned to at most half of ``MOST_ROWS``. Small changes of the median are dropped first."""
     unseen_s = unseen_median_s = _height(rows) * UNSEEN
     while len(rows) > MOST_ROWS // 2:
         # Medians first: the best curve is what people read.
@@ -168,7 +169,7 @@ def few(rows: np.ndarray) -> np.ndarray:
 
 
 def _height(*parts: np.ndarray) -> float:
-    """Return the seconds between the highest and the lowest level of all rows."""
+    """Return the difference between the highest and the lowest level of all rows, in the objective's unit."""
     levels = np.concatenate([part[:, LEVELS].ravel() for part in parts])
     levels = levels[np.isfinite(levels)]
     return float(np.ptp(levels)) if len(levels) else 0.0

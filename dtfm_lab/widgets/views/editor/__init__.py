@@ -51,7 +51,7 @@ class TopologyEditor(DocumentView):
 
     @traitlets.observe("outline", "links")
     def _join(self, _change: object) -> None:
-        """Set the document from its parts. A gesture that changes both sets both before this is called for either."""
+        """Set the document from its parts. If the page changes both, both are set before this is called."""
         if not self._is_splitting:
             self.document = {**self.outline, "links": self.links}
 

@@ -16,16 +16,16 @@ class FrontierView(View):
     """Draws ``points``. A click, Enter or Space on one calls ``choose`` with its number."""
 
     points = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"seconds", "dollars", "words", "pays"}, with the fastest first.
+    """{"seconds", "dollars", "by_token", "words", "pays"} of each plan, with the fastest first.
 
-    ``pays`` is False if a faster plan is cheaper per token.
+    ``dollars`` are per hour, ``by_token`` per billion tokens. ``pays`` is False if a faster plan is cheaper per token.
     """
     bounds = traitlets.List(traitlets.List()).tag(sync=True)
-    """[dollars per hour, lower bound in seconds on plans that cost at most this much], by dollars."""
+    """[dollars per hour, lower bound on the iteration in seconds for plans of at most this price], by dollars."""
     counted = traitlets.Unicode("tokens").tag(sync=True)
     """What dollars are counted per: tokens, or samples."""
     chosen = traitlets.Int(NOTHING).tag(sync=True)
-    """Number of the point whose plan is the lab's."""
+    """Number of the point whose plan is the lab's. ``NOTHING`` if there is none."""
     title = traitlets.Unicode("Seconds against dollars").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     height = traitlets.Int(250).tag(sync=True)
@@ -69,7 +69,7 @@ N_BOUNDS = 40
 
 
 def bounds_of(frontier: Frontier) -> list[list[float]]:
-    """Return the lower bound on seconds over dollars per hour, for the view."""
+    """Return ``FrontierView.bounds``: the lower bound on an iteration's seconds at several prices per hour."""
     # A logarithmic range of prices cannot begin at 0, so free plans have no place on the line.
     spent = [plan.price_per_hour for plan in frontier.plans if plan.price_per_hour > 0]
     if not spent:

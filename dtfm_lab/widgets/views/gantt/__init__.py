@@ -49,7 +49,7 @@ class GanttView(View):
     rows = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """A label for each row."""
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """The name of each row in sentences. If empty, its label."""
+    """The name of each row in sentences. If the list is empty, the labels are used."""
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The device of each row."""
     kinds = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -60,7 +60,7 @@ class GanttView(View):
     - "family": "forward", "backward", "averaging" or "step". Idle time before a bar is hatched in its family's hue.
     """
     devices_per_pipeline = traitlets.Int(0).tag(sync=True)
-    """Devices per pipeline if devices hold several stages: stage s is the (s // n)-th of its device. Otherwise 0."""
+    """Devices per pipeline, n, if devices hold several stages: stage s is the (s // n)-th of its device. Else 0."""
     units = traitlets.List(traitlets.Dict()).tag(sync=True)
     """The units to draw, from top to bottom: {"label", "rows", "device", "stage", "replica", "tip", "members"}.
 
@@ -95,7 +95,7 @@ class GanttView(View):
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"at", "text", "dashed"} of each iteration's end, if two are compared."""
     interval = traitlets.List(traitlets.Float()).tag(sync=True)
-    """Interval of seconds in which the iteration of the upper bars ends with 90 % confidence. Empty if unknown."""
+    """Earliest and latest second at which the predicted iteration ends, with 90 % confidence. Empty if unknown."""
     ghost = traitlets.Dict().tag(sync=True)
     """Columns of the previous prediction's bars, packed: a thin line under each lane."""
     gaps = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -138,7 +138,9 @@ class GanttView(View):
         n_stages: int = 1,
         before: Bars = NO_BARS,
     ) -> None:
-        """Replace the upper bars by those of ``columns``, see ``Bars``. ``after`` and ``path.bar`` index them as given.
+        """Replace the predicted bars. ``columns`` are those of ``Bars``.
+
+        ``after`` and ``path.bar`` index the bars in the given order.
 
         Bars of the same rows glide to their new places. ``before`` are bars of the same rows, drawn as a line under
         each lane, with a mark where they end.
@@ -195,7 +197,7 @@ class GanttView(View):
         self._send_measured(bars, reset=False)
 
     def show_measured(self, measured: Trace) -> None:
-        """Draw the typical iteration of a measurement over the prediction, which has as many rows."""
+        """Draw the typical iteration of a measurement with the prediction, which must have as many rows."""
         context, iteration = measured.context, measured.typical_iteration
         self.reset_measured(iteration)
         self.extend_measured(*ChartRows(context).chart(measured).bars)
@@ -226,10 +228,9 @@ class GanttView(View):
         self._mark_ends()
 
     def _mark_ends(self) -> None:
-        """Mark the end of the previous prediction, or of the current one, or of both prediction and complete
-        measurement.
+        """Mark where iterations end. Without measured bars, mark the end of the previous prediction.
 
-        Measured bars arrive over the predicted ones, whose end stays visible.
+        With measured bars, mark the end of the current prediction, and the end of the measurement once it is complete.
         """
         known, word = (self._upper, "predicted") if self.n_measured else (self._ghost, "was")
         at_s = float(known.end.max()) if len(known.start) else 0.0

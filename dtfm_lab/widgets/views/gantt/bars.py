@@ -16,8 +16,8 @@ from dtfm_lab.figures.palette import KIND_TINTS, PAGES, kind_color, legend_name,
 from dtfm_lab.figures.timeline.bars import PALEST
 
 LONGEST = 0.3
-"""Maximum share of an iteration that a gap takes. Seconds of this machine may be many iterations of a modelled
-clock."""
+"""Maximum width of a gap, as a share of the iteration. A few seconds lost on this machine may be many iterations on a
+modelled clock."""
 
 
 def gaps_before(
@@ -59,10 +59,10 @@ DISPLAYED = (*PASSES, Kind.PART, *SENDS, Kind.PACK, Kind.REDUCE, Kind.STEP)
 """The kinds of action that get bars, in the order of the legend. Receives mirror the sends and are left out."""
 KIND_INDEX = {kind: i for i, kind in enumerate(DISPLAYED)}
 ROWS_PER_DEVICE = 2
-"""Per device: computations, and the messages that it sends."""
+"""Each device has a row for its computations, and one for the messages that it sends."""
 STAGES_NAMED = 3
 MOST_DEVICES_APART = 16
-"""Maximum devices that have a row each. For more, a row is a stage and opens."""
+"""Maximum devices that are drawn one by one. For more, each stage is drawn as one unit that a click opens."""
 LETTERS = 3
 """Number of letters of a region's name if a stage is in two regions."""
 NO_BAR = -1
@@ -176,7 +176,7 @@ class ChartRows:
     def __init__(self, context: RunContext) -> None:
         self._devices, self._stages_per_device = context.devices, context.stages_per_device
         self._n_positions, self._n_replicas = self.shape = len(context.devices), len(context.devices[0])
-        """Positions and replicas."""
+        """Number of devices per pipeline, and number of replicas."""
 
     @property
     def labels(self) -> list[str]:
@@ -194,7 +194,7 @@ class ChartRows:
         return [f"{self._stages(position)} · {name}" for position, row in enumerate(self._devices) for name in row]
 
     def bars(self, spans: Iterable[Span]) -> Bars:
-        """Return the bars of a run's new spans, without those that have no row."""
+        """Return the bars of a run's new spans. Actions of a kind without bars are left out."""
         drawn = [span for span in spans if span.action.kind in KIND_INDEX]
         actions = [span.action for span in drawn]
         replica = np.array([span.replica for span in drawn], dtype=np.int64)
@@ -292,7 +292,10 @@ def units_of(rows: ChartRows, regions: Mapping[str, str]) -> list[dict[str, Any]
 
 
 def _place(regions: Sequence[str]) -> str:
-    """Return where devices are: one region, two shortened ones, or the first of more. Empty if they have none."""
+    """Return the devices' regions in short: one name, the letters of two, or the first name and how many more.
+
+    Empty if no device has a region.
+    """
     names = list(dict.fromkeys(name for name in regions if name))
     if len(names) == 2:
         begins = [name[:LETTERS] for name in names]
@@ -317,9 +320,9 @@ ACTION = ["row", "kind", "stage", "microbatch"]
 
 
 def lateness_s(upper: Bars, lower: Bars) -> npt.NDArray[np.float32]:
-    """Return (lower bars,) how many seconds later each lower bar ends than the upper bar of the same action.
+    """Return for each bar of ``lower`` how many seconds later it ends than the bar of the same action in ``upper``.
 
-    NaN if there is no such upper bar. If an action has several bars, they are matched in the order of their starts.
+    NaN if ``upper`` has no such bar. If an action has several bars, they are matched in the order of their starts.
     """
     above, below = _numbered(upper), _numbered(lower)
     pairs = below.merge(above, on=[*ACTION, "nth"], how="left", suffixes=("", "_above"))

@@ -18,13 +18,13 @@ from dtfm_lab.widgets.views.view import View
 EVERY_LINK_UP_TO = 16
 """Maximum devices for which every link is drawn. For more, links between regions are bundled."""
 BUNDLED_UP_TO = 24
-"""Maximum regions whose links are bundled. With more, or with none, the fastest links of each device are drawn."""
+"""Maximum regions between which links are bundled. With more, or only one, each device's fastest links are drawn."""
 FEW_REGIONS = 8
-"""Maximum regions for which every two are joined. For more, each is joined to its fastest."""
+"""Maximum regions for which every two are joined by a line. For more, each is joined to its ``FASTEST`` others."""
 FASTEST = 4
 """Number of links drawn per device or region if not all are drawn."""
 WHOLE_REGION_UP_TO = 12
-"""Maximum devices of a region that are all joined. In a larger one, the fastest links of each device are drawn."""
+"""Maximum devices of a region in which every link is drawn. In a larger one, each device's fastest links are drawn."""
 
 Pair = tuple[int, int]
 
@@ -78,8 +78,8 @@ def groups_of(plan: Plan) -> list[dict[str, Any]]:
 def cost_of(plan: Plan) -> dict[str, Any]:
     """Return the parts of the communication cost.
 
-    {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}. Averaging is the
-    slowest group's. A hop waits for its slowest pair of devices. gbps and ms are those of that pair's link from the
+    {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}. averaging_s is
+    the slowest group's. A hop waits for its slowest pair of devices. gbps and ms are those of that pair's link from the
     earlier stage to the later one. bound_s is the lower bound for plans of this shape.
     """
     topology, hops = plan.topology, []
@@ -94,10 +94,10 @@ def cost_of(plan: Plan) -> dict[str, Any]:
 
 
 def matching_of(plan: Plan, a: int, b: int) -> list[list[Any]]:
-    """Return [device of a, device of b, seconds, seconds there, seconds back] of each pair of stages, slowest first.
+    """Return the pairs of devices of stages ``a`` and ``b``, slowest first.
 
-    Neighbours are paired as the plan's pipelines are, other stages by their bottleneck matching.
-    *There* is from a to b, *back* from b to a.
+    A pair is [device of a, device of b, seconds, seconds there, seconds back]. *There* is from a to b, *back* from b to
+    a. Devices of neighbouring stages are paired as in the plan's pipelines, others by their bottleneck matching.
     """
     topology, here, there = plan.topology, plan.placement.devices[a], plan.placement.devices[b]
     if abs(a - b) != 1:
@@ -120,8 +120,8 @@ def network_of(topology: Topology) -> dict[str, Any]:
 
     {"devices": [{"name", "region", "gpu", "x", "y"}], "regions": [{"name", "x", "y", "half", "round"}], "links",
     "bundles"}. y grows downwards, and the smallest distance between devices is 1. A link is [i, j, strength, ms,
-    Gbit/s, ms back, Gbit/s back] of two devices. A bundle is the same for two regions, by medians. Strength goes from 0
-    to 1 with the slower bandwidth.
+    Gbit/s, ms back, Gbit/s back] of two devices. A bundle is the same for two regions, by medians. Strength, from 0 to
+    1, grows with the bandwidth of the slower direction.
     """
     places = device_places(topology) * (1, -1)
     # a network without regions has one with an empty name, which is not drawn
@@ -179,7 +179,10 @@ def _fastest(speed: FloatArray, some: IntArray) -> list[Pair]:
 
 
 def _between(topology: Topology, pairs: list[Pair], ends: list[IntArray] | None = None) -> list[list[float]]:
-    """Return the pairs with their numbers. ``ends`` are the devices of each region, for medians over devices."""
+    """Return the links of ``network_of`` for pairs of devices, or its bundles for pairs of regions.
+
+    ``ends`` are the devices of each region. None if the pairs are devices.
+    """
     if not pairs:
         return []
     a, b = np.array(pairs).T

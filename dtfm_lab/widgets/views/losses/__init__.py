@@ -19,7 +19,7 @@ class LossView(View):
     unit = traitlets.Unicode("nats per token").tag(sync=True)
     """Unit of the losses. Empty for a torch module of your own."""
     beside = traitlets.Unicode("held-out text").tag(sync=True)
-    """The data that is never trained on."""
+    """Name of the data that is never trained on, for the legend."""
     caption = traitlets.Unicode("").tag(sync=True)
     first = traitlets.Int(0).tag(sync=True)
     """Iterations done before the first one shown."""
@@ -47,8 +47,8 @@ class LossView(View):
     def follow(
         self, training: Sequence[float], held_out: Sequence[tuple[float, float]] = (), reference: float | None = None
     ) -> None:
-        """Show these losses. Only what follows the common beginning is sent: after a lost worker, some iterations are
-        repeated."""
+        """Show these losses. Only those after the first difference are sent. Earlier losses may differ, because some
+        iterations are repeated after a worker is lost."""
         training, held_out = list(training), list(held_out)
         self.reference = reference
         if training == self.training and held_out == self.held_out:

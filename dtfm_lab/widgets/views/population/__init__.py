@@ -18,7 +18,7 @@ IDLE = -1
 
 
 class PopulationView(View):
-    """Draws frames of a search. The kernel sets ``frame`` during playback, the page when it is scrubbed."""
+    """Draws frames of a search. The kernel sets ``frame`` during playback. The page sets it when the user scrubs."""
 
     title = traitlets.Unicode("Teaching search").tag(sync=True)
     unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
@@ -37,7 +37,7 @@ class PopulationView(View):
     bound_s = traitlets.Float(0.0).tag(sync=True)
     """Lower bound in seconds on any placement's cost. 0 if none is known."""
     planner_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds that the real planner found. 0 if it has not searched yet."""
+    """Cost in seconds of the plan that the real planner found. 0 if it has not searched yet."""
     is_over = traitlets.Bool(False).tag(sync=True)
     """True if the search has ended, so that no more frames come."""
     hint = traitlets.Unicode("").tag(sync=True)
@@ -137,9 +137,10 @@ def _person_words(one: Individual) -> dict[str, Any]:
 
 
 def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    """Return ``at``, the column and row of each device, with separate columns for each place's devices.
+    """Return ``PopulationView.cells``. Its ``at`` has the column and the row of each device.
 
-    A place with many devices has several columns, so that the picture is about square.
+    ``place_of`` indexes ``places``. Each place has columns of its own, several if it has many devices, so that the
+    picture is about square.
     """
     sizes = np.bincount(place_of, minlength=len(places))
     # A column has room for the largest place, unless that makes the picture far taller than a square.

@@ -14,9 +14,9 @@ class SlidersView(View):
     sliders = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"key", "label", "rest", "texts", "neutral", "note", "why_not"} of each slider.
 
-    The rest of its label is left out if there is little room. texts are the names of its stops, neutral is the one that
-    changes nothing, note is shown below, and why_not says why it cannot be moved. It is empty if the slider can be
-    moved.
+    rest continues the label and is left out if there is little room. texts are the names of the stops. neutral is the
+    number of the stop that changes nothing. note is shown below. why_not says why the slider cannot be moved, and is
+    empty if it can.
     """
     values = traitlets.Dict().tag(sync=True)
-    """The number of each slider's stop, by its key."""
+    """{key of a slider: number of its current stop}."""

@@ -27,9 +27,10 @@ class SystemsView(View):
     """{"name", "title", "seconds", "times", "parts", "length", "cut", "shape", "mathematics", "reason", "ours",
     "taken"} of each system, in the order in which they are drawn.
 
-    ``parts`` are [cause, seconds]. ``length`` is the share of the longest bar, shortened if it is ``cut``.
-    ``times`` is relative to the fastest. ``ours`` marks the lab's own system, ``taken`` the one whose plan is the
-    lab's. If a row is not an iteration, "told" and "beside" replace the text of its seconds and of ``times``.
+    ``parts`` are [cause, seconds]. ``length`` is the bar's length as a share of the longest bar. A ``cut`` bar is drawn
+    shorter than its seconds. ``times`` is how many times as long as the fastest it takes. ``ours`` marks the lab's own
+    system, ``taken`` the one whose plan is the lab's. If a row is not an iteration, "told" and "beside" replace the
+    text of its seconds and of ``times``.
     """
     causes = traitlets.List(traitlets.Dict(), CAUSES).tag(sync=True)
     changes = traitlets.Unicode(CHANGES).tag(sync=True)
@@ -41,7 +42,7 @@ class SystemsView(View):
     stale = traitlets.Unicode("").tag(sync=True)
     """Why the bars are out of date. Empty if they are not."""
     not_modelled = traitlets.Dict().tag(sync=True)
-    """{system: why it has no model here}, behind a disclosure."""
+    """{system: why it has no model here}, in a list that a click opens."""
     empty_words = traitlets.Unicode("No comparison yet").tag(sync=True)
 
     def show(self, rows: Sequence[dict[str, Any]], stale: str = "") -> None:
