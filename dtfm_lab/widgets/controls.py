@@ -204,7 +204,7 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
 
 
 def tried_options() -> tuple[Option, ...]:
-    """Return the job options that can be tried on a plan without another search. Options added to Job are included."""
+    """Return the job options that can be tried on a plan without another search. They include new options of Job."""
     return tuple(option for option in options_of(JobOptions) if option.varies and option.name not in NOT_TRIED)
 
 
@@ -257,7 +257,7 @@ def control_for(
 
 
 def _dropdown(options: list[tuple[str, Any]], default: Any, given: dict[str, Any]) -> w.Dropdown:
-    """Return a menu in which None can be chosen. ipywidgets alone takes the value None to mean that nothing is."""
+    """Return a menu in which None can be chosen. By itself, ipywidgets treats the value None as no choice at all."""
     values = [value for _, value in options]
     made = w.Dropdown(options=options, index=values.index(default), **given)
     if None in values:

@@ -129,7 +129,7 @@ class LabState(traitlets.HasTraits):
     Empty in a mystery run until the user has solved it.
     """
     hand_note = traitlets.Unicode("")
-    """Description of the last move by hand, as long as the plan is its result."""
+    """How the plan was made, if by a move by hand or by another pane's offer. Empty for other plans."""
     is_mystery = traitlets.Bool(False)
     """True if a device or link of the last run is secretly slow and the user has not named it yet."""
     dark = traitlets.Bool(False)

@@ -122,7 +122,7 @@ class LiveSearch:
             self.shown.append(Shown(counted, frame))
 
     def _counted_on(self, step: PlanStep) -> PlanStep:
-        """Return the step with the previous searches' counts added, or their best plan if it is better."""
+        """Return the step with the counts of the previous searches added, and their best plan if that is better."""
         before, newest = self._before, self.newest
         if before is None or newest is None:
             # Without what the search holds, or all its populations would stay in memory.

@@ -72,7 +72,7 @@ class Findings(NamedTuple):
 
 
 def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
-    """Return the error, and the parts that messages and computations contribute to it."""
+    """Return three tiles: the iteration's error, and how much of it comes from messages and from computations."""
     error_s, whole_s = comparison.error_s, comparison.predicted_iteration_s
     notable_s = NOTABLE * whole_s
     share = signed_share(comparison.iteration_error)
@@ -171,7 +171,10 @@ def tables(comparison: Comparison) -> list[Table]:
 
 
 def hidden(found: list[Table]) -> list[Table]:
-    """Return the tables for a mystery run, whose suspects the user has to find: none is marked, rows are by name."""
+    """Return the tables for a mystery run, in which the user has to find the suspects.
+
+    No suspect is marked, and rows are sorted by name.
+    """
     return [
         table | {"rows": sorted((row | {"suspect": False} for row in table["rows"]), key=lambda row: row["label"])}
         for table in found

@@ -57,7 +57,7 @@ class Refitting:
         self.follow(None, None)
 
     def follow(self, comparison: Comparison | None, plan: Plan | None) -> None:
-        """Drop the last fit, because ``comparison`` of a run of ``plan`` is the one to fit from now on."""
+        """Fit this comparison from now on, which is of a run of ``plan``, and drop the last fit."""
         self._comparison, self._plan, self.found, self._drawn = comparison, plan, None, None
         self.table.value = self.note.value = ""
         show(self.again, False)
@@ -179,7 +179,7 @@ def _links_differ(found: Refit) -> bool:
 
 
 def _fitted(found: Refit) -> str:
-    """Return the error before and after, and the values that differ most from the drawn ones."""
+    """Return HTML of the error before and after the fit, and of the values that differ most from the drawn ones."""
     off = found.off
     n_off = f"{len(off)} of {counted(len(found.table), 'value')}"
     line = markup.line(f"<b>{escape(found.sentence)}</b>; {n_off} were drawn outside their 95 % intervals", "figure")

@@ -35,7 +35,7 @@ MODE_WORDS = (
     "Seconds between any two groups",
 )
 STEPS = read_mapping(Path(__file__).parents[1] / "texts" / "steps.yaml")
-"""The texts of each of the paper's steps, by its letter."""
+"""{letter of a step of the paper: its texts}."""
 
 
 class GroupsPanel(Panel):
@@ -152,7 +152,7 @@ class GroupsPanel(Panel):
             self.groups.selected = names
 
     def _edge_selected(self) -> None:
-        """Select the link between the slowest device pair of the edge that was selected between two groups."""
+        """After a click on an edge between two groups, select the link of its slowest pair of devices."""
         plan, edge, other = self._lab_state.plan, self.groups.selected_edge, self.groups.other_edge
         pairs: list[list[Any]] = []
         if plan is not None and len(other) == 2 and all(0 <= stage < plan.job.n_stages for stage in other):
@@ -203,7 +203,7 @@ SHOWN_IN_PATH = 12
 
 
 class StepText(NamedTuple):
-    """A step in words."""
+    """One of the paper's five steps, in words."""
 
     title: str
     happens: str

@@ -196,7 +196,7 @@ class HandMoves:
 
 
 def offers(explanation: Explanation, device: str) -> dict[str, Any]:
-    """Return the cost of every swap of a device: the cheapest swap into each group, and with each device.
+    """Return the costs of swapping a device: the cheapest swap into each group, and the swap with each other device.
 
     ``{"device", "stage", "now_s", "groups": [{"stage", "partner", "cost_s", "change_s"}], "devices": {name: [cost_s,
     change_s]}}``. Groups come cheapest first. Group -1 holds the idle devices. The costs are exact: they equal

@@ -49,7 +49,7 @@ class DrawnHosts:
         return tuple(found)
 
     def parts(self, devices: Iterable[str]) -> list[str]:
-        """Return the given devices of hosts that also have devices which are not given."""
+        """Return the given devices whose host is only given in part."""
         given = set(devices)
         hosts = [self.members[entry] for entry in self.entries(given)]
         return [device for members in hosts if not given.issuperset(members) for device in members if device in given]

@@ -36,7 +36,7 @@ class MatrixEditor:
     """
 
     def __init__(self, drawing: Drawing, *, height: int = 520) -> None:
-        """``height`` is that of the matrix in pixels. 0 fills the parent element."""
+        """``height`` is the matrix's height in pixels. 0 fills the parent element."""
         self._drawing = drawing
         self._is_showing = Guard()
         self.canvas = MatrixView(drawing, height=height)

@@ -183,7 +183,7 @@ class EditHistory:
         self.before = None
 
     def end_gesture(self) -> None:
-        """Make the next edit a separate one, however the drag before it ended."""
+        """Note that a drag has ended, so that the next edit does not belong to it."""
         self._was_in_gesture = False
 
     def plan_on(self, topology: Topology, job: Job) -> Plan | None:

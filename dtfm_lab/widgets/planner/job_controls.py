@@ -78,7 +78,7 @@ class ObjectiveControls(SavedControls):
         return measure_of(self.objective.value)
 
     def options(self) -> dict[str, Any]:
-        """Return the search's keyword arguments."""
+        """Return the objective, the limits and the queueing, as keywords of a search."""
         given: dict[str, Any] = {"objective": self.objective.value}
         if self.objective.value == COMMUNICATION:
             return given

@@ -136,7 +136,7 @@ class PlanPanel(Panel):
 
     @property
     def _lacks_prices(self) -> bool:
-        """True if dollars matter and no device has a price."""
+        """True if the objective or a limit is in dollars and no device has a price."""
         topology, asked = self.lab_state.topology, self.objective_controls.options()
         in_dollars = asked["objective"] == "price" or "max_price_per_hour" in asked
         return in_dollars and topology is not None and not any(device.price_per_hour for device in topology.devices)

@@ -170,7 +170,7 @@ def _who_moved(difference: Difference) -> list[str]:
 
 
 def _groups(difference: Difference) -> list[MovedGroup]:
-    """Return the groups in which a device moved."""
+    """Return a group for each region, or device without a region, in which a device moved."""
     plans = (difference.before, difference.after)
     region_of = {device.name: device.region for plan in plans for device in plan.topology.devices}
     groups: defaultdict[str, MovedGroup] = defaultdict(lambda: MovedGroup(""))

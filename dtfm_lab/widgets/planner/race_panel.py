@@ -39,7 +39,7 @@ TURN_S = 0.01
 WAIT_S = 0.05
 """Maximum wall-clock seconds of a turn. It ends the turn of a planner that waits without using the CPU."""
 ENDLESS_S = 1e6
-"""Time limit of a search that is stopped from outside."""
+"""Time limit in seconds of a search that the race stops itself."""
 HEAD = ("", "best", "behind", "computed", "priced", "found at", "planner")
 
 
@@ -144,7 +144,7 @@ class RacePanel(SearchMode):
                 self.take.disabled = False
 
     def show_live(self, shown: Sequence[Shown], caption: str, is_another: bool) -> None:
-        """Draw new steps of the live search, until the first race. ``is_another`` says that the search is a new one."""
+        """Draw new steps of the live search, until the first race. ``is_another`` is True at the start of a search."""
         if self.search is not None or self.standings.newest:
             return
         steps = [one.step for one in shown]

@@ -164,7 +164,7 @@ class PlacementPreview:
 
 
 def network_cells(topology: Topology, job: Job) -> dict[str, Any]:
-    """Return ``PopulationView.cells``: where each device is in the pictures of placements. Any shape gets the same."""
+    """Return ``PopulationView.cells``, the places of devices in the pictures. They do not depend on the job's shape."""
     place_of, places = places_of(topology, pair_costs(topology, job))
     return cells_of(place_of, places, topology.names)
 

@@ -90,7 +90,7 @@ def captions_of(trace: Trace) -> list[dict[str, object]]:
 
 
 class Playback:
-    """Plays the predicted iteration, the displayed what-if's, the current run's, or the typical one of the last run.
+    """Plays an iteration: that of a displayed what-if, the predicted one, or one of the current or the last run.
 
     ``view`` is the row with Play. The views of ``drawing`` show the iteration, by traits of the drawing that are set
     here. If there are many rows, they are only sent once a user presses Play.
@@ -157,7 +157,7 @@ class Playback:
         self.drawing.playback = rows.tobytes()
 
     def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
-        """Show the condition of each device of a run. ``conditions`` is as in ``FaultControls``."""
+        """Show the condition of each device of a run. ``conditions`` are ``FaultControls.conditions``."""
         known = set(run.ranks)
         self._tell(
             {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now},

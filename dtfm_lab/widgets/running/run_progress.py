@@ -128,7 +128,7 @@ class Happenings:
 
 
 def describe(fault: Fault) -> tuple[str, str]:
-    """Return two lines of the log: what failed, to follow the device's name, and how many seconds were lost."""
+    """Return two lines of the log: what failed, to be shown after the device's name, and how many seconds were lost."""
     return (
         f"{fault.how} in iteration {fault.iteration}; a replacement takes over, with the state from {fault.state_from}",
         f"training continues, {format_s(fault.lost_s)} lost",
@@ -136,7 +136,7 @@ def describe(fault: Fault) -> tuple[str, str]:
 
 
 def note_of(run: RunRecord) -> str:
-    """Return what a run does besides its iterations, for the headline: ``recovering ada``. Empty for nothing."""
+    """Return what a run is doing other than training, for the headline: ``recovering ada``. Empty for nothing."""
     lost = [name for name, condition in run.conditions.items() if condition == "lost"]
     if lost:
         return f"recovering {name_words(lost)}"

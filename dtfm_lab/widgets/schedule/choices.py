@@ -113,7 +113,7 @@ class ChoiceControls:
 
 
 class SchedulesTable:
-    """A button that starts or stops the comparison, and a table whose rows set ``lab_state.schedule``."""
+    """A button that compares all schedules, or stops that, and a table whose rows set ``lab_state.schedule``."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state

@@ -196,7 +196,7 @@ class SchedulePanel(Panel):
             state.schedule = now
 
     def _state(self) -> tuple[str, str, dict[str, Any], str]:
-        """The inputs of a prediction besides the plan."""
+        """Return schedule, queueing and choices of a prediction, and the schedule that the panel chose itself."""
         state = self._lab_state
         return state.schedule, state.queueing, dict(state.choices), self._automatic
 

@@ -19,8 +19,8 @@ from dtfm_lab.widgets.what_if.worth import savings
 QUIET_S = 0.2
 """Seconds that a selection and its plan must last before anything is simulated for them."""
 MOST_DEVICES = 128
-"""Maximum devices of a plan for which a selection's savings are simulated without being asked. Worth lists them for
-more."""
+"""Maximum devices of a plan for which a selection's savings are simulated without being asked. The page Worth lists
+the savings of larger plans."""
 NUMBERS = {
     "price_per_hour": ("Price ($ per hour)", "unknown", "a number of dollars, 0 or more", 0.0),
     "uplink_gbps": ("Uplink (Gbit/s)", "no limit", "a number of Gbit/s above 0", math.ulp(0.0)),

@@ -30,7 +30,10 @@ class TopBar(View, page="top_bar"):
     job = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
     """Name of the job, and its shape."""
     numbers = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{label, value, was, note, short, bad, word, under, ask} of each number. ``word`` is its entry in the glossary."""
+    """{label, value, was, note, short, bad, word, under, ask, why} of each number, see ``shell.bar.bar_numbers``.
+
+    ``word`` is its entry in the glossary.
+    """
     headline = traitlets.Dict().tag(sync=True)
     """{lead, rest, kind, handle}, see ``shell.headline``.
 

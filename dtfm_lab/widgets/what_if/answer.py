@@ -1,4 +1,4 @@
-"""One iteration of a plan under a setting: its numbers, and those as HTML. It contains no widget."""
+"""One iteration of a plan under a setting: its numbers, and sentences and HTML about them. It contains no widget."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[s
 
 
 def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: int) -> str:
-    """Return a table of every measure and its difference from the base, and whether it fits in memory.
+    """Return HTML of a table with every measure and its difference from the base, and whether all fits in memory.
 
-    Pass None as ``base`` if the base is not possible. ``changed`` lists the differences from it in words. ``number``
-    counts answers.
+    ``base`` is the answer to the lab's own setting, None if that is not possible. ``changed`` lists in words how the
+    settings differ. ``number`` counts answers.
     """
     under = f"with {changed}" if changed else "the plan as it is: move a slider"
     cannot = "; the lab's own setting is not possible" if base is None else ""

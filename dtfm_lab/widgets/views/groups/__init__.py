@@ -239,7 +239,10 @@ class GroupsView(View):
     weights = traitlets.List(traitlets.List()).tag(sync=True)
     """(S, S) seconds between any two groups, symmetric."""
     matchings = traitlets.List(traitlets.List()).tag(sync=True)
-    """S - 1 lists of [device, device, seconds], optionally followed by the seconds there and the seconds back."""
+    """For each stage but the last, the pairs [device, device, seconds] with the devices of the next stage.
+
+    A pair may also hold the seconds there and the seconds back.
+    """
     cost = traitlets.Dict().tag(sync=True)
     """The parts of the communication cost, as ``cost_of`` returns them. If empty, the sum is not drawn."""
     idle = traitlets.List(traitlets.Unicode()).tag(sync=True)
