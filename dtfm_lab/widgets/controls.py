@@ -35,7 +35,7 @@ NOT_TRIED = frozenset((
 ))  # fmt: skip
 """Job options that can vary on a given plan but are not offered for trying.
 
-``microbatch`` has controls of its own. The others are set in the job's file.
+``microbatch`` has separate controls. The others are set in the job's file.
 """
 CHOOSES = "the planner chooses"
 """Text of the value None in controls of fields that a planner can choose."""

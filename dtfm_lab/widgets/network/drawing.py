@@ -72,7 +72,7 @@ class Drawing(traitlets.HasTraits):
 
     @traitlets.validate("document")
     def _share(self, proposal: dict[str, Any]) -> Document:
-        """Return the new document with the old one's objects where they are equal, to keep a long history small."""
+        """Return the new document, sharing all equal parts with the old document, to keep a long history small."""
         before: Document = self._trait_values.get("document", {})
         new: Document = proposal["value"]
         return {key: _shared(value, before[key]) if key in before else value for key, value in new.items()}

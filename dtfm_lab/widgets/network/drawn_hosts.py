@@ -99,8 +99,8 @@ def _with_replicas(stages: Mapping[str, int]) -> dict[str, list[int]]:
 def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
     """Return the network with one device per host, and the extra keys of each host's entry.
 
-    None if the network is small or has measured message times, or if one entry cannot describe a host. That is so if
-    its devices differ, or its links inside or to another host.
+    None if the network is small, has measured message times, or has no host with several devices. Also None if one
+    entry cannot describe a host, because its devices differ, or its links inside or to another host.
     """
     # Measured times are by device, so those networks are drawn in full.
     if len(topology) <= MOST_DRAWN or topology.message_s is not None:

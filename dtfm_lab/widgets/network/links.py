@@ -184,8 +184,8 @@ def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
 def with_link(document: Document, ends: tuple[str, str], gbps: float, ms: float) -> Document:
     """Return the document with a new bandwidth in Gbit/s and latency in ms for the link between two devices, both ways.
 
-    The line of the two devices changes if there is one. Otherwise the line that sets the link changes: that of their
-    region, or of their pair of regions. Devices without a region get their own line.
+    The line of the two devices changes if there is one. Otherwise the line that sets the link changes, which is for
+    their region or their pair of regions. Devices without a region get their own line.
     """
     numbers = {"latency_ms": ms, "bandwidth_gbps": gbps}
     links = document["links"]

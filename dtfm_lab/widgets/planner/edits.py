@@ -183,7 +183,7 @@ class EditHistory:
         self.before = None
 
     def end_gesture(self) -> None:
-        """Note that a drag has ended, so that the next edit does not belong to it."""
+        """End the drag in progress, so that the next edit does not belong to it."""
         self._was_in_gesture = False
 
     def plan_on(self, topology: Topology, job: Job) -> Plan | None:

@@ -90,7 +90,7 @@ def captions_of(trace: Trace) -> list[dict[str, object]]:
 
 
 class Playback:
-    """Plays an iteration: that of a displayed what-if, the predicted one, or one of the current or the last run.
+    """Plays an iteration: a displayed what-if's, the predicted one, or one from the current or the last run.
 
     ``view`` is the row with Play. The views of ``drawing`` show the iteration, by traits of the drawing that are set
     here. If there are many rows, they are only sent once a user presses Play.

@@ -148,7 +148,7 @@ def note_of(run: RunRecord) -> str:
 
 
 def story_of(run: RunRecord) -> str:
-    """Return the run's last event for the headline, a new plan or a lost device. Empty if there was none.
+    """Return the run's last event for the headline, a new plan or a lost device. Empty before any.
 
     ``ada was killed by SIGKILL in iteration 3: its copy took over in 0.6 s, with the state of claude``
     """

@@ -67,8 +67,8 @@ class SchedulePanel(Panel):
         self._before: ChartedPrediction | None = None
         """The prediction before the last edits, which the shown one is compared with."""
         self._other_source: ChartedPrediction | None = None
-        """The last comparable prediction from FLOP if the shown one is from a profile, or the reverse. None if no such
-        change is to be reported."""
+        """The last comparable prediction from FLOP if the shown one is from a profile, or the reverse. None if there is
+        no such change to report."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """A request of ``_predict`` and its prediction, which was made before the request's plan was set."""
         self.told_before_s: Callable[[], float | None] = lambda: None

@@ -87,7 +87,7 @@ class FirstMinute:
         self._showing.ask()
 
     def shared(self, done: bool) -> None:
-        """Go on if the page has copied the link. If it could not (``done`` is False), open the menu with the link."""
+        """Reach the last step if the page has copied the link (``done``). If not, open the menu with the link."""
         if self.step == SHARE:
             self._reach(DONE) if done else self._view.send({"kind": "menu", "name": "more"})
 

@@ -143,7 +143,7 @@ class Legend(View, page="legend"):
     """One line that explains colours, hatches and lines for all views of the lab."""
 
     n_stages = traitlets.Int(0).tag(sync=True)
-    """Stages of the plan. 0 if there is none."""
+    """Number of stages of the plan. 0 without a plan."""
     shortcuts = traitlets.Unicode("1–6 tabs · Space plays · F whole window · ? words").tag(sync=True)
 
 

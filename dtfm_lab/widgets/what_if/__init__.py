@@ -204,7 +204,7 @@ class WhatIfPanel(Panel):
         self._asked.go_on()
 
     def _preview(self) -> None:
-        """While this pane is shown, let the network play the setting's iteration, or that of a better plan if known."""
+        """While this pane is shown, let the network play the setting's iteration, or a better plan's if known."""
         state, now = self._lab_state, self.last
         is_asked = now is not None and now.setting != self.base and state.shows(PANE)
         anew = self._better(now.setting) if now is not None and is_asked else None

@@ -40,7 +40,7 @@ SAME = 5e-4
 ONE_TO_ONE, PARTLY = 0.85, 0.25
 """Minimum exponents for the words "almost one to one" and "in part".
 
-The exponent is that of the power law between a number of the setting and the seconds of a part.
+A part's seconds are assumed to be a power of the changed number. An exponent of 1 is "one to one".
 """
 
 

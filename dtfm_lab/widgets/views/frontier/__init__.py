@@ -25,7 +25,7 @@ class FrontierView(View):
     counted = traitlets.Unicode("tokens").tag(sync=True)
     """What dollars are counted per: tokens, or samples."""
     chosen = traitlets.Int(NOTHING).tag(sync=True)
-    """Number of the point whose plan is the lab's. ``NOTHING`` if there is none."""
+    """Number of the point whose plan is the lab's, or ``NOTHING``."""
     title = traitlets.Unicode("Seconds against dollars").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     height = traitlets.Int(250).tag(sync=True)

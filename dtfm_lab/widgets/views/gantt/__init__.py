@@ -79,7 +79,7 @@ class GanttView(View):
     caption = traitlets.Unicode("").tag(sync=True)
     empty_words = traitlets.Unicode("No schedule yet").tag(sync=True)
     busy = traitlets.Unicode("").tag(sync=True)
-    """The current computation, in words. Empty if there is none."""
+    """The current computation, in words. Empty if nothing is being computed."""
     stale = traitlets.Unicode("").tag(sync=True)
     """Why the picture is out of date, shown over it while it is dimmed. Empty if it is not."""
     shares = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -92,7 +92,7 @@ class Bars(NamedTuple):
         return cls(*(np.concatenate(column) for column in zip(*parts, strict=True))) if parts else NO_BARS
 
     def ordered(self) -> tuple[Bars, np.ndarray]:
-        """Return the bars by row, then start, for the page's binary searches, and each one's old index."""
+        """Return the bars sorted by row and start, for the page's binary searches, and the old index of each."""
         order = np.lexsort((self.start, self.row))
         return Bars(*(column[order] for column in self)), order
 

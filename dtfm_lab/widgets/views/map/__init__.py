@@ -14,7 +14,7 @@ from dtfm_lab.widgets.views.view import DocumentView
 class MapView(DocumentView):
     """Draws and edits a topology document: a card for each region around a globe, pipes between the cards.
 
-    The name of a device's region is its city. Regions that are no known place have cards at the lower edge. The page
+    The name of a device's region is its city. Regions that are not known places have cards at the lower edge. The page
     sends {"kind": "swap", "a", "b"} if one device is dropped on another while a plan is shown.
     """
 

@@ -48,7 +48,7 @@ class MatrixView(DocumentView):
 
     @property
     def rectangle(self) -> Rectangle | None:
-        """The selected cells. None if there are none."""
+        """The selected cells. None without a selection."""
         # The page sets the cells, and the network may have become smaller since.
         if len(self.picked) != 4 or max(self.picked) >= len(self.names) or min(self.picked) < 0:
             return None

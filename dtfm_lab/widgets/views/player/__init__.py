@@ -9,7 +9,7 @@ class PlayerView(View):
     """Tells every view of its lab, in the page, which moment of the iteration to show. See ``tellTime`` in bus.js."""
 
     length_s = traitlets.Float(0.0).tag(sync=True)
-    """Seconds of the iteration. 0 if there is none."""
+    """Seconds of the iteration. 0 without one."""
     known_s = traitlets.Float(0.0).tag(sync=True)
     """Seconds of the iteration that are known so far. An iteration that is being measured is played up to there."""
     source = traitlets.Unicode("").tag(sync=True)

@@ -139,7 +139,7 @@ def _person_words(one: Individual) -> dict[str, Any]:
 def cells_of(place_of: IntArray, places: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     """Return ``PopulationView.cells``. Its ``at`` has the column and the row of each device.
 
-    ``place_of`` indexes ``places``. Each place has columns of its own, several if it has many devices, so that the
+    ``place_of`` indexes ``places``. Each place has separate columns, several if it has many devices, so that the
     picture is about square.
     """
     sizes = np.bincount(place_of, minlength=len(places))

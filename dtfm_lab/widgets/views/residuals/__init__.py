@@ -39,7 +39,7 @@ class ResidualsView(View):
 
     @property
     def shown(self) -> dict[str, Any] | None:
-        """The displayed table. None if there is none."""
+        """The displayed table. None without tables."""
         found = [table for table in self.tables if table["key"] == self.table] or self.tables
         return found[0] if found else None
 
