@@ -22,7 +22,8 @@ class TopBar(View, page="top_bar"):
     A link to a lab in the page's address goes to ``on_link``, with whether this tab has already opened it. A click or a
     key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that it waits for Python. The message
     {"kind": "copy", "link", "address"} makes the page copy the link, to open at the address or else at the page's own.
-    It then reports "copied" or "not-copied" as pressed.
+    It then reports "copied" or "not-copied" as pressed. A page that records a kill presses "record-kill", and begins
+    when {"kind": "kill", "why_not": ""} arrives, or ends with the reason in ``why_not``.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
