@@ -238,7 +238,11 @@ function render({ model, el }) {
   }
 
   function showAction() {
-    const { label = "", why_not: why = "" } = gone ? restoring() : recording ? { label: recording.left === "…" ? "Cancel recording" : `Stop recording (${recording.left} s)` } : model.get("action");
+    const { label = "", why_not: why = "" } = gone
+      ? restoring()
+      : recording
+        ? { label: recording.left === "…" ? "Cancel recording" : `Stop recording (${recording.left} s)` }
+        : model.get("action");
     action.textContent = label;
     action.title = why;
     action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
