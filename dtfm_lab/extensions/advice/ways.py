@@ -1,5 +1,5 @@
-"""Options for training a job: your own machines, with rented ones, or only rented ones, each planned, in days and
-dollars.
+"""Options for training a job on your own machines, with rented ones added, or only on rented ones. Each has a plan,
+days and dollars.
 
 A device with a price is rented. One without is your own and costs electricity.
 """
@@ -40,14 +40,15 @@ from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 DAY_S = 86400.0
 OWN, MIXED, RENTED = "own", "with rented", "rented"
 KINDS, COUNTS = ("RTX 4090", "A100", "H100"), (1, 2, 4, 8)
-"""GPUs, and numbers of them on one host, that are tried as rented machines at the table's typical prices."""
+"""Rented hosts to try: kinds of GPU, and numbers of GPUs per host. Prices are the typical ones in the table of
+hardware."""
 BESIDE = "A100"
-"""GPU that is added to your own machines if the network has no rented one."""
+"""GPU to rent in addition to your own machines, if the network has no rented device."""
 LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
 """Assumed link between your own machines and a rented one: 20 ms and 100 Mbit/s."""
 MOST_OFFERS, MOST_SINGLES = 12, 3
-"""Maximum number of a catalogue's machines that are tried, most FLOP/s per dollar first; and maximum number of kinds of
-your own machines, each tried as a single machine."""
+"""Maximum number of a catalogue's hosts to try, the most FLOP/s per dollar first. Maximum number of kinds of your own
+machines of which one is tried alone."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,13 +62,13 @@ class FleetOption:
     tokens: float
     electricity_per_kwh: float
     is_single: bool = False
-    """True if the option is a single machine of several that you own."""
+    """True if the option uses only one of the several machines that you own."""
     plan: Plan | None = None
-    """None if no plan fits."""
+    """None if no plan fits, or before planning."""
     lacks: str = ""
     """Why there is no plan."""
     ends_s: tuple[float, float] = (math.nan, math.nan)
-    """90 % interval of an iteration, in seconds."""
+    """90 % interval of the iteration time: lower and upper end, in seconds."""
 
     def planned(self, job: Job, **limits: Any) -> FleetOption:
         """Return the option with the best plan found for the job within the limits of a search."""
@@ -82,7 +83,8 @@ class FleetOption:
         return replace(self, plan=plan, lacks="", ends_s=simulate(plan).interval(0.9))
 
     def at_end(self, *, most: bool) -> FleetOption:
-        """Return the option with the same plan, with estimated links at their maximum or minimum speed."""
+        """Return the option with the same plan and every estimated link at the fast end of its estimate, or at the slow
+        end unless ``most``."""
         if self.plan is None:
             return self
         plan = self.plan.changed(topology=at_their_ends(self.plan.topology, most=most))
@@ -90,7 +92,7 @@ class FleetOption:
 
     @property
     def basis(self) -> Basis:
-        """What the predicted time is based on: a word, and why. Empty without a plan."""
+        """What the predicted time is based on, such as "guessed", and why. Empty without a plan."""
         return UNSAID if self.plan is None else basis_of(self.plan)
 
     @property
@@ -185,8 +187,8 @@ def _typical() -> list[Topology]:
 
 
 def _offered(offers: Offers) -> Iterator[Topology]:
-    """Yield the cheapest region of each kind and number in a catalogue that the table knows, at the spot price if it
-    has one."""
+    """Yield a rented host for each kind and number of GPUs in a catalogue that the table of hardware knows. It has the
+    price of the cheapest region, and the spot price where there is one."""
     found: dict[tuple[str, int], tuple[float, str]] = {}
     for (name, count, region), (price, spot) in offers.items():
         gpu, dollars = known_gpu(spelled_out(name.upper())), price if spot is None else spot
@@ -237,7 +239,8 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
 
 
 def room_of(topology: Topology, job: Job) -> Room:
-    """Return ``room_for``, or no room for a network on which the job has no valid layout."""
+    """Return the result of ``room_for``. If the job has no valid layout on the network, it does not fit and its bytes
+    are NaN."""
     try:
         return room_for(topology, job)
     except TopologyError:
