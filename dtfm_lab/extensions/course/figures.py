@@ -1,4 +1,4 @@
-"""Figures of a class: how many guesses were too low, about right or too high, and what the class gained."""
+"""Figures of a class: how many guesses were too low, about right or too high, and how much the class learned."""
 
 from __future__ import annotations
 

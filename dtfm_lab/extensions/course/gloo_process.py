@@ -25,7 +25,7 @@ RATE = 2e-3
 """The lab's default learning rate of a run."""
 
 NOT_YOURS = ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter", "all_to_all")
-"""Functions of torch.distributed that the reader has to write. Here they refuse to work."""
+"""Functions of torch.distributed that do what the reader has to write. They raise an error here."""
 
 
 class Pieces(NamedTuple):
@@ -86,7 +86,7 @@ def main(asked: dict[str, Any]) -> None:
 
 
 def _recorded() -> list[tuple[str, int]]:
-    """Return the list that records what this process sends and receives from now on: "send" or "recv", and bytes."""
+    """Return a list to which each message from now on is appended: ("send" or "recv", bytes)."""
     messages: list[tuple[str, int]] = []
     for name in ("send", "isend", "recv", "irecv"):
         original = getattr(dist, name)

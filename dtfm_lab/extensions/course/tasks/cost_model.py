@@ -1,4 +1,4 @@
-"""Missions about the cost model: equations 1 to 4 by hand and as a function, and what they depend on."""
+"""Missions about the cost model: compute equations 1 to 4 by hand and as a function, and see what they depend on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -62,7 +62,7 @@ def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _pairings_s(network: Topology, job: Job, groups: Sequence[Sequence[int]]) -> list[float]:
-    """Return the slowest pair of each of the two pairings of two groups of two."""
+    """Return the seconds of the slowest pair, for each of the two ways to pair two groups of two devices."""
     hop_s, ((a, b), (c, d)) = network.round_trip_s(job.hop_bytes), groups
     return [max(hop_s[a, c], hop_s[b, d]), max(hop_s[a, d], hop_s[b, c])]
 
@@ -81,7 +81,8 @@ def four_by_hand(given: Given) -> Number:
 
 
 def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return as many cities as devices per city, with equal links within cities and equal links between them."""
+    """Return a network of ``n`` cities with ``n`` devices each. All links within cities are equal, and so are all links
+    between them."""
     n, activations_mb = int(rng.integers(3, 7)), int(rng.integers(10, 60)) * 10
     within_ms, between_ms = int(rng.integers(1, 5)), int(rng.integers(30, 200))
     within_gbps, between_gbps = int(rng.integers(5, 30)), int(rng.integers(2, 12)) / 10

@@ -66,7 +66,7 @@ NAMES = ["ada", "alan", "barbara", "claude", "edsger", "grace"]
 
 
 def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a plan on a random network whose slowest link is not the one worth doubling."""
+    """Return a plan on a random network in which another link than the slowest is most worth doubling."""
     job = load_job("tiny", n_stages=3, n_replicas=2, global_batch=24, microbatch=2, schedule="gpipe")
     while True:
         gbps, latency_ms = np.triu(10 ** rng.uniform(-1.7, 0, (6, 6)), 1), np.triu(rng.uniform(2, 30, (6, 6)), 1)
@@ -81,7 +81,7 @@ def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _upgrade_gains(plan: Plan) -> dict[frozenset[str], float]:
-    """Return the seconds saved by twice the bandwidth of each pair of devices."""
+    """Return, for each pair of devices, the seconds of an iteration that twice its bandwidth would save."""
     network, before_s = plan.topology, simulate(plan).iteration_s
     gains = {}
     for a, b in combinations(range(len(network)), 2):

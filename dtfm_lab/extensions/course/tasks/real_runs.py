@@ -1,5 +1,5 @@
-"""Missions about real runs: predict one, find a link that differs from its specification, survive a lost worker. And
-the capstone, which ends with a run."""
+"""Missions about real runs: predict one, find a link that differs from its specification, and survive a lost worker.
+The capstone, which ends with a run, is here too."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -165,7 +165,7 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
 
 
 def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return devices that fail, and the seconds of a checkpoint."""
+    """Return how many devices there are, how often one fails, and the seconds of a checkpoint."""
     return {
         "devices": int(rng.choice([16, 32, 64, 128])),
         "days": int(rng.integers(5, 60)),
@@ -186,12 +186,12 @@ capstone = MissionsOf("18_capstone")
 
 LEAST_DEVICES = 6
 UNEQUAL = 3.0
-"""Minimum ratio of the fastest link to the slowest."""
+"""Minimum bandwidth of the fastest link of the reader's network, as a multiple of the slowest link's."""
 LEAST_WORDS = 15
-"""Minimum number of words in a description that says where the numbers come from."""
+"""Minimum number of words in the network's description, which has to say where its numbers come from."""
 NEAR_BOUND = 1.5
 AT_MOST = 64
-"""Maximum number of devices of a network whose bound is computed again within seconds."""
+"""Maximum number of devices of the reader's network, so that its lower bound is computed within seconds."""
 
 
 def own_network(network: Topology) -> None:
