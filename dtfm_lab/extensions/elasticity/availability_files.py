@@ -7,10 +7,9 @@
 | .csv with ``seconds,count``          | the number of machines online from each time on                         |
 | .json, or a folder of several        | SkyPilot's: machines online at each tick, in a folder one file per zone |
 
-Lines of CSV that begin with ``#`` come first. ``# end_seconds: 3600`` is the length in seconds (by default the time of
-the last row), ``# name:`` is the name, and ``# devices:`` is a JSON list of devices, needed if some never arrive. All
-other comments are the source. Counts do not name machines, so they are called node1, node2, ..., and the oldest leaves
-first.
+Lines of CSV that begin with ``#`` come first. ``# end_seconds: 3600`` is the length in seconds, by default the time of
+the last row. ``# name:`` is the name. ``# devices:`` is a JSON list of devices, needed if some never arrive. All other
+comments are the source. Counts do not name machines, so they are called node1, node2, ..., and the oldest leaves first.
 """
 
 import csv

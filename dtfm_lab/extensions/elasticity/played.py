@@ -53,8 +53,9 @@ MOST_ITERATIONS = 10**6
 def refuse_unplayable(history: History) -> None:
     """Raise an error for a history that workers cannot play.
 
-    Raises LabError if a step is a round of local steps, if an operation has no plan, if a device also does the work of
-    another stage, or if work is skipped. Raises JobError if peers would share work that cannot be shared.
+    Raises LabError if a step is a round of local steps, or if an operation has no plan. It also raises it if a device
+    does the work of another stage as well, or if work is skipped. Raises JobError if peers would share work that cannot
+    be shared.
     """
     # A step of such a policy is a round, which workers cannot count.
     if history.local_steps > 1:

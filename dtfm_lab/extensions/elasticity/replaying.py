@@ -113,8 +113,8 @@ def replay(
     The lab plans every set of online devices that occurs, in the shape that is best for it. Calls with the same
     network, job and seed share these plans. The availability is the name of one that ships with the lab, a file, or an
     ``Availability``. If its devices are not the network's, they take the network's free devices (``availability.on``).
-    Instead of a network and a job, you may give a table of measured samples per second by number of devices, and the
-    samples per step: ``lab.replay({15: 192, 16: 215, ...}, 8192, "bamboo-p3")``.
+    Instead of a network and a job, you may give measured samples per second by number of devices, and the samples per
+    step: ``lab.replay({15: 192, 16: 215, ...}, 8192, "bamboo-p3")``.
 
     With ``over``, one quantity takes several values, under one policy or a list of them. The result is a Race:
     ``.sentence``, ``.best``, ``.leads``, ``.to_frame()``, displayed by ``lab.figures.race``. ``over="every_s"`` finds

@@ -83,8 +83,8 @@ class Bamboo(Policy):
         return Response(slowed, keeps=WorkKept.STEP, again=PolicyEvent.STEP)
 
     def _to_rebalance(self, now: Situation, operation: Operation) -> bool:
-        """Return True if spare devices can replace all lost ones, if the share of devices whose loss would be fatal
-        exceeds ``MOST_AT_RISK``, or if more devices could be used."""
+        """Return True if pipelines should be rebalanced. Either spare devices can replace all lost ones, or more
+        devices could be used, or too many devices are ones whose loss would be fatal."""
         doubled = len(operation.doubled)
         if doubled and (len(now.spare) >= doubled or 2 * doubled / len(operation.devices) > MOST_AT_RISK):
             return True

@@ -65,8 +65,8 @@ class Goodput(Policy):
 
     After a loss, the peers of a stage share its work as in SWARM, or all devices regroup in the best shape as in
     Oobleck, whichever yields more. It treats an announced departure as Parcae does. If arrivals or another shape allow
-    a faster operation, it is prepared while work continues, provided that the expected time until the next change pays
-    for it. That time follows from the losses observed so far.
+    a faster operation, the policy prepares it while work continues. It does so only if that pays within the expected
+    time until the next loss, which follows from the losses so far.
 
     Checkpoints follow Daly's interval. Its rate of setbacks comes from those so far and from those that the current
     plan would have had. A setback is a return to a checkpoint. A plan's value is its speed less the cost of checkpoints
@@ -98,8 +98,8 @@ class Goodput(Policy):
         """Return the best operation for the devices online, by the plan for them or by the plan for an earlier fleet.
 
         In a plan, all stages have the same number of replicas. If one stage can spare a device and another cannot, a
-        plan for more devices is faster, with peers who share the work of the missing ones. A plan for fewer devices may
-        be faster too, because no search is certain to find the best. The other devices then stand by.
+        plan for more devices is faster. Peers then share the work of the missing ones. A plan for fewer devices may be
+        faster too, because no search is certain to find the best. The other devices then stand by.
         """
         best = now.fleet.operation(present, operation)
         worth = 0.0 if best is None else self._worth(now, best)
@@ -178,8 +178,8 @@ class Goodput(Policy):
         """Return the mean seconds between two setbacks to a checkpoint.
 
         The rate of setbacks is the average of two estimates. The first counts the setbacks so far. The second is for
-        this operation: the rate of past losses that would have sent it back to a checkpoint, or that of departures of
-        devices that are alone in their stage, whichever is larger.
+        this operation, and is the larger of two rates: that of past losses that would have sent it back to a
+        checkpoint, and that of departures of devices that are alone in their stage.
 
         One extra setback in ``most_ahead_s`` extra seconds keeps rates above 0 at first. If departures are announced,
         only the first estimate is used. If then no setback has happened, the result is infinite, and checkpoints are as
