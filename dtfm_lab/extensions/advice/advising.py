@@ -130,7 +130,7 @@ def _read(path: Path) -> Offers:
 
 def _start(way: FleetOption, done: Sequence[FleetOption]) -> Plan | None:
     """Return the fastest plan so far on a subset of this option's devices; None if there is none. A search that starts
-    from it never makes more devices slower."""
+    from it never finds a slower plan for more devices."""
     names = {*way.topology.names}
     plans = [one.plan for one in done if one.plan is not None and names.issuperset(one.plan.topology.names)]
     return min(plans, key=seconds_of, default=None)
@@ -170,8 +170,8 @@ def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
 
 
 def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
-    """Yield the gain of one more of the fastest own device in use, then of each slow link at twice the bandwidth, best
-    first."""
+    """Yield the gain of a second copy of your fastest device in use. Then yield the gains of twice the bandwidth on one
+    link, the largest first."""
     plan = way.plan
     assert plan is not None
     assert plan.iteration_s is not None

@@ -55,7 +55,7 @@ NOTHING_YET = (
     "Devices without a price are your own."
 )
 FIRST_S = 2.0
-"""Time limit of the first comparison, in seconds. It starts without a click when the pane is opened."""
+"""Seconds of the first comparison, which starts without a click when the pane is opened."""
 QUICK = f"Compared in {FIRST_S:g} s when you opened this page. <b>Compare</b> searches longer, and tries upgrades."
 DETAILS = "<details><summary>All options with intervals, plans, and the source of each number</summary>{}</details>"
 

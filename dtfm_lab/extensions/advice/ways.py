@@ -83,8 +83,8 @@ class FleetOption:
         return replace(self, plan=plan, lacks="", ends_s=simulate(plan).interval(0.9))
 
     def at_end(self, *, most: bool) -> FleetOption:
-        """Return the option with the same plan and every estimated link at the fast end of its estimate, or at the slow
-        end unless ``most``."""
+        """Return the option with the same plan and other speeds of estimated links: with ``most`` the highest of each
+        estimate, otherwise the lowest."""
         if self.plan is None:
             return self
         plan = self.plan.changed(topology=at_their_ends(self.plan.topology, most=most))
@@ -141,7 +141,8 @@ class FleetOption:
         return self.rent + self.kwh * self.electricity_per_kwh
 
     def range_of(self, total: float) -> tuple[float, float]:
-        """Return the 90 % interval of a number for all tokens, proportional to the iteration's interval."""
+        """Return the 90 % interval of ``total``, such as the seconds for all tokens. It is in proportion to the
+        interval of the iteration time."""
         low_s, high_s = self.ends_s
         return total * low_s / self.iteration_s, total * high_s / self.iteration_s
 
@@ -153,7 +154,8 @@ def watts_of(device: Device) -> float | None:
 
 
 def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterator[FleetOption]:
-    """Yield the unplanned options for a network, renting from the offers of a catalogue or from typical kinds."""
+    """Yield the options for a network, before planning. Rented hosts come from a catalogue's offers, by default from
+    the typical kinds in ``KINDS``."""
     devices = topology.devices
     own = [i for i, device in enumerate(devices) if not device.price_per_hour]
     paid = [i for i, device in enumerate(devices) if device.price_per_hour]

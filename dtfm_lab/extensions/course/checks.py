@@ -92,8 +92,8 @@ class MissionsOf:
     ) -> Callable[[Checked], Checked]:
         """Register a check. ``about`` has the fields of a Mission that are not texts.
 
-        The texts have ``said``, the sentence for an answer that wins. The check returns the values for its braces. With
-        a ``reason``, the answer is a list that ends in a number, and the texts have its ``slips``.
+        The texts have ``said``, the sentence for an answer that wins. The check returns values for the names in braces
+        in ``said``. With a ``reason``, the answer is a list that ends in a number, and the texts have its ``slips``.
         """
         said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
         wanted = self._texts[name]["wanted"]

@@ -12,7 +12,7 @@ from dtfm_lab.files.reading import read_mapping
 Cell = dict[str, Any]
 MINUTES_A_POINT = 5
 VARIANT = "variant="
-"""Text in a notebook's first cell after which the variant that seeds its numbers follows."""
+"""In a notebook's first cell, the variant that seeds its numbers follows this text."""
 TEXTS_OF_ONE = read_mapping(TEXTS / "assignment.yaml")
 
 

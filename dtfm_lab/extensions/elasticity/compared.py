@@ -1,4 +1,4 @@
-"""Compare the predicted and the measured history of the same hours: by how much goodput differs, why, and in which
+"""Compare the predicted and the measured history of one availability: by how much goodput differs, why, and in which
 interval."""
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SHOWN = (TimeUse.TRAINING, TimeUse.REDONE, TimeUse.RECONFIGURING, TimeUse.IDLE)
 
 @dataclass(frozen=True, eq=False)
 class HistoryComparison:
-    """The predicted and the measured history. Raises TraceError if they are not of the same hours."""
+    """The predicted and the measured history of the same availability. Raises TraceError if their availabilities
+    differ."""
 
     predicted: History
     measured: History

@@ -21,7 +21,7 @@ class TimeUse(IntEnum):
     """What a second of a history was spent on."""
 
     TRAINING = 0
-    """Work that counts."""
+    """Useful training, which no loss undid."""
     CHECKPOINT = 1
     """Training pauses while a checkpoint is written."""
     REDONE = 2

@@ -47,7 +47,7 @@ ASKED_AT = {"iteration": PolicyEvent.STEP, "checkpoint": PolicyEvent.CHECKPOINT}
 SOON_S = 1e-3
 """Minimum seconds of the run until a policy is asked again, if it asks for a time."""
 MOST_ITERATIONS = 10**6
-"""Maximum number of iterations. The end of the hours ends the run long before."""
+"""Maximum number of iterations. The run ends long before, at the end of the availability."""
 
 
 def refuse_unplayable(history: History) -> None:

@@ -1,9 +1,9 @@
 """The interface of a policy, and the registry of policies.
 
 The replay asks a policy when the fleet changes. It asks again when the policy's last answer requests it: at the end of
-a step, at the next checkpoint, or at a time. The policy answers which operation to use next, after what pause, and what
-happens to the current work. The replay does the rest: it counts steps, writes checkpoints and accounts for every
-second.
+a step, at the next checkpoint, or at a chosen time. The policy answers which operation to use next, after what pause,
+and what happens to the current work. The replay does the rest: it counts steps, writes checkpoints and accounts for
+every second.
 
 A complete example, which uses all devices online and loses the current step at every loss::
 

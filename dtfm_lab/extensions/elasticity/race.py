@@ -102,7 +102,7 @@ class Race:
 
     @property
     def sentence(self) -> str:
-        """Which value is best, or which policy leads where."""
+        """A sentence that says which value is best, or which policy trains most at which values."""
         low, high = self.points[0].value, self.points[-1].value
         if len(self.policies) == 1:
             best = self.best.histories[0]

@@ -2,8 +2,8 @@
 
 ``python -m dtfm_lab.extensions.hosts.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
 The agent loads torch once and forks these processes, so it can restart a lost one at once. The agent itself never
-computes with torch: that would start threads, and a fork copies only one. It opens no port: the folder says which
-worker a process is.
+computes with torch: that would start threads, and a fork copies only one. The agent opens no port, because the run
+folder says which workers it has to start.
 
 The coordinator writes events to standard output and the measured trace into the run folder. A lost worker is restarted
 with the same rank and gets its state from a replica or a checkpoint. A lost coordinator is restarted and resumes from

@@ -60,8 +60,8 @@ class Launched:
 
     @property
     def whole(self) -> bool:
-        """True if one agent per host is enough: the ranks of each host are consecutive, as torchrun numbers them, and
-        hosts have equally many if the launcher needs that."""
+        """True if one agent per host is enough. The ranks of each host are then consecutive, as torchrun numbers them.
+        If the launcher needs it, all hosts have equally many."""
         sizes = {len(host.workers) for host in self.hosts}
         follow = all(host.workers[-1] - host.workers[0] + 1 == len(host.workers) for host in self.hosts)
         return follow and (len(sizes) == 1 or not self.framework_launch.equal)

@@ -44,8 +44,8 @@ class MarkingChannel:
         self._descriptors: list[int] = []
 
     def send(self, message: Message, descriptors: Sequence[int] = (), seconds: float | None = None) -> None:
-        """Write a message, and pass open files with it. Raises Ended if the other end is closed, Late if it does not
-        read the message within ``seconds``, and Nonsense if the message is nested too deeply."""
+        """Write a message, and pass open files with it. Raises Ended if the other end is closed, and Late if it does
+        not read the message within ``seconds``. Raises Nonsense if the message is nested too deeply."""
         try:
             line = json.dumps(message).encode() + b"\n"
         except RecursionError:

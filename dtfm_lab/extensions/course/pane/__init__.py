@@ -126,7 +126,8 @@ class CoursePanel(Panel):
         return self._allowed(mission).variant or current_reader()
 
     def _starts_from(self, mission: Mission) -> tuple[Topology, Job | None] | None:
-        """What *Draw* draws: the mission's network and job, for this reader. None if it has no network."""
+        """Return what the button *Draw* opens: the mission's network and job, for this reader. None if it has no
+        network."""
         return mission.starts_from(self._sample(mission))
 
     def _candidates(self, mission: Mission) -> list[Any]:

@@ -112,8 +112,8 @@ def _climbed(job: Job, regions: IntArray, rng: np.random.Generator) -> float:
 def _bytes_sent(job: Job, region: IntArray) -> float:
     """Return the bytes sent between regions in one iteration, if stage s of pipeline r is in ``region[s, r]``.
 
-    Counted are the shards of each stage's gradients and averages, each pipeline's hops in both directions, and the tied
-    embedding's gradient between the first and the last stage.
+    It counts the shards of each stage's gradients and averages, and each pipeline's hops in both directions. It also
+    counts the tied embedding's gradient between the first and the last stage.
     """
     gradients: FloatArray = np.array(job.stage_gradient_bytes) / job.n_replicas
     apart = (region[:, :, None] != region[:, None, :]).sum(axis=(1, 2))

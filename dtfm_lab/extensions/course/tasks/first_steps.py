@@ -83,8 +83,8 @@ why = MissionsOf("01_why_decentralise")
 
 
 def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return the seconds of an iteration and the number of devices, in a data centre and in cities, and the price per
-    device-hour in the data centre."""
+    """Return the seconds of an iteration and the number of devices, in a data centre and in cities. The data centre has
+    a price per device-hour, too."""
     hall_s = int(rng.integers(60, 120)) / 10
     return {
         "hall_devices": int(rng.integers(8, 25)),

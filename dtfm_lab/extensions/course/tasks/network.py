@@ -66,7 +66,8 @@ NAMES = ["ada", "alan", "barbara", "claude", "edsger", "grace"]
 
 
 def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a plan on a random network in which another link than the slowest is most worth doubling."""
+    """Return a plan on a random network. Doubling the bandwidth of its slowest link is not the upgrade that saves
+    most."""
     job = load_job("tiny", n_stages=3, n_replicas=2, global_batch=24, microbatch=2, schedule="gpipe")
     while True:
         gbps, latency_ms = np.triu(10 ** rng.uniform(-1.7, 0, (6, 6)), 1), np.triu(rng.uniform(2, 30, (6, 6)), 1)

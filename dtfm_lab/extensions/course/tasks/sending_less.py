@@ -66,7 +66,7 @@ iteration."""
 MEAN_OF = 5
 """Iterations over which the training loss is averaged."""
 TEXT_NATS = 3.06
-"""Unigram entropy of the lab's own text, in nats per byte. A run on another text has another one."""
+"""Unigram entropy of the lab's own text, in nats per byte. A run with another value was on another text."""
 AT_LEAST = 0.5
 """An iteration that is shorter than this share of the computing in its profile cannot have been measured."""
 

@@ -255,8 +255,8 @@ class Availability:
         )
 
     def until(self, end_s: float) -> Self:
-        """Return the first ``end_s`` seconds, including changes at the very end. Raises TraceError if the hours are
-        shorter."""
+        """Return the first ``end_s`` seconds, including changes at the very end. Raises TraceError if the availability
+        is shorter."""
         until_s = as_number(end_s)
         if until_s is None or not 0 < until_s <= self.end_s:
             found = shortened(end_s)

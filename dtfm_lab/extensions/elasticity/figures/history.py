@@ -190,7 +190,7 @@ class Stays(NamedTuple):
     begin_s: FloatArray
     end_s: FloatArray
     lost: BoolArray
-    """True if the device leaves at the end, False if it stays to the end of the hours."""
+    """True if the device leaves at ``end_s``, False if it is still online at the end of the availability."""
 
 
 @figure_of(Availability)

@@ -77,7 +77,7 @@ def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = 
 
     Each history has a bar that shows what its time was spent on, and its result. The best is on top. Histories with
     local steps come last, because they train differently. A Race has a curve per policy, with the best value, or the
-    values at which the lead changes.
+    values at which another policy becomes best.
 
     Parameters
     ----------

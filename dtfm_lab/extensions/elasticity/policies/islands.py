@@ -49,7 +49,8 @@ class DiLoCo(Adapting):
 
 
 class _Rounds:
-    """Wraps a fleet so that a step is a round. Everything else is as in the wrapped fleet."""
+    """Wraps a fleet so that a step of its operations is a round of local steps. Everything else is as in the wrapped
+    fleet."""
 
     def __init__(self, fleet: Fleet, local_steps: int) -> None:
         self._fleet, self._local_steps = fleet, local_steps

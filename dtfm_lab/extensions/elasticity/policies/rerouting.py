@@ -17,8 +17,8 @@ from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, S
 
 @dataclass(frozen=True, kw_only=True)
 class Adapting(Policy):
-    """After a loss, continues with the operation that ``adapted`` returns. Includes arrivals after a step. Base
-    class."""
+    """Base class of policies that continue after a loss with the operation that ``adapted`` returns. They include
+    arrivals after a step."""
 
     every_s: float = QUARTER_S
     """Seconds of training between two checkpoints, which are needed if all replicas of a stage are lost."""
