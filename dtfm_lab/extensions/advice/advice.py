@@ -148,7 +148,7 @@ class Advice:
 
     def _key(self, way: FleetOption) -> tuple[Any, ...]:
         if way.plan is None:
-            # After every option with a plan, whose keys begin with False or True.
+            # Sorts after every option with a plan, whose keys begin with False or True.
             return (2,)
         order = (way.seconds, way.dollars) if self._for_speed else (way.dollars, way.seconds)
         return not self.allows(way), *order

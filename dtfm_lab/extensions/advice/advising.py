@@ -171,7 +171,7 @@ def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
 
 def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
     """Yield the gain of a second copy of your fastest device in use. Then yield the gains of twice the bandwidth on one
-    link, the largest first."""
+    link, or between two regions, the largest first."""
     plan = way.plan
     assert plan is not None
     assert plan.iteration_s is not None

@@ -171,7 +171,7 @@ def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterato
         # Without a rented device in the network, a usual one shows what renting would add.
         one = next((each for each in offered if each.name == f"1 x {BESIDE}"), offered[0]).devices[0]
         yield FleetOption(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_one_more(topology, one), **shared)
-    # Reversed, so that of equal devices the first stays.
+    # Reversed, so that the first of several equal devices is kept.
     kinds = {(devices[i].gpu, devices[i].peak_flop_per_s, devices[i].memory_bytes): i for i in reversed(own)}
     for i in sorted(kinds.values(), key=lambda i: -devices[i].peak_flop_per_s)[: MOST_SINGLES * (len(own) > 1)]:
         alone = topology.subset([i])

@@ -175,5 +175,5 @@ def score_of(guesses: Sequence[Guess]) -> str:
     words = f"{len(factors)} {'guess' if len(factors) == 1 else 'guesses'}"
     words += f", {sum(each <= NEAR for each in factors)} within a factor of {NEAR:.0f}"
     middle = median(factors)
-    # Of one or two guesses a median says nothing.
+    # The median of one or two guesses says nothing.
     return words if len(factors) < 3 or math.isinf(middle) else f"{words}; half of them within {middle:.2g}"

@@ -35,7 +35,7 @@ def foresight(
     rate, able_from_s = 0.0, 0.0
 
     def pass_until(until_s: float) -> None:
-        # A corner of the curve: nothing before the first plan can be ready.
+        # The curve has a corner here: nothing is trained before the first plan can be ready.
         if rate and times[-1] < able_from_s < until_s:
             times.append(able_from_s)
             samples.append(samples[-1])

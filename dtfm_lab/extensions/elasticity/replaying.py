@@ -252,7 +252,7 @@ def run_hours(
     fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = ReconfigurationCosts(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
-    # Refuse before any worker starts. `play` has by then planned all fleets.
+    # Refuse before any worker starts. The replay (`play`) has planned all fleets by then.
     hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # also plans every fleet
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 

@@ -36,7 +36,7 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
     job = marker.receive()
     FunctionCache.save_overload = _saved_where_possible  # type: ignore[method-assign]
     os.chdir(folder)
-    # Nothing of the instructor's environment, such as keys, is for students to read.
+    # Students must not read the instructor's environment, which may hold keys.
     os.environ.clear()
     os.environ.update(job["environment"])
     own = {"HOME": folder, "TMPDIR": folder, "IPYTHONDIR": folder / "ipython", "DTFM_LAB_PROGRESS": folder / "progress"}

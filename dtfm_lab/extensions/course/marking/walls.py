@@ -96,7 +96,7 @@ def limit_threads(already: int) -> None:
 
 def hold() -> bool:
     """Return True if this user can build the walls on this machine. It is tried in a child process."""
-    # Namespaces are Linux's.
+    # Only Linux has these namespaces.
     if sys.platform != "linux":
         return False
     with tempfile.TemporaryDirectory() as folder:

@@ -25,7 +25,7 @@ MB = 1e6
 def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return four devices, their six links and two groups, such that the pairing matters and the groups have different
     costs."""
-    # Until the pairing matters and the groups differ, or luck would do.
+    # Sample until the pairing matters and the groups differ: otherwise a lucky guess would win.
     while True:
         latency_ms = int(rng.choice([50, 100, 150, 200]))
         speeds = {pair: int(rng.choice([50, 100, 200, 400])) for pair in zip(*np.triu_indices(4, 1), strict=True)}

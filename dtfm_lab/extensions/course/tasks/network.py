@@ -35,7 +35,7 @@ def half_and_half(given: Given) -> Number:
 @lesson.function("ring-by-hand")
 def ring_by_hand(rng: np.random.Generator) -> Iterator[Trial]:
     for _ in range(4):
-        # not of eight, where a part of the gradient in bits is as long as the whole in bytes
+        # not 8 devices: a shard of the gradient in bits would be the same number as the whole in bytes
         n, latency_s = int(rng.choice([3, 4, 5, 6, 7, 9, 10, 11, 12])), float(rng.uniform(0.01, 0.1))
         bandwidth = float(10 ** rng.uniform(7, 9))
         n_bytes, wanted = _simulated_ring_s(n, latency_s, bandwidth, str(rng.choice(["tiny", "small", "gpt2-small"])))

@@ -80,7 +80,7 @@ def give_secret(rng: np.random.Generator) -> Mapping[str, Any]:
         here, there = there, here
     bandwidth = plan.topology.bandwidth_bytes_per_s.copy()
     bandwidth[here, there] /= int(rng.integers(4, 9))
-    # what is asked at the end is the factor, which the latency hides in a ratio of seconds
+    # the last question asks for this factor: because of latency, a ratio of seconds does not show it
     return {"plan": plan, "secretly": replace(plan.topology, bandwidth_bytes_per_s=bandwidth)}
 
 

@@ -78,7 +78,7 @@ def give_graph(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return weights of a coarsened graph of six groups in which always going to the nearest group does not give the
     best path."""
     n = len(STAGES)
-    # Until the simple way fails from every start, or it would win by luck.
+    # Sample until the simple way fails from every start: otherwise it could win by luck.
     while True:
         upper = np.triu(rng.integers(1, 30, (n, n)), 1)
         weights = (upper + upper.T).astype(float)

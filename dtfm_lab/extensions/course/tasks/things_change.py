@@ -211,7 +211,7 @@ def how_often_to_write(every_s: float, given: Given) -> TextValues:
 
 def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return quiet and rough traces in random order, and costs for which no single policy is the best on all."""
-    # Until the best policy is clear on each trace, and not the same on all.
+    # Sample until the best policy is clear on each trace, and not the same on all.
     while True:
         costs = {
             "checkpoint_s": float(rng.integers(2, 40)),

@@ -183,7 +183,7 @@ class Availability:
         for at_s, begin, turn, end in instants:
             left, came = device[begin:turn], device[turn:end]
             if at_s in twice:
-                # Only whether it was there before and is there after counts.
+                # Only its state before and after the instant matters.
                 first = {device[i]: comes[i] for i in reversed(range(begin, end))}
                 last = {device[i]: comes[i] for i in range(begin, end)}
                 left = tuple(sorted(who for who, came_first in first.items() if not came_first))

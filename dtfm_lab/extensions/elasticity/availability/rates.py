@@ -122,7 +122,7 @@ class Rates:
                 time_s[pending] + scale_s * hazard[pending] ** (1 / shape) - age_s[pending], time_s[pending]
             )
             ends_s[pending] = at_s
-            # Without a daily course nothing has to be removed.
+            # Without a daily rhythm nothing has to be removed.
             if not self.daily:
                 break
             rate = 1 - self._night(at_s) * (self.daily if life else -self.daily)

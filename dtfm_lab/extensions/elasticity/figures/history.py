@@ -94,7 +94,7 @@ def _subtitle(history: History) -> str:
 
 def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:
     at_s = np.unique(history.availability.time_s)
-    # Availability and use step at other times, so each keeps its own.
+    # Availability and use change at different times, so each keeps its own times.
     there = history.availability.counts()
     end_s = history.availability.end_s
     serving = history.to_frame()["devices"].to_numpy()

@@ -158,7 +158,7 @@ class Goodput(Policy):
             return self._safe(now, taken_along(now, better))
         change = prepared(now, better)
         assert change.after_s is not None, "it takes its seconds while the work continues"
-        # Gained until the next change, lost in the pause.
+        # The gain until the next change must exceed what the pause costs.
         gain = (worth - before) * max(0.0, self._ahead_s(now) - change.after_s)
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
 

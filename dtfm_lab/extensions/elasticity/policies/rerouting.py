@@ -31,7 +31,7 @@ class Adapting(Policy):
             return restarted(now)
         if not now.lost:
             return joined(now, now.operation, at_step=True)
-        # A stage without any replica left is nowhere else, so only a checkpoint helps.
+        # If a stage has no replica left, its state is only in a checkpoint.
         if not now.fleet.survives(now.operation, now.lost):
             return restarted(now)
         adapted = self.adapted(now, now.operation)
