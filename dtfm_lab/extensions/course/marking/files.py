@@ -157,7 +157,7 @@ def missions_in(hand_in: HandIn, cells: list[Cell]) -> list[str]:
 
 
 def in_one_line(text: object, most: int | None = LONGEST_REASON) -> str:
-    """Return the first ``most`` characters of a text on one line. Control characters and characters that cannot be
-    encoded become question marks."""
+    """Return the first ``most`` characters of a text on one line; all of them for None. Control characters and
+    characters that cannot be encoded become question marks."""
     said = "".join(each if is_plain(each) else " " if each.isspace() else "?" for each in str(text))
     return said[:most]

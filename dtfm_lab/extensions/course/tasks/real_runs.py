@@ -165,7 +165,8 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
 
 
 def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return how many devices there are, how often one fails, and the seconds of a checkpoint."""
+    """Return the number of devices, the mean days between two failures of a single device, and the seconds to write a
+    checkpoint."""
     return {
         "devices": int(rng.choice([16, 32, 64, 128])),
         "days": int(rng.integers(5, 60)),

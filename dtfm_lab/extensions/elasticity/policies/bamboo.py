@@ -28,8 +28,10 @@ MOST_AT_RISK = 0.05
 @policies.register("bamboo")
 @dataclass(frozen=True, kw_only=True)
 class Bamboo(Policy):
-    """The device of the previous stage takes over the stage of a lost device. Steps are slower until pipelines are
-    rebalanced."""
+    """The device of the previous stage takes over a lost device's stage, until pipelines are rebalanced.
+
+    Steps are slower until then.
+    """
 
     slowdown: float = 1.5
     """Factor on the seconds of a step while a device does the work of two stages: 1.5 in Bamboo's simulator."""

@@ -21,10 +21,10 @@ from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, S
 @policies.register("parcae")
 @dataclass(frozen=True, kw_only=True)
 class Parcae(Policy):
-    """Migrates to other devices before an announced departure, while work continues. After an unannounced loss it
-    regroups.
+    """Migrates to other devices before an announced departure, while work continues.
 
-    Parcae also predicts departures that were not announced. That is not modelled.
+    After an unannounced loss it regroups. Parcae also predicts departures that were not announced. That is not
+    modelled.
     """
 
     every_s: float = QUARTER_S

@@ -55,8 +55,10 @@ class Adapting(Policy):
 @policies.register("recycle")
 @dataclass(frozen=True, kw_only=True)
 class ReCycle(Adapting):
-    """The peers of a lost device, which hold the same stage, share its micro-batches and fit them into their idle time.
-    The current step restarts."""
+    """The peers of a lost device share its micro-batches and fit them into their idle time.
+
+    Peers hold the same stage. The current step restarts.
+    """
 
     keeps_step: bool = False
 
@@ -67,8 +69,7 @@ class ReCycle(Adapting):
 @policies.register("swarm")
 @dataclass(frozen=True, kw_only=True)
 class Swarm(Adapting):
-    """Micro-batches of a lost device, including those in flight, are rerouted to peers of its stage, so no step is
-    lost.
+    """Micro-batches of a lost device, also those in flight, are rerouted to peers of its stage, so no step is lost.
 
     GWTF reroutes along the cheapest flow. It takes the same time here, because the peers of a stage share its work
     evenly.
@@ -98,12 +99,11 @@ class TorchFT(Adapting):
 @policies.register("skippipe")
 @dataclass(frozen=True, kw_only=True)
 class SkipPipe(Adapting):
-    """A pipeline that loses a device continues at the same speed without that stage's layers, until the device is
-    replaced.
+    """A pipeline that loses a device continues without that stage's layers, until the device is replaced.
 
-    Until then it trains only a part of the model. ``skipping_samples`` of the history counts such samples. Alternating
-    between whole and shortened models changes what is learned. The authors train this way on purpose, skipping up to a
-    third of the layers.
+    Until then it trains only a part of the model, at the same speed. ``skipping_samples`` of the history counts such
+    samples. Alternating between whole and shortened models changes what is learned. The authors train this way on
+    purpose, skipping up to a third of the layers.
     """
 
     most_skipped: float = 1 / 3
