@@ -112,7 +112,7 @@ class HostAgent:
     def _start_again(self, rank: int) -> None:
         self._in_vain[rank] = self._in_vain.get(rank, -1) + 1
         if self._in_vain[rank] == MOST_IN_VAIN:
-            self._end = 1, f"a process ended {MOST_IN_VAIN} times before it joined the run"
+            self._end = 1, f"a process was restarted {MOST_IN_VAIN} times and ended each time before it joined the run"
             return
         what = "the coordinator" if rank == COORDINATOR else f"worker {rank}"
         _say(f"host {self._host}: {what} ended and is restarted")
