@@ -1,9 +1,10 @@
 """``make pictures``: stills and a moving picture of the lab, made by driving it in a browser as a person would.
 
-In JupyterLab in a headless Chromium: eight devices are drawn, a plan is found, its groups are looked at, the plan is
-trained for real, a device is killed meanwhile, and the measurement is laid over the prediction. Written are
-tools/pictures/lab-light.png, lab-dark.png, and lab-light.webp and lab-dark.webp, which move for about a minute: what is
-only waited for is left out. tour.png is a moment of the first iteration in the tour's lab, for its notebook.
+In JupyterLab in a headless Chromium: 64 GPUs in eight cities are planned for two batches. Eight laptops are planned,
+train for real, one of them is killed, and the measurement is compared with the prediction. This writes
+tools/pictures/lab-light.png and lab-dark.png, and the moving lab-light.webp and lab-dark.webp of about half a minute,
+which leave out waiting. docs/pictures/screen.png has a number on each part of the screen. tour.png is a moment of the
+first iteration in the tour's lab, for its notebook.
 
     python -m tools.screenshots [--theme light|dark|both] [--keep-frames FOLDER] [--tour]
 """
@@ -30,22 +31,13 @@ from lab_page import LabPage
 from serving import ask, chromium, fresh_page, jupyter_server
 
 PICTURES = ROOT / "tools" / "pictures"
+SCREEN = ROOT / "docs" / "pictures" / "screen.png"
 SIZE = {"width": 1280, "height": 760}
 SMALL = {"width": 980, "height": 660}
 """of tour.png, which is shown in a notebook's cell"""
 PATIENCE_S = 180
-PLACES = {
-    "device-1": (0.14, 0.16),
-    "device-2": (0.31, 0.16),
-    "device-3": (0.5, 0.16),
-    "device-4": (0.69, 0.16),
-    "device-5": (0.86, 0.16),
-    "device-6": (0.3, 0.66),
-    "device-7": (0.5, 0.66),
-    "device-8": (0.7, 0.66),
-}
-"""Shares of the canvas' width and height."""
-REGIONS = (("device-1", "device-2", "device-3"), ("device-4", "device-5"), ("device-6", "device-7", "device-8"))
+LARGE_BATCH = 512
+"""At this batch, the planner of ``worldwide`` puts whole pipelines into cities. At 64, each city is one stage."""
 CURSOR = """() => {
     const hand = document.createElement("div");
     hand.style.cssText = `position: fixed; z-index: 99999; width: 18px; height: 18px; margin: -9px; border-radius: 50%;
@@ -59,6 +51,28 @@ CURSOR = """() => {
 }"""
 """A headless browser draws no pointer."""
 TOUR = "lab.Lab('lecture-hall', 'tiny', autosave=False)"
+STORY = "lab.Lab('worldwide', autosave=False)"
+PARTS = (
+    ".dtfm-bar [data-menu=network]",
+    ".dtfm-bar .dtfm-numbers",
+    ".dtfm-bar .dtfm-go",
+    ".dtfm-headline",
+    ".dtfm-picture",
+    ".dtfm-inspector",
+    "[role=tablist][aria-label=Results]",
+    ".dtfm-panes .dtfm-gantt",
+    "[aria-label=Legend]",
+)
+"""Parts of the screen in the order of the list in docs/lab.md."""
+NUMBER = """([selector, number]) => {
+    const box = document.querySelector(`.dtfm-lab ${selector}`).getBoundingClientRect();
+    const mark = document.createElement("div");
+    mark.textContent = number;
+    mark.style.cssText = `position: fixed; z-index: 99999; width: 24px; height: 24px; border-radius: 50%;
+        background: #d9480f; color: #fff; font: 700 14px/24px system-ui, sans-serif; text-align: center;
+        box-shadow: 0 0 0 2px #fff; left: ${Math.max(3, box.left - 4)}px; top: ${Math.max(3, box.top - 4)}px`;
+    document.body.append(mark);
+}"""
 MOMENT = "640"
 """Thousandths of the iteration that tour.png shows."""
 PLANNED = "the_lab.plan is not None and not the_lab.lab_state.plan_is_stale"
@@ -76,25 +90,33 @@ def main() -> None:
     if asked.tour:
         return
     for theme in ("light", "dark") if asked.theme == "both" else (asked.theme,):
-        with tempfile.TemporaryDirectory(prefix="dtfm-pictures-") as folder, lab_in_a_browser(Path(folder)) as page:
-            recorder = Recorder(page)
-            still = story(page, theme, recorder)
-            (PICTURES / f"lab-{theme}.png").write_bytes(with_palette(still, 256))
-        moving = PICTURES / f"lab-{theme}.webp"
-        recorder.write(moving, dark=theme == "dark")
-        if asked.keep_frames is not None:
-            recorder.keep_frames(asked.keep_frames / theme)
-        print(f"{moving.name}: {recorder.seconds:.0f} s, {moving.stat().st_size / 1e6:.2f} MB")
+        take(theme, asked.keep_frames)
+
+
+def take(theme: str, keep_frames: Path | None) -> None:
+    """Take all pictures in one theme, but tour.png."""
+    with tempfile.TemporaryDirectory(prefix="dtfm-pictures-") as folder, lab_in_a_browser(Path(folder), STORY) as page:
+        recorder = Recorder(page)
+        still = story(page, theme, recorder)
+        (PICTURES / f"lab-{theme}.png").write_bytes(with_palette(still, 256))
+        if theme == "light":
+            SCREEN.write_bytes(with_palette(numbered(page), 256))
+    moving = PICTURES / f"lab-{theme}.webp"
+    recorder.write(moving, dark=theme == "dark")
+    if keep_frames is not None:
+        recorder.keep_frames(keep_frames / theme)
+    print(f"{moving.name}: {recorder.seconds:.0f} s, {moving.stat().st_size / 1e6:.2f} MB")
 
 
 @contextmanager
-def lab_in_a_browser(folder: Path, opened: str = "lab.Lab(autosave=False)") -> Iterator[object]:
-    """A page of JupyterLab, with nothing but a lab in it, an empty one by default."""
+def lab_in_a_browser(folder: Path, opened: str) -> Iterator[object]:
+    """A page of JupyterLab with nothing but a lab, which ``opened`` makes. Nothing in it asks or explains."""
     with jupyter_server(folder) as jupyter, sync_playwright() as playwright:
         browser = chromium(playwright)
         try:
             with fresh_page(browser, viewport=SIZE) as page:
-                page.add_init_script("localStorage.setItem('dtfm-lab-door-closed', 'yes')")  # it opens when asked to
+                for seen in ("door-closed", "first-minute", "first-iteration"):
+                    page.add_init_script(f"localStorage.setItem('dtfm-lab-{seen}', 'yes')")
                 jupyter.open(page, [f"import dtfm_lab as lab\nthe_lab = {opened}\nthe_lab"])
                 jupyter.run_all(page)
                 yield page
@@ -124,19 +146,18 @@ def story(page, theme: str, recorder: Recorder) -> bytes:
     lab = LabPage(page, theme)
     lab.whole_window()
     page.evaluate(CURSOR)
-    blank(lab)
+    planned(lab)
 
-    with recorder.scene("Draw a network: eight devices in three regions, one slow link", seconds=14):
-        draw(lab)
-    with recorder.scene("It is planned as you draw: the shape, the stages, the devices", seconds=8):
-        plan(lab)
-    with recorder.scene("The paper's five steps: from groups to the path through them", seconds=9):
-        groups(lab)
-    with recorder.scene("One iteration, predicted; what if the network were faster?", seconds=8):
-        what_if(lab)
-    with recorder.scene("Train for real on this machine, over links as slow as drawn, and kill a device", seconds=12):
+    with recorder.scene("64 GPUs in 8 cities: each city holds one stage of the pipeline", seconds=5):
+        play(lab)
+    with recorder.scene("A larger batch changes the answer: each pipeline stays in its city", seconds=6):
+        enlarge_batch(lab)
+    open_laptops(lab)
+    with recorder.scene("Eight laptops: make a link slower, and the plan follows", seconds=5):
+        slow_down(lab)
+    with recorder.scene("Does the prediction hold? Train for real, and kill a laptop", seconds=9):
         run_and_kill(lab)
-    with recorder.scene("Predicted beside measured: the error of every stage and link", seconds=9):
+    with recorder.scene("Predicted beside measured: the error of every device and link", seconds=6):
         compare(lab)
     lab.pane("Schedule")
     page.wait_for_timeout(900)
@@ -144,85 +165,56 @@ def story(page, theme: str, recorder: Recorder) -> bytes:
     return page.screenshot()
 
 
-def blank(lab: LabPage) -> None:
-    lab.press_next("Open a network")
-    door = lab.root.get_by_role("dialog")
-    door.get_by_role("button", name=re.compile("^all .* networks")).wait_for()
-    door.get_by_role("button", name=re.compile("^Blank")).click()
-    door.wait_for(state="hidden")
-    lab.settle()
+def numbered(page) -> bytes:
+    """The screen as it is, with a number on each part."""
+    for number, selector in enumerate(PARTS, 1):
+        page.evaluate(NUMBER, [selector, number])
+    return page.screenshot()
 
 
-def draw(lab: LabPage) -> None:
-    page, box = lab.page, lab.stage.bounding_box()
-    lab.picture("Rows")
-    lab.stage.click(position={"x": box["width"] / 2, "y": box["height"] * 0.9})
-    page.keyboard.press("d")
-    for across, down in PLACES.values():
-        x, y = lab.at(across * box["width"], down * box["height"])
-        page.mouse.move(x, y, steps=4)
-        lab.click((x, y))
-        page.wait_for_timeout(260)  # a second click sooner is a double click
-    until(page, "len(the_lab.topology.devices) == 8")
-    page.keyboard.press("v")
-    for region in REGIONS:
-        lab.click(lab.at(0.5 * box["width"], 0.9 * box["height"]))
-        for at, name in enumerate(region):
-            lab.click(lab.where(name), modifiers=["Shift"] if at else [])
-        page.keyboard.press("g")
-        page.wait_for_timeout(400)
-    until(page, "len(the_lab.topology.regions) == 3")
-    page.keyboard.press("l")
-    lab.drag(lab.where("device-1"), lab.where("device-6"))
-    until(page, "len(the_lab.network_panel.drawing.document['links']) == 1")
-    page.keyboard.press("v")
-    form = page.locator(".dtfm-editor .dtfm-side")
-    if not form.is_visible():
-        page.keyboard.press("Enter")
-    lab.fill(form.get_by_label("Latency (ms)").nth(0), "80")
-    lab.fill(form.get_by_label("Bandwidth (Gbit/s)").nth(0), "0.02")
-    page.wait_for_timeout(400)
-    page.keyboard.press("Escape")
-    page.wait_for_timeout(300)
+def planned(lab: LabPage) -> None:
+    """Wait until a plan of what is open is drawn, and no search looks for a better one."""
+    until(lab.page, f"{PLANNED} and the_lab.predicted is not None")
+    lab.at_rest()
+    lab.page.wait_for_timeout(600)
 
 
-def plan(lab: LabPage) -> None:
-    page, job = lab.page, lab.menu("job")
-    job.get_by_label("Job", exact=True).select_option("tiny")
-    page.wait_for_timeout(400)
-    job.get_by_label("Shape", exact=True).select_option("4 stages x 2 replicas")
-    page.wait_for_timeout(500)
+def play(lab: LabPage) -> None:
+    """Play an iteration from its start."""
+    button = lab.root.get_by_role("button", name=re.compile("^Play"))
+    button.first.click()
+    lab.page.wait_for_timeout(4500)
+    lab.root.get_by_role("button", name=re.compile("^Pause")).first.click()
+
+
+def enlarge_batch(lab: LabPage) -> None:
+    job = lab.menu("job")
+    lab.fill(job.get_by_label("Batch", exact=True), str(LARGE_BATCH))
+    until(lab.page, f"{PLANNED} and the_lab.plan.job.global_batch == {LARGE_BATCH} and the_lab.predicted is not None")
     lab.close_menu()
-    until(page, f"{PLANNED} and the_lab.plan.job.n_stages == 4 and the_lab.predicted is not None")
-    lab.pane("Search")
-    page.wait_for_timeout(2500)
+    lab.at_rest()
+    play(lab)
 
 
-def groups(lab: LabPage) -> None:
-    pane = lab.pane("Groups")
-    pane.get_by_role("button", name="Ring", exact=True).click()
-    for letter in "abcde":
-        pane.get_by_role("button", name=re.compile(rf"\({letter}\)")).click()
-        lab.page.wait_for_timeout(1100)
+def open_laptops(lab: LabPage) -> None:
+    """Open the next network between two scenes."""
+    ask(lab.page, "the_lab.open_network('lecture-hall')")
+    until(lab.page, f"the_lab.topology.name == 'lecture-hall' and {PLANNED}")
+    job = lab.menu("job")
+    job.get_by_label("Job", exact=True).select_option("tiny")
+    lab.close_menu()
+    lab.picture("Rows")
+    planned(lab)
 
 
-def what_if(lab: LabPage) -> None:
-    page = lab.page
-    lab.pane("Schedule")
-    page.wait_for_timeout(1200)
-    pane = lab.pane("What if")
-    page.wait_for_timeout(800)
-    slider = pane.get_by_role("slider").first
-    slider.focus()
-    for key in ["ArrowRight"] * 8 + ["ArrowLeft"] * 8:
-        slider.press(key)
-        page.wait_for_timeout(180)
-    page.wait_for_timeout(600)
+def slow_down(lab: LabPage) -> None:
+    lab.drag_link("", -130)
+    planned(lab)
 
 
 def run_and_kill(lab: LabPage) -> None:
     page, run = lab.page, lab.pane("Run")
-    lab.fill(run.get_by_label("Iterations", exact=True), "40")
+    lab.fill(run.get_by_label("Iterations", exact=True), "30")
     lab.press_next("Run it for real")
     until(page, "len(the_lab.run_panel.run.losses) >= 2")
     run.get_by_role("button", name=re.compile("^Disturb")).click()

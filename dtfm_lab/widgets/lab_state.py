@@ -342,6 +342,18 @@ def network_names(plan: Plan | None, names: Iterable[str]) -> list[str]:
     return [name.removesuffix(suffix) for name in names]
 
 
+def members_of(lab_state: LabState, names: Iterable[str]) -> list[list[str]]:
+    """Return the network's devices that each of a plan's devices consists of: itself, or the GPUs of a group."""
+    plan, topology = lab_state.plan, lab_state.topology
+    planned = None if plan is None or topology is None or plan.job.group_gpus == 1 else planned_as(plan, topology)
+    if plan is None or planned is None:
+        return [[name] for name in names]
+    groups: dict[str, list[str]] = {name: [] for name in plan.topology.names}
+    for device, number in planned.items():
+        groups[plan.topology.names[number]].append(device)
+    return [groups.get(name, [name]) for name in names]
+
+
 def shown_prediction(lab_state: LabState) -> Trace | None:
     """Return the prediction of the plan with the choices. None while it is being computed."""
     return None if prediction_staleness(lab_state) else lab_state.predicted

@@ -82,7 +82,8 @@ def small_disk(folder: Path, n_bytes: int) -> Iterator[Path]:
 
 def test_a_full_disk_ends_no_training_and_the_checkpoint_is_tried_again(tmp_path: Path) -> None:
     """Before, the worker whose file did not fit failed, and the run with it."""
-    with small_disk(tmp_path / "disk", 4 << 20) as disk:
+    # Two checkpoints of 1.6 MB are kept while a third is written.
+    with small_disk(tmp_path / "disk", 6 << 20) as disk:
         run = under_way(disk / "kept")
         before = describe(disk / "kept").iteration
         with contextlib.suppress(OSError), (disk / "other").open("wb") as file:

@@ -1,4 +1,4 @@
-"""At home, in the cloud, both or not at all: options for training a job side by side, the chosen one, and the rule."""
+"""The result of ``lab.advise``: options for where to train a job, the chosen one, and the rule that chose it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from dtfm_lab.extensions.advice.ways import (
 from dtfm_lab.files.reading import ending_of, write_text
 
 DEFAULT_SECONDS = 12.0
-"""Time limit of all searches together."""
+"""Default time limit of all searches together, in seconds."""
 SLOWER = 10.0
-"""Without a deadline, an option chosen by price may take at most this many times as long as the fastest one."""
+"""Without a deadline or a budget, the chosen option may take at most this many times as long as the fastest one."""
 OUTSIDE = " †"
 """Mark of an option that the rule excludes."""
 ENDINGS = (".md", ".html")
@@ -87,7 +87,8 @@ class AdviceOptions:
 
 
 class MemoryFit(NamedTuple):
-    """The job, unchanged or changed, the approximate bytes that it needs, and whether each network has them."""
+    """A version of the job, about how many bytes its whole model needs, and for each option, by name, whether it
+    fits."""
 
     job: str
     needs_bytes: float
@@ -95,7 +96,7 @@ class MemoryFit(NamedTuple):
 
 
 class UpgradeGain(NamedTuple):
-    """How an upgrade changes an iteration."""
+    """The seconds of an iteration before and after an upgrade."""
 
     what: str
     before_s: float
@@ -103,13 +104,13 @@ class UpgradeGain(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """A replay of hours in which the rented machines of an option are interrupted."""
+    """The result of a replay in which the rented machines of an option are interrupted at random."""
 
     way: str
     hours: float
     interruptions: int
     share: float
-    """Share of the tokens that it would train without interruptions."""
+    """Tokens trained, as a share of the tokens that training without interruptions would reach."""
     states: dict[str, float]
     """Share of the hours in each state."""
     rates: str
@@ -124,16 +125,16 @@ class Advice:
     """The job as requested, without a shape."""
     tokens: float
     asked: AdviceOptions
-    """The limits and the price of electricity."""
+    """The keywords of ``lab.advise``: limits, price of electricity, and search time."""
     options: tuple[FleetOption, ...]
     wanted: int
-    """Number of options to plan, plus one for the upgrades."""
+    """Number of steps until the advice is complete: one per option to plan, and one for the upgrades."""
     changed: str = ""
-    """The changes made to the job for these plans, if it fits nowhere unchanged."""
+    """The changes made to the job for these plans, if it fits nowhere unchanged. "" otherwise."""
     fits: tuple[MemoryFit, ...] = ()
     gains: tuple[UpgradeGain, ...] | None = None
     base: FleetOption | None = None
-    """The option to which the gains apply."""
+    """The option that the upgrades in ``gains`` would speed up."""
     spot: Spot | None = None
 
     def __post_init__(self) -> None:
@@ -147,7 +148,7 @@ class Advice:
 
     def _key(self, way: FleetOption) -> tuple[Any, ...]:
         if way.plan is None:
-            # After every option with a plan, whose keys begin with False or True.
+            # Sorts after every option with a plan, whose keys begin with False or True.
             return (2,)
         order = (way.seconds, way.dollars) if self._for_speed else (way.dollars, way.seconds)
         return not self.allows(way), *order
@@ -169,12 +170,12 @@ class Advice:
 
     @property
     def best(self) -> FleetOption | None:
-        """The chosen option, None without one."""
+        """The chosen option; None if no option meets the limits."""
         return next((way for way in self.options[:1] if self.allows(way)), None)
 
     @property
     def stopped(self) -> bool:
-        """True if parts are missing, because it is still running or was stopped."""
+        """True if parts are missing, because the comparison is still running or was stopped."""
         return self.gains is None
 
     @cached_property
@@ -214,7 +215,7 @@ class Advice:
 
     @property
     def verdict(self) -> str:
-        """The chosen option, its time, its price and the rule. Without one, the reason."""
+        """A sentence with the chosen option, its time, its price and the rule. If no option is chosen, it says why."""
         n_tokens, best = f"{count_of(self.tokens)} {self.job.counted}", self.best
         planned = [way for way in self.options if way.plan is not None]
         if not planned:
@@ -257,8 +258,8 @@ class Advice:
         return as_html(report_of(self))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per option, the best first: seconds, days, dollars and kWh for all tokens, missing if it
-        does not fit."""
+        """Return one row per option, the best first: seconds, days, dollars and kWh for all tokens. They are NaN if the
+        job does not fit."""
         return pd.DataFrame([_row(way) | {"chosen": way is self.best} for way in self.options])
 
     def to_dict(self) -> dict[str, Any]:

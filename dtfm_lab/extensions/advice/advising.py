@@ -30,7 +30,8 @@ from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
 
 OF_HOME = 3.0
-"""Search time of each network that has your own machines, relative to a rented host's, if the time is limited."""
+"""Search time of an option with all your own machines, relative to a rented host or a single machine. It applies if the
+time is limited."""
 CHANGES: tuple[dict[str, Any], ...] = (
     {"checkpointing": None, "recompute": False},
     {"microbatch": 1},
@@ -38,7 +39,7 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"adapters": 16},
     {"adapters": 16, "frozen_weights": "nf4"},
 )
-"""Changes of a job that reduce its memory, the mildest first. Adapters that the job has are kept."""
+"""Changes to a job that reduce its memory, the mildest first. A job that already has adapters keeps them."""
 FACTOR, LEAST_GAIN, MOST_GAINS = 2.0, 0.01, 3
 """Factor on the bandwidth of a link, minimum share of the iteration that a reported upgrade saves, and maximum number
 of reported upgrades."""
@@ -62,13 +63,13 @@ def advise(
     all.
 
     Devices with a price are rented. Those without are your own and cost electricity. Each option is planned for the
-    fastest iteration, with its own shape. ``.verdict``, ``.best``, ``.options``, ``.to_frame()``,
-    ``.save("advice.md")``. It displays itself in a notebook, and prints as text.
+    fastest iteration, with its own shape. The result displays itself in a notebook and prints as text. It has
+    ``.verdict``, ``.best``, ``.options``, ``.to_frame()`` and ``.save("advice.md")``.
 
     With ``deadline_days`` the best option is the cheapest one that finishes in time. With only ``budget_dollars`` it is
     the fastest one within the budget. With neither it is the cheapest that takes at most ten times as long as the
     fastest. If the job fits nowhere, the mildest change that makes it fit is applied and reported. Ctrl-C keeps the
-    options so far.
+    options planned so far.
     """
     return newest_of(growing_advice(*nouns(topology, job), AdviceOptions(**options)), progress)
 
@@ -128,15 +129,16 @@ def _read(path: Path) -> Offers:
 
 
 def _start(way: FleetOption, done: Sequence[FleetOption]) -> Plan | None:
-    """Return the fastest plan so far on a subset of this option's devices, so that more devices are never slower."""
+    """Return the fastest plan so far on a subset of this option's devices; None if there is none. A search that starts
+    from it never finds a slower plan for more devices."""
     names = {*way.topology.names}
     plans = [one.plan for one in done if one.plan is not None and names.issuperset(one.plan.topology.names)]
     return min(plans, key=seconds_of, default=None)
 
 
 def _jobs(job: Job) -> Iterator[tuple[Job, str, int]]:
-    """Yield the job and its changed versions, those with fewest and mildest changes first, with a description and a
-    count.
+    """Yield the job and its changed versions, each with a description and its number of changes. Those with the fewest
+    and mildest changes come first.
 
     Changes that the job does not allow are skipped.
     """
@@ -154,8 +156,8 @@ def _jobs(job: Job) -> Iterator[tuple[Job, str, int]]:
 
 
 def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
-    """Yield the job unchanged, with each single change, and with the mildest combination that makes another network
-    fit."""
+    """Yield the memory of the job unchanged and with each single change. Combinations of changes follow if they make
+    one more option fit."""
     fitted: set[str] = set()
     for other, words, n_changes in _jobs(job):
         rooms = {way.name: room_of(way.topology, other) for way in ways}
@@ -168,8 +170,8 @@ def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
 
 
 def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
-    """Yield the gain of one more of the fastest own device in use, then of each slow link at twice the bandwidth, best
-    first."""
+    """Yield the gain of a second copy of your fastest device in use. Then yield the gains of twice the bandwidth on one
+    link, or between two regions, the largest first."""
     plan = way.plan
     assert plan is not None
     assert plan.iteration_s is not None

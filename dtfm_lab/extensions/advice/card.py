@@ -1,4 +1,4 @@
-"""A card to send: your machines against the cloud, in days and dollars, as one picture with one sentence."""
+"""A picture to share: one sentence and bars that compare your machines with the cloud, in time and dollars."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ MOST_ROWS = 6
 NUMBERS = {1: "one", 2: "two", 4: "four", 8: "eight"}
 WIDTH, HEAD, ROW, FOOT = 720, 92, 44, 34
 NAME_X, TIME_X, MONEY_X, BAR = 24, 214, 478, 150
-"""Pixels: where names, bars of time and bars of dollars begin, and the longest bar. A value stands after its bar."""
+"""In pixels: where the names, the bars of time and the bars of dollars begin, and the length of the longest bar. Each
+value is written after its bar."""
 LEAST_BAR = 2.0
-"""Pixels of the shortest bar, so that a row of two minutes among days has one."""
+"""Minimum length of a bar in pixels, so that two minutes are still visible among days."""
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
 def sentence_of(advice: Advice) -> str:
-    """Return ``Rent one RTX 4090: 2 min, 1 cent. Your machines: 13 h, $1.20``: the best option against its rival."""
+    """Return the best option compared with its alternative: ``Rent one RTX 4090: 2 min, 1 cent. Your machines: 13 h,
+    $1.20``."""
     best, home = advice.best, _home(advice)
     rival = home
     if best is None:
@@ -55,7 +57,8 @@ def rows_of(advice: Advice) -> list[FleetOption]:
 
 
 def card_svg(advice: Advice) -> str:
-    """Return the card as an SVG on white: a row per option with a bar of its time and a bar of its dollars.
+    """Return the card as an SVG on white, with one row per option. A row has a bar for its time and one for its
+    dollars.
 
     Classes let a page's styles replace the colours. Empty if no option has a plan.
     """
@@ -106,7 +109,8 @@ def coins(dollars: float) -> str:
 
 
 def _cost(way: FleetOption) -> str:
-    """Return the known cost, marked if electricity is missing in it. Empty if only electricity is paid, all unknown."""
+    """Return the known cost, with ``*`` if some electricity is unknown. Empty if unknown electricity is the only
+    cost."""
     if not way.unmetered:
         return coins(way.dollars)
     return f"{coins(way.dollars)} *" if way.dollars else ""
@@ -141,7 +145,7 @@ def _short(name: str, most: int = 22) -> str:
 
 
 def _lines(sentence: str) -> list[str]:
-    """Return the sentence in bold, and what follows it on a second line."""
+    """Return one or two SVG lines: the first sentence in bold, and the rest below it."""
     first, _, second = sentence.partition(". ")
     lines = [_text(NAME_X, 34, first, "ink", 19, bold=True)]
     return [*lines, _text(NAME_X, 58, second, "soft", 15)] if second else lines

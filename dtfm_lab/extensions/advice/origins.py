@@ -9,13 +9,14 @@ from dtfm_lab.domain.units import format_gbps, money, to_gbps, to_ms
 from dtfm_lab.extensions.advice.ways import LINE_BYTES_PER_S, LINE_S, FleetOption, watts_of
 
 HOW = Path(__file__).with_name("origins.txt").read_text(encoding="utf-8")
-"""A line per kind of number, with placeholders in braces."""
+"""Template with one line per kind of number, and placeholders in braces."""
 
 
 def origins_of(
     topology: Topology, job: Job, ways: Sequence[FleetOption], per_kwh: float, absent: tuple[str, ...]
 ) -> Iterator[str]:
-    """Yield a line per kind of number with its formula or source, except lines that start with one of ``absent``."""
+    """Yield one line per kind of number with its formula or source, and one per kind of device. Lines that start with
+    one of ``absent`` are left out."""
     lines = HOW.format(
         batch=job.tokens,
         unit=job.counted,

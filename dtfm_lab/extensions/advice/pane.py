@@ -47,7 +47,7 @@ LIMITS = {
     "seconds": "",
     "seed": "",
 }
-"""Options of ``lab.advise`` in the menu of the row, with labels for unclear names."""
+"""Options of ``lab.advise`` in the menu of the pane, each with its label. "" stands for the option's name."""
 USUAL_TOKENS = "100M"
 OTHER = "the network or the job has changed"
 NOTHING_YET = (
@@ -55,20 +55,20 @@ NOTHING_YET = (
     "Devices without a price are your own."
 )
 FIRST_S = 2.0
-"""Time limit of the searches of the first comparison. It fills the pane when it is opened, without a click."""
+"""Seconds of the first comparison, which starts without a click when the pane is opened."""
 QUICK = f"Compared in {FIRST_S:g} s when you opened this page. <b>Compare</b> searches longer, and tries upgrades."
 DETAILS = "<details><summary>All options with intervals, plans, and the source of each number</summary>{}</details>"
 
 
 class AdvicePanel(Panel):
-    """Plans every option in the background. ``advice`` is the result so far, None before the first question."""
+    """Plans every option in the background. ``advice`` is the result so far; None before the first comparison."""
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self._report_error = partial(lab_state.report_error, STEP)
         self.advice: Advice | None = None
         self.asking: Stream[Advice] | None = None
-        """The running search, None without one."""
+        """The running comparison; None if none is running."""
         self._asked_of: tuple[str, Job] | None = None
         """Fingerprint of the network, and the job, for which ``advice`` was made."""
         options = {option.name: option for option in options_of(AdviceOptions)}
@@ -81,7 +81,7 @@ class AdvicePanel(Panel):
         }
         self._controls = {"tokens": self.tokens, **limits}
         self._is_quick = False
-        """True if the advice, or the running search, is the first comparison."""
+        """True if the advice, or the running comparison, is the short first one."""
         self.card = CardView(name="rent-or-own")
         self.start = button("Compare", "", "Plan every option for this many tokens", "auto", style="primary")
         self.stop = button("Stop", "", "Stop after the current option and keep those done so far", "auto")
@@ -98,23 +98,23 @@ class AdvicePanel(Panel):
         self._follow()
 
     def result(self, _: LabState) -> str:
-        """Return the verdict, "" without one."""
+        """Return the verdict. "" before the first comparison and while one is running."""
         return "" if self.advice is None or self.asking is not None else self.advice.verdict
 
     def staleness(self, lab_state: LabState) -> str:
-        """Return why the advice is out of date, "" if it is not."""
+        """Return why the advice is out of date. "" if it is not."""
         topology, job = lab_state.topology, lab_state.job
         now = None if topology is None or job is None else (topology.fingerprint, job)
         return "" if self._asked_of in (None, now) else OTHER
 
     def _look(self) -> None:
-        """Compare by itself, for a short time, when the pane comes to the screen with a plan and without an answer."""
+        """Start a short comparison when the pane is shown, if there is a plan and no advice yet."""
         state = self._lab_state
         if STEP in state.shown_panes and self.advice is None and state.plan is not None and not state.busy:
             self._ask(quick=True)
 
     def redo(self) -> None:
-        """Ask about the current network and job."""
+        """Compare the options for the current network and job."""
         self._ask()
 
     def _ask(self, *, quick: bool = False) -> None:
@@ -179,7 +179,7 @@ class AdvicePanel(Panel):
 
 
 def options_only(growing: Iterator[Advice]) -> Iterator[Advice]:
-    """Yield the advice until every option is planned, without upgrades and interruptions."""
+    """Yield the advice until every option is planned. Upgrades and interruptions are not computed."""
     for n, advice in enumerate(growing, 1):
         yield advice
         if n % (advice.wanted - 1) == 0 and any(way.plan is not None for way in advice.options):
@@ -187,7 +187,7 @@ def options_only(growing: Iterator[Advice]) -> Iterator[Advice]:
 
 
 def advice_step(the_lab: Lab) -> LabStep:
-    """Return the pane Advice for a lab."""
+    """Return the pane "Rent or own" for a lab."""
     panel = AdvicePanel(the_lab.lab_state)
     css = Path(__file__).with_name("advice.css").read_text(encoding="utf-8")
     return LabStep(

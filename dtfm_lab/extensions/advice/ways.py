@@ -1,5 +1,5 @@
-"""Options for training a job: your own machines, with rented ones, or only rented ones, each planned, in days and
-dollars.
+"""Options for training a job on your own machines, with rented ones added, or only on rented ones. Each has a plan,
+days and dollars.
 
 A device with a price is rented. One without is your own and costs electricity.
 """
@@ -40,14 +40,15 @@ from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 DAY_S = 86400.0
 OWN, MIXED, RENTED = "own", "with rented", "rented"
 KINDS, COUNTS = ("RTX 4090", "A100", "H100"), (1, 2, 4, 8)
-"""GPUs, and numbers of them on one host, that are tried as rented machines at the table's typical prices."""
+"""Rented hosts to try: kinds of GPU, and numbers of GPUs per host. Prices are the typical ones in the table of
+hardware."""
 BESIDE = "A100"
-"""GPU that is added to your own machines if the network has no rented one."""
+"""GPU to rent in addition to your own machines, if the network has no rented device."""
 LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
 """Assumed link between your own machines and a rented one: 20 ms and 100 Mbit/s."""
 MOST_OFFERS, MOST_SINGLES = 12, 3
-"""Maximum number of a catalogue's machines that are tried, most FLOP/s per dollar first; and maximum number of kinds of
-your own machines, each tried as a single machine."""
+"""Maximum number of a catalogue's hosts to try, the most FLOP/s per dollar first. Maximum number of kinds of your own
+machines of which one is tried alone."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,13 +62,13 @@ class FleetOption:
     tokens: float
     electricity_per_kwh: float
     is_single: bool = False
-    """True if the option is a single machine of several that you own."""
+    """True if the option uses only one of the several machines that you own."""
     plan: Plan | None = None
-    """None if no plan fits."""
+    """None if no plan fits, or before planning."""
     lacks: str = ""
     """Why there is no plan."""
     ends_s: tuple[float, float] = (math.nan, math.nan)
-    """90 % interval of an iteration, in seconds."""
+    """90 % interval of the iteration time: lower and upper end, in seconds."""
 
     def planned(self, job: Job, **limits: Any) -> FleetOption:
         """Return the option with the best plan found for the job within the limits of a search."""
@@ -82,7 +83,8 @@ class FleetOption:
         return replace(self, plan=plan, lacks="", ends_s=simulate(plan).interval(0.9))
 
     def at_end(self, *, most: bool) -> FleetOption:
-        """Return the option with the same plan, with estimated links at their maximum or minimum speed."""
+        """Return the option with the same plan and other speeds of estimated links: with ``most`` the highest of each
+        estimate, otherwise the lowest."""
         if self.plan is None:
             return self
         plan = self.plan.changed(topology=at_their_ends(self.plan.topology, most=most))
@@ -90,7 +92,7 @@ class FleetOption:
 
     @property
     def basis(self) -> Basis:
-        """What the predicted time is based on: a word, and why. Empty without a plan."""
+        """What the predicted time is based on, such as "guessed", and why. Empty without a plan."""
         return UNSAID if self.plan is None else basis_of(self.plan)
 
     @property
@@ -139,7 +141,8 @@ class FleetOption:
         return self.rent + self.kwh * self.electricity_per_kwh
 
     def range_of(self, total: float) -> tuple[float, float]:
-        """Return the 90 % interval of a number for all tokens, proportional to the iteration's interval."""
+        """Return the 90 % interval of ``total``, such as the seconds for all tokens. It is in proportion to the
+        interval of the iteration time."""
         low_s, high_s = self.ends_s
         return total * low_s / self.iteration_s, total * high_s / self.iteration_s
 
@@ -151,7 +154,8 @@ def watts_of(device: Device) -> float | None:
 
 
 def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterator[FleetOption]:
-    """Yield the unplanned options for a network, renting from the offers of a catalogue or from typical kinds."""
+    """Yield the options for a network, before planning. Rented hosts come from a catalogue's offers, by default from
+    the typical kinds in ``KINDS``."""
     devices = topology.devices
     own = [i for i, device in enumerate(devices) if not device.price_per_hour]
     paid = [i for i, device in enumerate(devices) if device.price_per_hour]
@@ -167,7 +171,7 @@ def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterato
         # Without a rented device in the network, a usual one shows what renting would add.
         one = next((each for each in offered if each.name == f"1 x {BESIDE}"), offered[0]).devices[0]
         yield FleetOption(name=f"{yours} + 1 x {one.gpu}", kind=MIXED, topology=with_one_more(topology, one), **shared)
-    # Reversed, so that of equal devices the first stays.
+    # Reversed, so that the first of several equal devices is kept.
     kinds = {(devices[i].gpu, devices[i].peak_flop_per_s, devices[i].memory_bytes): i for i in reversed(own)}
     for i in sorted(kinds.values(), key=lambda i: -devices[i].peak_flop_per_s)[: MOST_SINGLES * (len(own) > 1)]:
         alone = topology.subset([i])
@@ -185,8 +189,8 @@ def _typical() -> list[Topology]:
 
 
 def _offered(offers: Offers) -> Iterator[Topology]:
-    """Yield the cheapest region of each kind and number in a catalogue that the table knows, at the spot price if it
-    has one."""
+    """Yield a rented host for each kind and number of GPUs in a catalogue that the table of hardware knows. It has the
+    price of the cheapest region, and the spot price where there is one."""
     found: dict[tuple[str, int], tuple[float, str]] = {}
     for (name, count, region), (price, spot) in offers.items():
         gpu, dollars = known_gpu(spelled_out(name.upper())), price if spot is None else spot
@@ -237,7 +241,8 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
 
 
 def room_of(topology: Topology, job: Job) -> Room:
-    """Return ``room_for``, or no room for a network on which the job has no valid layout."""
+    """Return the result of ``room_for``. If the job has no valid layout on the network, it does not fit and its bytes
+    are NaN."""
     try:
         return room_for(topology, job)
     except TopologyError:

@@ -46,7 +46,7 @@ def _which_term(message_s: Any) -> str:
 
 
 def _which_pair(cost_on: Any, damaged: Any, names: Any) -> str:
-    """Return the two rooms whose link, if it were twice as fast, would make the damaged network cheapest."""
+    """Return the two rooms between which twice the bandwidth would lower the damaged network's cost most."""
 
     def with_twice(one: int, other: int) -> float:
         better = damaged.copy()
@@ -76,7 +76,8 @@ def _held_on_slow_links(simulate: Any, pipeline: Any, textbook: Any) -> int:
 
 
 def _which_suspect(comparison: Any) -> str:
-    """Return what has the largest relative error. Links are emulated as specified, so computations differ."""
+    """Return "computations" or "messages", whichever has the larger relative error. Links are emulated as specified, so
+    it should be computations."""
     links = comparison.links["relative_error"].abs().max()
     devices = comparison.devices["relative_error"].abs().max()
     return "computations" if devices > links else "messages"

@@ -1,4 +1,4 @@
-"""The parts that missions are made of: three forms of mission, and functions that check an answer.
+"""Building blocks of missions: three ways to register a mission, and functions that check an answer.
 
 Numbers are always computed again and never taken from fields of the answer. For a real run, checks require that it ran
 the plan, and that its prediction was made before the run.
@@ -65,14 +65,15 @@ class Trial:
     """As in ``Number``."""
     within: float = 1e-6
     about: str = "on a fresh case"
-    """Beginning of the sentence that says that the function is wrong."""
+    """How the sentence about a wrong function begins. It says which case failed."""
 
 
 TextValues = Mapping[str, Any]
 """Values for names in braces in a mission's text, in addition to what the reader is given."""
 Checked = Callable[[Any, Given], TextValues]
 Reason = Callable[[Given, Any], Number]
-"""Returns the number that has to end an answer's list, from what the reader is given and the rest of the answer."""
+"""Computes the number that the answer's list must end with, from what the reader is given and the rest of the
+answer."""
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
 
 
@@ -91,8 +92,8 @@ class MissionsOf:
     ) -> Callable[[Checked], Checked]:
         """Register a check. ``about`` has the fields of a Mission that are not texts.
 
-        The texts have ``said``, the sentence for an answer that wins. The check returns the values for its braces. With
-        a ``reason``, the answer is a list that ends in a number, and the texts have its ``slips``.
+        The texts have ``said``, the sentence for an answer that wins. The check returns values for the names in braces
+        in ``said``. With a ``reason``, the answer is a list that ends in a number, and the texts have its ``slips``.
         """
         said, slips = self._texts[name].pop("said"), self._texts[name].pop("slips", {})
         wanted = self._texts[name]["wanted"]
@@ -145,7 +146,8 @@ class MissionsOf:
         return register
 
     def function(self, name: str) -> Callable[[Cases], Cases]:
-        """Register a mission whose answer is a function. The decorated function samples the cases on which it is tried.
+        """Register a mission whose answer is a function. The decorated function samples the cases on which the reader's
+        function is tried.
 
         The mission's texts need the key ``said``, the sentence for a right function. ``slips`` may hold a sentence for
         each common mistake, by its name.
@@ -175,7 +177,8 @@ class MissionsOf:
 
 
 def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: str) -> Any:
-    """Return an answer without the number that ends it: one thing, or a list. Raises NotYet if there is no number."""
+    """Return an answer without the number at its end: a list if the mission takes one, otherwise a single object.
+    Raises NotYet if there is no number."""
     is_list = isinstance(takes, tuple) and list in takes
     require(len(answer) >= 2, f"the list has {len(answer)} things; wanted {wanted}")
     last = answer[-1]
@@ -205,8 +208,8 @@ def near(
     """Raise NotYet unless a number is within a relative difference of the wanted one. A known slip has its own
     sentence.
 
-    ``side`` tells the reader whether the number is too high or too low. Use it only if the next check wants
-    another number, as in a fresh case. Otherwise a loop could find the number by bisection.
+    ``side`` tells the reader whether the number is too high or too low. Use it only if the next check wants another
+    number, as random cases do. Otherwise a loop could find the number by bisection.
     """
     if abs(found - wanted) <= within * abs(wanted):
         return
@@ -241,7 +244,8 @@ def plan_of(plan: Plan, network: Topology | str, job: Job, *fields: str) -> None
 
 
 def fits(plan: Plan, trace: Trace | None = None) -> None:
-    """Raise NotYet unless every device has enough memory, over the whole trace if one is given."""
+    """Raise NotYet unless the plan fits every device's memory. With a trace, it must fit at every moment of the
+    trace."""
     report = memory(plan, trace=trace)
     require(report.fits, f"it does not fit its devices: {report.sentence}")
 
@@ -278,7 +282,7 @@ def number_from(function: Callable[..., Any], *arguments: Any) -> float:
 
 
 def parts_of(answer: Sequence[object], wanted: str, *types: type) -> Any:
-    """Return the parts of a list, of these types in this order. Raises NotYet if types or number differ."""
+    """Return the list, which must hold one object of each of these types in this order. Raises NotYet otherwise."""
     require(len(answer) == len(types), f"the list has {len(answer)} things; wanted {wanted}")
     for one, kind in zip(answer, types, strict=True):
         require(isinstance(one, kind), f"found {type(one).__name__} {one!r:.40} in it; wanted {wanted}")
@@ -303,9 +307,9 @@ def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
 
 
 def predicted_before(predicted: Trace, measured: Trace, plan: Plan) -> None:
-    """Raise NotYet unless a prediction follows from the plan and the profile from before the run.
+    """Raise NotYet unless a prediction follows from the plan and a profile that was measured before the run.
 
-    The prediction is computed again. If it comes from peaks, or from the run's own spans, the sentence says so.
+    The prediction is computed again. If it comes from peak speeds, or from the run's own spans, the error says so.
     """
     require(
         predicted.context.source == "simulated",

@@ -26,7 +26,7 @@ from dtfm_lab.files.reading import explained, shipped, write_text
 from dtfm_lab.simulation.task_runner import usable_cores
 
 LINKS = {"](../docs/": "](docs/", "](../notebooks/": "](../"}
-"""Beginnings of links between lessons and pages, in the repository and in a folder of lessons."""
+"""How links between lessons and pages begin: in the repository, and in a folder to which lessons were copied."""
 
 
 @click.command()
@@ -51,7 +51,7 @@ def copy_notebooks(folder: Path, force: bool, as_json: bool) -> None:
 
 
 def relinked(text: str) -> str:
-    """Return the text of a lesson or page with its links changed to the places where both are copied."""
+    """Return the text of a copied lesson or page with links that lead to the copies."""
     for before, after in LINKS.items():
         text = text.replace(before, after)
     return text
@@ -62,7 +62,7 @@ def relinked(text: str) -> str:
 @json_option
 @click.pass_context
 def missions_group(context: click.Context, lesson: str | None, as_json: bool) -> None:
-    """The board, as `dtfm-lab show missions` prints it, and graded work: assignments, exams and their marks."""
+    """Print the board, as `dtfm-lab show missions` does. The commands below make graded work and mark it."""
     if context.invoked_subcommand is None:
         print_board(lesson, as_json)
 
@@ -109,8 +109,8 @@ def assignment_command(
 ) -> None:
     """Write LESSON's missions as graded work: a notebook for students, and source/ with answers for nbgrader.
 
-    With --key and --students, each student gets a notebook with different numbers, not computable from names.
-    The key is made if it is missing.
+    With --key and --students, each student gets a notebook with different numbers. Names alone do not reveal them. The
+    key is made if it is missing.
     """
     own = _variants(lesson, key_path, students_path)
     source = {f"source/{lesson}/{lesson}.ipynb": assignment(lesson, solved=True, hints=hints)}
@@ -127,7 +127,8 @@ def assignment_command(
 
 
 def _variants(purpose: str, key_path: Path | None, students_path: Path | None) -> list[Own]:
-    """Return each student with the variant that the key makes. Empty if neither is given."""
+    """Return each student with the text that seeds the student's numbers. Empty without a key and students. Raises
+    UsageError if only one of them is given."""
     if key_path is None and students_path is None:
         return []
     if key_path is None or students_path is None:
@@ -168,7 +169,7 @@ def exam_command(folder: Path, key_path: Path | None, students_path: Path | None
     "-o", "--output", default="guesses.html", show_default=True, type=click.Path(dir_okay=False, path_type=Path)
 )
 def guesses_command(folder: Path, output: Path) -> None:
-    """Draw the guesses of a class as histograms, a page to show before you explain.
+    """Draw the guesses of a class as a page of histograms, to show before you explain the answers.
 
     FOLDER has the file of each reader, which lab.missions.export writes.
     """
@@ -184,7 +185,7 @@ def guesses_command(folder: Path, output: Path) -> None:
 @click.option("-o", "--output", default="gain.html", show_default=True, type=click.Path(dir_okay=False, path_type=Path))
 @json_option
 def gain_command(folder: Path, output: Path, as_json: bool) -> None:
-    """Draw what a class gained between the tests of concepts before and after a course.
+    """Draw how much a class learned between the tests of concepts before and after a course.
 
     FOLDER has the file of each reader, which lab.missions.export writes.
     """
@@ -289,7 +290,7 @@ def mark_command(
 )
 @click.option("--execute", is_flag=True, help="Execute the lesson first, where its notebook has no outputs.")
 def slides_command(lesson: str, output: Path | None, execute: bool) -> None:
-    """Make slides of LESSON, such as 02_network, or of any notebook: one file, nothing from a network."""
+    """Make slides of LESSON, such as 02_network, or of any notebook. They are one file that needs no network."""
     path = _notebook(lesson)
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Eight questions on concepts, asked before and after a course, and what a class gained in between."""
+"""Eight questions on concepts, asked before and after a course, and how much a class learned in between."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONCEPTS = tuple(
 
 
 def concept_questions(when: str) -> list[GuessQuestion]:
-    """Return the questions of the test before or after a course. Raises LabError for another moment.
+    """Return the questions of the test "before" or "after" a course. Raises LabError for any other ``when``.
 
     The first test does not reveal its answers. The order of the choices is the same for all readers.
     """
@@ -56,8 +56,8 @@ def concept_questions(when: str) -> list[GuessQuestion]:
 def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
     """Return one row per concept: the shares that were right before and after, and the normalised gain.
 
-    Only readers who answered both times count. The gain is the share of what could be gained (Hake 1998), NaN if all
-    were right before. Raises LabError if no reader answered both times.
+    Only readers who answered both times count. The normalised gain is (after - before) / (1 - before) (Hake 1998). It
+    is NaN if all were right before. Raises LabError if no reader answered both times.
     """
     rows = []
     for concept in CONCEPTS:

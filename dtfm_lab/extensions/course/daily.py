@@ -14,7 +14,7 @@ from dtfm_lab.runtime.client.launch import FACTOR, Secret
 
 NETWORK, JOB, SCHEDULE = "lecture-hall", "small", "gpipe"
 STAGES = (("ada", "claude"), ("alan", "barbara"), ("john", "grace"), ("katherine", "edsger"))
-"""The plan is given, not searched: the same link must carry messages on every machine."""
+"""Devices of each stage, one per replica. The plan is fixed, so that the same links carry messages on every machine."""
 ITERATIONS = 5
 
 
@@ -24,8 +24,8 @@ def daily_plan() -> Plan:
 
 
 def daily_secret(day: date) -> Secret:
-    """Return the link that is slow on a day. Before any link repeats, all links of the plan have had a day. Each round
-    has another order."""
+    """Return the link that is slow on a day. All links of the plan take turns in a random order, which differs in each
+    round."""
     links = daily_links()
     turn, at = divmod(day.toordinal(), len(links))
     order, before = (np.random.default_rng(number).permutation(len(links)) for number in (turn, turn - 1))
@@ -35,14 +35,15 @@ def daily_secret(day: date) -> Secret:
 
 
 def daily_links() -> list[str]:
-    """Return the links that carry messages, in the order of their names: hops both ways, and between replicas."""
+    """Return the names of all links that carry messages, sorted: hops in both directions, and links between
+    replicas."""
     hops = [(a, b) for here, there in itertools.pairwise(STAGES) for a, b in zip(here, there, strict=True)]
     replicas = [(a, b) for stage in STAGES for a in stage for b in stage if a < b]
     return sorted(f"{a} -> {b}" for one in (*hops, *replicas) for a, b in (one, one[::-1]))
 
 
 def daily_state() -> WorkspaceState:
-    """Return the lab in which the mystery is run."""
+    """Return the state of the lab in which the mystery is played."""
     plan = daily_plan()
     return WorkspaceState(topology=plan.topology, job=plan.job, plan=plan, schedule=SCHEDULE, pane="run")
 

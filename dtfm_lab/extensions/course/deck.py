@@ -19,7 +19,7 @@ Cell = Mapping[str, Any]
 MOST_WORDS = 60
 """Maximum number of words on a slide, including its heading. An audience that reads more than this stops listening."""
 MOST_LINES = 12
-"""Maximum number of lines of a cell's printed output."""
+"""Maximum number of lines that a slide shows of a cell's printed output."""
 PAGE = read_mapping(TEXTS / "deck.yaml")
 SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z*`\[])")
 HEADING = re.compile(r"^(#{1,3}) (.+)$", re.MULTILINE)
@@ -70,7 +70,7 @@ def slides_of(notebook: Mapping[str, Any]) -> Iterator[Slide]:
 
 
 def fitted(slide: Slide) -> Slide:
-    """Return a slide with as many of its sentences as ``MOST_WORDS`` leaves room for."""
+    """Return a slide with as many of its sentences as ``MOST_WORDS`` allows."""
     left = MOST_WORDS - len(slide.heading.split())
     kept: list[str] = []
     for sentence in SENTENCE.split(slide.text):

@@ -58,13 +58,13 @@ def sampled(rng: np.random.Generator) -> Numbers:
 
 
 def numbers_of(variant: str) -> Numbers:
-    """Return the numbers of one student's exam, from the variant that the class's key made."""
+    """Return the numbers of one student's exam. ``variant`` is the text that seeds them, made with the class's key."""
     seed = hashlib.sha256(f"exam: {variant}".encode()).digest()[:8]
     return sampled(np.random.default_rng(int.from_bytes(seed)))
 
 
 def worked(numbers: Numbers) -> Numbers:
-    """Return the numbers, and the numbers in the answers: costs of a message, a ring, a pipeline, a group and a
+    """Return the given numbers and those of the answers: the costs of a message, a ring, a pipeline, a group and a
     parameter."""
     n = dict(numbers)
     stages, microbatches, members, few = n["stages"], n["microbatches"], n["group"], n["few"]

@@ -1,4 +1,4 @@
-"""Figures of a class: how many guesses were too low, about right or too high, and what the class gained."""
+"""Figures of a class: how many guesses were too low, about right or too high, and how much the class learned."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def _counted(n: int) -> str:
 
 
 def _steps(guess: float, answer: float) -> int:
-    """Return the number of bars between a guess and its answer. The last bar takes guesses of another sign or further
-    away."""
+    """Return the position of a guess's bar: 0 if it is right, positive if it is too high, negative if it is too low.
+    The last bar on each side takes guesses that are further away or have another sign than the answer."""
     if guess == answer:
         return 0
     if answer == 0 or guess / answer <= 0:

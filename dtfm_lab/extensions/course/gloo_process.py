@@ -25,7 +25,7 @@ RATE = 2e-3
 """The lab's default learning rate of a run."""
 
 NOT_YOURS = ("all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast", "gather", "scatter", "all_to_all")
-"""Functions of torch.distributed that the reader has to write. Here they refuse to work."""
+"""Functions of torch.distributed that do what the reader has to write. They raise an error here."""
 
 
 class Pieces(NamedTuple):
@@ -45,7 +45,7 @@ class Pieces(NamedTuple):
 def pieces(stage: int, n_stages: int, seed: int = 0, batch: int = 8, microbatch: int = 2) -> Pieces:
     """Return a stage of ``tiny`` with its optimizer, and the batches of a run with this seed."""
     job: Job = load_job("tiny", n_stages=n_stages, n_replicas=1, global_batch=batch, microbatch=microbatch)
-    # As a run of the lab with this seed makes them, so that the results can be compared.
+    # Made as in a run of the lab with this seed, so that the results can be compared.
     module = build_stages(job, n_stages, [stage], seed)[stage]
     model = job.modelled()
     text = TextBatches(None, model.seq_len, batch, seed)
@@ -78,7 +78,7 @@ def main(asked: dict[str, Any]) -> None:
         raise SystemExit(f"{Path(asked['file']).name} has no function {asked['function']}")
     value = functions[asked["function"]](asked["rank"], asked["n"], **asked["given"])
     value = value.tolist() if isinstance(value, torch.Tensor) else value
-    # None may leave while another still sends to it.
+    # No process may leave while another still sends to it.
     dist.barrier()
     found = json.dumps({"value": value, "messages": messages})
     (folder / f"{asked['rank']}.json").write_text(found, encoding="utf-8")
@@ -86,7 +86,7 @@ def main(asked: dict[str, Any]) -> None:
 
 
 def _recorded() -> list[tuple[str, int]]:
-    """Return the list that records what this process sends and receives from now on: "send" or "recv", and bytes."""
+    """Return a list to which each message from now on is appended: ("send" or "recv", bytes)."""
     messages: list[tuple[str, int]] = []
     for name in ("send", "isend", "recv", "irecv"):
         original = getattr(dist, name)

@@ -1,4 +1,4 @@
-"""Graded work: which answers and hints an assignment allows, and numbers that follow from a teacher's key alone."""
+"""Graded work: whether an assignment shows answers and hints, and numbers that only a teacher's key can produce."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ LEAST_KEY_BYTES = 16
 
 
 def assignment_of(mission: Mission, reader: str) -> Assignment:
-    """Return what this reader may be shown of a mission, and the variant of its numbers. Raises FileError.
+    """Return whether a mission shows this reader answers and hints, and the text that seeds its numbers. Raises
+    FileError.
 
     What the environment variable turns off stays off, whatever the reader's file says.
     """
@@ -45,7 +46,7 @@ def require_shown(mission: Mission, reader: str, what: str) -> None:
 
 
 def variant_of(key: bytes, purpose: str, reader: str) -> str:
-    """Return the text that seeds a reader's numbers, made with a key. Names and this code alone cannot compute it.
+    """Return the text that seeds a reader's numbers. It cannot be computed without the key.
 
     ``purpose`` is a lesson or the exam. The variant of one does not reveal the variant of another.
     """

@@ -14,12 +14,12 @@ from dtfm_lab.extensions.course.mission import is_number
 from dtfm_lab.extensions.course.progress import Guess, current_reader, load_progress, now, save_progress
 
 NEAR = 2.0
-"""Factor within which a guess counts as near. The score counts near guesses."""
+"""A guess counts as near if it is off by at most this factor. The score counts near guesses."""
 RIGHT = 1.05
-"""Factor within which a guess counts as right."""
+"""A guess counts as right if it is off by at most this factor."""
 PERCENT = ("%", "percent", "per cent")
 DECADES = 100.0
-"""Scales are logarithmic from this ratio of the largest to the smallest number on."""
+"""A scale is logarithmic if its largest number is at least this many times its smallest."""
 
 Answer = float | str | Callable[[], float | str]
 
@@ -58,16 +58,17 @@ class GuessQuestion:
         return self.place_of(self.answer() if callable(self.answer) else self.answer)
 
     def kept(self) -> Guess | None:
-        """Return this reader's first guess, which is the one that counts; None before it. Raises FileError."""
+        """Return this reader's first guess, which is the one that counts. None if there is none yet. Raises
+        FileError."""
         return load_progress(current_reader()).guess_of(self.name)
 
     def said(self, guess: float, answer: float, reason: str = "") -> Guess:
-        """Return a guess at this question in the form that the reader's file holds."""
+        """Return a guess at this question as the entry for the reader's file."""
         kept = [*self.choices]
         return Guess(self.name, self.question, float(guess), answer, self.unit, now(), reason.strip(), kept)
 
     def keep(self, guess: float, answer: float, reason: str = "") -> tuple[Guess, Guess]:
-        """Keep a guess if it is the reader's first. Return it and the one that counts. Raises FileError."""
+        """Save a guess if it is the reader's first. Return it, and the first guess, which counts. Raises FileError."""
         progress = load_progress(current_reader())
         said = self.said(guess, answer, reason)
         if progress.note_guess(said):
@@ -75,7 +76,7 @@ class GuessQuestion:
         return said, progress.guess_of(self.name) or said
 
     def guess(self, value: float | str, reason: str = "") -> str:
-        """Guess without a widget: keep the guess and its reason, and return in words how far off it is."""
+        """Guess without a widget: save the guess and its reason, and return in words how far off it is."""
         return self.words_of(*self.keep(self.place_of(value), self.compute(), reason))
 
     def words_of(self, said: Guess, first: Guess) -> str:
@@ -126,8 +127,8 @@ def factor(guess: Guess) -> float:
 
 
 def in_words(guess: Guess, first: Guess | None = None) -> str:
-    """Return ``You said 12 s, it is 49.5 s: 4.1 times too low.`` If there was an earlier guess, also that this one does
-    not count."""
+    """Return ``You said 12 s, it is 49.5 s: 4.1 times too low.`` After an earlier guess, it adds that this one does not
+    count."""
     if guess.choices:
         right = f"Right: {text_of(guess.answer, guess)}."
         wrong = f"You chose: {text_of(guess.guess, guess)}. It is: {text_of(guess.answer, guess)}."
@@ -166,12 +167,13 @@ def with_unit(value: float, unit: str) -> str:
 
 
 def score_of(guesses: Sequence[Guess]) -> str:
-    """Return how good a reader's first guesses were: ``4 guesses, 1 within a factor of 2; half of them within 4.1``."""
+    """Return in words how good a reader's first guesses were: ``4 guesses, 1 within a factor of 2; half of them within
+    4.1``."""
     if not guesses:
         return "no guesses yet"
     factors = [factor(each) for each in guesses]
     words = f"{len(factors)} {'guess' if len(factors) == 1 else 'guesses'}"
     words += f", {sum(each <= NEAR for each in factors)} within a factor of {NEAR:.0f}"
     middle = median(factors)
-    # Of one or two guesses a median says nothing.
+    # The median of one or two guesses says nothing.
     return words if len(factors) < 3 or math.isinf(middle) else f"{words}; half of them within {middle:.2g}"

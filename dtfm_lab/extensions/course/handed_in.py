@@ -1,8 +1,8 @@
-"""Answers as data: numbers, names, collections of them, the lab's nouns as their files, and functions as numbers.
+"""Turns answers into data and back: numbers, texts, collections, plans and other objects of the lab, and functions.
 
 Nothing is pickled. ``unpack`` parses JSON and files of the lab, and makes only values of the types listed here, so it
-runs no code of the answer's author. A function stays in the process that made it. Only its number travels, and
-``unpack`` returns a function that asks that process.
+runs no code of the answer's author. A function stays in the process that made it. It is handed in as a number, and
+``unpack`` returns a function that calls it in that process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NOUNS: dict[type, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     Schedule: ("schedule.csv", save_schedule, load_schedule),
     Job: ("job.yaml", save_job, load_job),
 }
-"""File name, writer and reader of each noun."""
+"""File name, writer and reader for each of the lab's types that are handed in as a file."""
 COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 HELD: dict[Any, str] = {deque: "list"} | {kind: name for name, kind in COLLECTIONS.items()}
 """Name under which each kind of collection is handed in."""
@@ -75,7 +75,7 @@ WANTED = "wanted numbers, names, lists of them, a Plan, a Trace, a Topology, a S
 def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
     """Return the answer in a form that JSON can hold. Functions in it are appended to ``functions`` if that is given.
 
-    Subclasses are reduced to what they hold. Raises FileError for anything that is not data.
+    An object of a subclass is packed as one of its base class. Raises FileError for anything that is not data.
     """
     if (plain := _plain(answer)) is not None:
         return plain
@@ -115,8 +115,8 @@ def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
 
 
 def _plain(answer: Any) -> Packed | None:
-    """Return numbers, names, truth values and None as plain values, even if a subclass pretends otherwise; None for
-    anything else."""
+    """Return a number, a text, a boolean or None as packed data. It ignores methods that a subclass overrides. None for
+    any other answer."""
     if issubclass(type(answer), np.generic):
         answer = np.generic.item(answer)
     kind = type(answer)
@@ -137,8 +137,8 @@ def _fields(record: Any) -> dict[str, Packed]:
 
 
 def unpack(packed: object, ask: Ask | None = None) -> Any:
-    """Return the answer that was packed, by any author. Its functions call ``ask``. Raises LabError for anything
-    that is not an answer."""
+    """Return the answer that was packed. It is safe for data from anybody. Functions in it call ``ask``. Raises
+    LabError for anything that is not an answer."""
     try:
         return _unpack(packed, ask)
     except LabError:

@@ -1,4 +1,4 @@
-"""The lessons and their missions: tasks that the reader wins or not, as decided by a function of the answer."""
+"""The lessons and their missions. A mission is a task with a function that decides whether an answer wins."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LESSONS: dict[str, Lesson] = {
 
 
 NOUNS = (Plan, Topology, Job, Trace, Schedule)
-"""An answer of one of these types must not be a subclass, which could say something else at each call."""
+"""An answer of one of these types must not be of a subclass, whose methods could return anything."""
 
 
 class NotYet(Exception):
@@ -87,7 +87,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Mission:
-    """A task with a check of the answer, hints in steps and a worked answer."""
+    """A task, with a function that checks the answer, a list of hints and a worked answer."""
 
     name: str
     lesson: str
@@ -107,12 +107,12 @@ class Mission:
     answer: str
     """Code that ends with ``answer = ...``. It works for every reader, because it can use ``given`` and ``lab``."""
     reason: Callable[[Given, Any], Any] | None = None
-    """Returns the Number that has to end the answer's list. Only a reader who understands the rest of the answer can
-    compute it."""
+    """Computes the Number that the answer's list must end with. Only a reader who understands the rest of the answer
+    can compute it. None if no such number is wanted."""
     begins_with: type | tuple[type, ...] = ()
     """Type of what comes before the final number in the answer's list, if a ``reason`` is wanted."""
     give: Give | None = None
-    """Draws what the reader is given. None if all readers have the same task."""
+    """Samples what the reader is given. None if all readers have the same task."""
     network: str = ""
     """Name of the bundled network that the answer is about, if the reader is given none."""
     job: Callable[[Given], Job] | None = None
@@ -137,7 +137,8 @@ class Mission:
         """Return what this reader is given. It is the same at every call, and differs from what other readers are
         given.
 
-        Here and below, ``reader`` is a name, or the variant that a teacher's key made from a name.
+        Here and below, ``reader`` is the text that seeds the numbers: a name, or a variant that a teacher's key made
+        from it.
         """
         seed = hashlib.sha256(f"{self.name}: {reader}".encode()).digest()[:8]
         return Given(**(self.give(np.random.default_rng(int.from_bytes(seed))) if self.give else {}))
@@ -147,7 +148,7 @@ class Mission:
         return self.task.format(**vars(_sampled_once(self, reader))) if self.give else self.task
 
     def verdict(self, answer: object, reader: str) -> Verdict:
-        """Return the verdict on an answer. Whatever the answer is, this raises nothing."""
+        """Return the verdict on an answer. It raises no error, whatever the answer is."""
         try:
             return Verdict(self.name, True, self.check(self._accepted(answer), _sampled_once(self, reader)))
         except (NotYet, LabError) as error:
@@ -171,7 +172,7 @@ class Mission:
 
 @lru_cache(maxsize=16)
 def _sampled_once(mission: Mission, reader: str) -> Given:
-    """Return what a reader is given, cached because some of it takes seconds to draw. Checks and texts do not change
+    """Return what a reader is given. It is cached, because some of it takes seconds to sample. Callers must not change
     it."""
     return mission.given(reader)
 
@@ -182,7 +183,8 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def as_given(answer: Any) -> Any:
-    """Return the answer, or each item of a list, rebuilt from its fields, so that values cached on it are forgotten."""
+    """Return the answer rebuilt from its fields, without values cached on it. In a list, each item is rebuilt. Raises
+    NotYet for an object of a subclass of ``NOUNS``."""
     if isinstance(answer, (list, tuple)):
         return [as_given(each) for each in answer]
     noun = next((each for each in NOUNS if isinstance(answer, each)), None)

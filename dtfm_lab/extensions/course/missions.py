@@ -85,7 +85,7 @@ def names(lesson: str | None = None) -> list[str]:
 
 
 def reader(name: str | None = None) -> str:
-    """Return the reader's name, which decides what personal missions give. With a name, set it for this process."""
+    """Return the reader's name, which seeds the numbers of missions. With ``name``, set it for this process first."""
     if name is not None:
         os.environ["DTFM_LAB_READER"] = name
     return current_reader()
@@ -95,8 +95,8 @@ def assignment(lesson: str, *, answers: bool = False, hints: bool = True, varian
     """Make a lesson graded work for this reader, in all notebooks and in the lab. The first cell of an assignment calls
     it.
 
-    Worked answers are then off, and hints too if ``hints`` is false. A ``variant``, which the teacher's key made,
-    replaces the reader's name in drawing numbers. Raises UnknownName and FileError.
+    Worked answers are then off, and hints too if ``hints`` is false. Numbers are seeded with ``variant``, which the
+    teacher's key made, instead of the reader's name. Raises UnknownName and FileError.
     """
     in_order(lesson)
     kept = load_progress(current_reader())
@@ -179,7 +179,8 @@ def answer(name: str) -> Card:
 
 
 def answer_code(name: str) -> str:
-    """Return the cell that solves a mission. The reader's progress does not record it.
+    """Return the code of the worked answer. Unlike ``answer``, it does not record in the reader's progress that it was
+    shown.
 
     Raises UnknownName, and LabError if worked answers are off.
     """
@@ -218,13 +219,14 @@ def guesses(folder: str | os.PathLike[str]) -> pd.DataFrame:
 def concepts(when: str) -> list[Any]:
     """Return eight questions on concepts, to ask ``"before"`` and ``"after"`` a course. Display each in a notebook.
 
-    Only the second test reveals the right answers. Raises LabError for another moment.
+    Only the second test reveals the right answers. Raises LabError for any other ``when``.
     """
     return [shown(question) for question in concept_questions(when)]
 
 
 def gain(folder: str | os.PathLike[str]) -> pd.DataFrame:
-    """Return what a class gained between the two tests of concepts: shares that were right, and the normalised gain.
+    """Return how much a class learned between the two tests of concepts: the shares that were right, and the normalised
+    gain.
 
     It reads the files that readers exported. Raises FileError if the folder has none, and LabError if no reader
     answered both times.
@@ -264,7 +266,8 @@ LEFT = ' style="text-align:left"'
 
 
 class Board(pd.DataFrame):
-    """One row per mission, shown with what is won and what is next. Every operation returns a plain table."""
+    """A table with one row per mission, shown with what is won and what is next. Operations on it return a plain
+    DataFrame."""
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:
@@ -336,7 +339,7 @@ def guess(
 
 
 def shown(question: GuessQuestion) -> Any:
-    """Return a question as a widget, or itself if there are no widgets."""
+    """Return a question as a widget, or the question itself if ipywidgets is missing."""
     try:
         return import_module("dtfm_lab.extensions.course.views.guess").GuessView(question)
     except ModuleNotFoundError as error:

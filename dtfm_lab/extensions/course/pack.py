@@ -1,4 +1,4 @@
-"""The instructor's pack: files that a teacher may see and students may not. None of it is on the website."""
+"""The instructor's pack: files for teachers that students must not see. None of them is on the website."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from dtfm_lab.extensions.course.gloo_process import pieces
 
 
 class Done(NamedTuple):
-    """The result of one process, and its messages."""
+    """What one process returned, and its messages."""
 
     value: Any
     messages: Sequence[tuple[str, int]]
@@ -45,8 +45,8 @@ class Done(NamedTuple):
 
 
 def distributed(function: Callable[..., Any]) -> Callable[..., list[Done]]:
-    """Return a function ``run(n, each=(), **given)`` that runs your function in ``n`` processes. Missions take such a
-    ``run``.
+    """Return a function ``run(n, each=(), **given)`` that runs your function in ``n`` processes. Hand in ``run`` as a
+    mission's answer.
 
     Each process calls ``function(rank, n, **given)``, with ``each[rank]`` as further arguments. The processes are one
     gloo group. Your function can use ``torch``, ``dist`` (torch.distributed, where only ``send``, ``recv``, ``isend``

@@ -32,9 +32,9 @@ class Attempts:
     """Number of hints taken."""
     answer_shown: bool = False
     passed_at: str = ""
-    """Time of the first answer that won, in UTC; empty before."""
+    """Time of the first answer that won, in UTC; empty if none has."""
     passed_before_answer: bool = False
-    """True if that was before the worked answer was shown."""
+    """True if the mission was won before the worked answer was shown."""
 
     @property
     def words(self) -> str:
@@ -63,7 +63,7 @@ class Guess:
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class Assignment:
-    """What a graded assignment shows its reader of a lesson's missions."""
+    """Settings of a lesson that was handed out as graded work: what it shows its reader, and what seeds the numbers."""
 
     answers: bool = False
     """True if worked answers are shown."""
@@ -92,7 +92,7 @@ class Progress:
         return sorted(name for name, each in self.missions.items() if each.passed_at)
 
     def guess_of(self, name: str) -> Guess | None:
-        """Return the first guess at a question, which is the one that counts; None before it."""
+        """Return the first guess at a question, which is the one that counts. None if there is none yet."""
         return next((each for each in self.guesses if each.name == name), None)
 
     def note_guess(self, guess: Guess) -> bool:

@@ -1,6 +1,6 @@
 """Small networks for missions: rows of equal devices, and random networks for one reader.
 
-A real run on a reader's random network takes seconds. The row, with one stage per device, comes from lesson 08.
+They are so small that a real run takes seconds. ``row``, with one stage per device, is also used in lesson 08.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FAST_GBPS = 1e6
 def of_sites(
     site: Sequence[int | str], within: tuple[float, float], between: tuple[float, float], **devices: Any
 ) -> Topology:
-    """Return devices at these sites. Links within sites are equal, and so are links between sites: (ms, Gbit/s)
-    each."""
+    """Return a network with one device per entry of ``site``. All links within sites are equal, and so are all links
+    between sites. ``within`` and ``between`` are (ms, Gbit/s)."""
     same = np.equal.outer(site, site)
     (near_ms, near_gbps), (far_ms, far_gbps) = within, between
     links = np.where(same, near_ms, far_ms), np.where(same, near_gbps, far_gbps)
@@ -43,9 +43,11 @@ def four_laptops(rng: np.random.Generator) -> Topology:
 
 
 def plan_of_laptops(rng: np.random.Generator, *, bandwidth: float = 1.0) -> Plan:
-    """Return ``tiny`` in two stages of two replicas on four laptops: groups within front and back, hops between them.
+    """Return a plan for ``tiny`` in two stages of two replicas on four laptops. Stage 0 is at the front of the hall and
+    stage 1 at the back.
 
-    With ``bandwidth`` below 1, messages take most of an iteration, so a busy machine disturbs it less.
+    ``bandwidth`` is a factor on all links. Below 1, messages take most of an iteration, so a busy machine disturbs it
+    less.
     """
     job = load_job("tiny", n_stages=2, n_replicas=2, global_batch=8, microbatch=1)
     front = [str(name) for name in rng.permutation(LAPTOPS[:2])]
@@ -63,8 +65,8 @@ def two_rooms(rng: np.random.Generator) -> Topology:
 
 
 def row(hops_s: Sequence[float], n_microbatches: int) -> Plan:
-    """Return a plan on at most eight devices in a row. A message over hop i takes ``hops_s[i]`` either way, whatever
-    its size."""
+    """Return a plan of ``tiny`` with one stage per device, on at most eight devices in a row. A message over hop i
+    takes ``hops_s[i]`` in either direction, whatever its size."""
     n_devices = len(hops_s) + 1
     latency_s = np.zeros((n_devices, n_devices))
     for before, hop_s in enumerate(hops_s):
@@ -76,7 +78,8 @@ def row(hops_s: Sequence[float], n_microbatches: int) -> Plan:
 
 
 def equal_profile(n_devices: int) -> list[ComputeTime]:
-    """Return the seconds of passes on equal devices: 1 s forward, 2 s backward, 1 s each half of a split backward."""
+    """Return a profile of equal devices: 1 s for a forward pass, 2 s for a backward pass, and 1 s for each half of a
+    split one."""
     seconds = {
         Kind.FORWARD: 1.0,
         Kind.BACKWARD: 2.0,

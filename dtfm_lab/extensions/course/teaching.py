@@ -12,7 +12,7 @@ from dtfm_lab.files.reading import read_mapping
 Cell = dict[str, Any]
 MINUTES_A_POINT = 5
 VARIANT = "variant="
-"""Beginning of the text in a notebook's first cell that gives the variant of its numbers."""
+"""In a notebook's first cell, the variant that seeds its numbers follows this text."""
 TEXTS_OF_ONE = read_mapping(TEXTS / "assignment.yaml")
 
 

@@ -1,4 +1,4 @@
-"""Training on devices that come and go: availabilities, policies, and what a run achieves with them."""
+"""Training on devices that come and go: when devices are online, how a policy responds, and what a run achieves."""
 
 from dtfm_lab.domain.extension import Extension
 

@@ -7,9 +7,9 @@
 | .csv with ``seconds,count``          | the number of machines online from each time on                         |
 | .json, or a folder of several        | SkyPilot's: machines online at each tick, in a folder one file per zone |
 
-Lines of CSV that begin with ``#`` come first. ``# end_seconds: 3600`` is the end of the hours (by default the last
-row), ``# name:`` is their name, and ``# devices:`` is a JSON list of devices, needed if some never arrive. All other
-comments are the source. Counts do not name machines: they are called node1, node2, ..., and the oldest leaves first.
+Lines of CSV that begin with ``#`` come first. ``# end_seconds: 3600`` is the length in seconds, by default the time of
+the last row. ``# name:`` is the name. ``# devices:`` is a JSON list of devices, needed if some never arrive. All other
+comments are the source. Counts do not name machines, so they are called node1, node2, ..., and the oldest leaves first.
 """
 
 import csv
@@ -75,8 +75,8 @@ def save_availability(availability: Availability, path: str | os.PathLike[str]) 
 
 
 def _read_ticks(path: Path, files: Sequence[Path]) -> Availability:
-    """Read SkyPilot's JSON, one file per zone. All zones start at second 0, and the hours end when the first zone
-    ends."""
+    """Read SkyPilot's JSON, one file per zone. All zones start at second 0, and the availability ends when the shortest
+    zone ends."""
     if not files:
         raise FileError(f"{path}: a folder without .json files; wanted SkyPilot's, a zone each")
     zones = [(title_of(file), *_ticks(file)) for file in files]
@@ -120,15 +120,17 @@ class Event(NamedTuple):
     comes: bool
     device: str
     line: int
-    """Line of the file."""
+    """Line of the file, for error messages. In SkyPilot's JSON, the tick."""
 
 
 MOST_COUNTED = 1_000_000
-"""Maximum number of events of a file of counts, which may need thousands per line: 150 MB of memory."""
+"""Maximum number of events made from a file of counts, about 150 MB of memory. A single line may cause thousands of
+events."""
 
 
 def _counted(counts: Sequence[tuple[float, int, int]], prefix: str, where: str) -> tuple[list[Event], float]:
-    """Return events that produce the counts, and the time of the last one. Names are ``prefix`` and a number."""
+    """Return events that produce the counts, and the time of the last count. Machines are named ``prefix`` and a
+    number."""
     wanted_before = n_events = 0
     for _, wanted, line in counts:  # check the total before making any event
         n_events, wanted_before = n_events + abs(wanted - wanted_before), wanted
@@ -161,7 +163,8 @@ def _availability_of(
     end_s: float | None = None,
     left_out: int = 0,
 ) -> Availability:
-    """Build the availability of a file's events. Errors name the line."""
+    """Build the availability of a file's events. It ends at ``end_s``, by default at ``until_s`` or the last event.
+    Raises FileError, with the line."""
     place = {device: index for index, device in enumerate(devices)}
     for _, _, who, line in events:
         if place.setdefault(who, len(place)) >= len(devices) > 0:
@@ -291,7 +294,8 @@ def _name(name: str, where: str) -> str:
 
 
 def _number(text: str) -> float | None:
-    """Return a plain number, or None for anything else, including what only Python reads as a number ("1_000")."""
+    """Return the number that a text holds; None for anything else, such as "1_000", which only Python reads as a
+    number."""
     try:
         return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
@@ -334,7 +338,8 @@ def _of_width(table: Sequence[tuple[int, list[str]]], wanted: int, path: Path) -
 
 
 def _counts(table: Sequence[tuple[int, list[str]]], path: Path) -> list[tuple[float, int, int]]:
-    """Return (time, machines from then on, line), ascending. If a time appears twice, the last row counts."""
+    """Return (time in seconds, machines online from then on, line) of each row, sorted by time. If a time appears
+    twice, the last row counts."""
     line, header = table[0]
     names = [COLUMNS.get(cell.lower(), cell.lower()) for cell in header]
     if sorted(names) != ["count", "seconds"]:

@@ -1,8 +1,8 @@
 """An upper bound on the samples of any policy, even one that knows the future.
 
 At every moment the bound trains as fast as the best plan for the devices that are ready. When training becomes possible
-after a time without any, it first waits for the shorter of a restart and a regrouping. It pays nothing for changes
-while it works, because a policy with foresight could prepare them during training.
+after a time in which it was not, the bound first waits for the shorter of a restart and a regrouping. Other changes
+cost nothing, because a policy with foresight could prepare them during training.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def foresight(
 ) -> tuple[FloatArray, FloatArray]:
     """Return times, from 0 to the end, and the maximum number of samples that any policy can have by then.
 
-    ``full_batch`` means that every step trains the whole model on the job's whole batch. ``progress`` is called with
-    the seconds of each change.
+    With ``full_batch``, the bound only holds for policies whose every step trains the whole model on the job's whole
+    batch. ``progress`` is called at each change with its time in seconds.
     """
     times, samples = [0.0], [0.0]
     present: frozenset[int] = frozenset()
     rate, able_from_s = 0.0, 0.0
 
     def pass_until(until_s: float) -> None:
-        # A corner of the curve: nothing before the first plan can be ready.
+        # The curve has a corner here: nothing is trained before the first plan can be ready.
         if rate and times[-1] < able_from_s < until_s:
             times.append(able_from_s)
             samples.append(samples[-1])

@@ -1,4 +1,5 @@
-"""Compare a predicted and a measured history of the same hours: where their goodputs differ, interval by interval."""
+"""Compare the predicted and the measured history of one availability: by how much goodput differs, why, and in which
+interval."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from dtfm_lab.domain.units import FloatArray, format_s, signed_share
 from dtfm_lab.extensions.elasticity.history import History, TimeUse
 
 SAME = 1e-3
-"""Below this share of the hours, two durations count as equal."""
+"""Two durations count as equal if they differ by less than this share of the whole time."""
 SHOWN = (TimeUse.TRAINING, TimeUse.REDONE, TimeUse.RECONFIGURING, TimeUse.IDLE)
 
 
 @dataclass(frozen=True, eq=False)
 class HistoryComparison:
-    """The predicted and the measured history. Raises TraceError if they are not of the same hours."""
+    """The predicted and the measured history of the same availability. Raises TraceError if their availabilities
+    differ."""
 
     predicted: History
     measured: History
@@ -40,13 +42,13 @@ class HistoryComparison:
 
     @property
     def pace_error(self) -> float:
-        """Measured samples per second of counted training divided by predicted ones, minus one. Other plans or slower
+        """Measured samples per second of useful training divided by predicted ones, minus one. Other plans or slower
         steps cause it."""
         return _error(_pace(self.predicted), _pace(self.measured))
 
     @property
     def time_error(self) -> float:
-        """Measured seconds of counted training divided by predicted ones, minus one. Slower changes and lost work cause
+        """Measured seconds of useful training divided by predicted ones, minus one. Slower changes and lost work cause
         it.
 
         ``1 + goodput_error`` is the product of ``1 + pace_error`` and ``1 + time_error``.
@@ -71,7 +73,7 @@ class HistoryComparison:
     def to_frame(self) -> pd.DataFrame:
         """Return one row per interval between two changes of the fleet.
 
-        Columns are ``start_s``, ``end_s``, and for both histories the steps that count and end in the interval, and its
+        Columns are ``start_s``, ``end_s``, and for both histories the useful steps that end in the interval, and its
         seconds of training, redone, reconfiguring and idle.
         """
         times = [change.time_s for change in self.predicted.availability.changes]

@@ -21,7 +21,7 @@ class TimeUse(IntEnum):
     """What a second of a history was spent on."""
 
     TRAINING = 0
-    """Work that counts."""
+    """Useful training, which no loss undid."""
     CHECKPOINT = 1
     """Training pauses while a checkpoint is written."""
     REDONE = 2
@@ -29,14 +29,15 @@ class TimeUse(IntEnum):
     RECONFIGURING = 3
     """A change of plan: restarting, loading, moving state, rebalancing."""
     IDLE = 4
-    """Devices are online, but too few for the policy to train."""
+    """Devices are ready, but too few for the policy to train."""
     STOPPED = 5
     """No device is ready."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Operation:
-    """How a fleet trains until something changes."""
+    """How a fleet trains until something changes: the devices in use, the seconds of a step, and the samples per
+    step."""
 
     devices: frozenset[int]
     """Indices of the devices in use."""
@@ -44,11 +45,12 @@ class Operation:
     samples: float
     """Sequences per step."""
     redundant_share: float = 0.0
-    """Share of a step's time spent on work that only a loss would make useful."""
+    """Share of a step's time spent on work that is only useful if a device is lost."""
     skipping_share: float = 0.0
     """Share of the samples trained without some of the model's layers."""
     local_steps: int = 1
-    """Local steps between two averages, counted here as one step. 1 if gradients are averaged in every step."""
+    """Local steps between two averages. If above 1, a step of the operation is a round of this many local steps. 1 if
+    gradients are averaged in every step."""
     left: frozenset[int] = frozenset()
     """Devices that were in use at the start and have left. The others continue without them."""
     doubled: frozenset[int] = frozenset()
@@ -65,7 +67,7 @@ class Operation:
     def by(self, devices: frozenset[int]) -> Self:
         """Return the same operation with other devices.
 
-        Like ``replace``, but four times as fast, which matters in hours with a million changes.
+        Like ``replace``, but four times as fast, which matters in a replay with a million changes.
         """
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -78,7 +80,7 @@ class Operation:
 
 
 class Loss(NamedTuple):
-    """What the departures at one instant cost, if it can be attributed to them."""
+    """The departures at one instant, and what they cost as far as it can be attributed to them."""
 
     time_s: float
     devices: tuple[str, ...]
@@ -89,14 +91,15 @@ class Loss(NamedTuple):
     samples: float
     """Sequences of whole steps that the loss undid."""
     pause_s: float
-    """Seconds without training that followed, until training continued or something else changed."""
+    """Seconds without training that followed, until training continued or the next loss."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class History:
     """Segments of time, each in one state and under one operation. Together they cover 0 to the end without gaps.
 
-    A replay under a policy produces the rows, or a real run. Raises TraceError if they leave a gap or overlap.
+    A replay under a policy produces a history, and so does a real run. Raises TraceError if segments leave a gap or
+    overlap.
     """
 
     availability: Availability
@@ -104,19 +107,20 @@ class History:
     policy: str
     operations: tuple[Operation, ...]
     start_s: FloatArray
-    """(K,) ascending, starting at 0."""
+    """(K,) start of each segment in seconds, ascending from 0."""
     end_s: FloatArray
     state: IntArray
-    """(K,) values of ``TimeUse``."""
+    """(K,) state of each segment, a value of ``TimeUse``."""
     operation: IntArray
     """(K,) index into ``operations``; -1 for a segment without an operation."""
     steps: IntArray
-    """(K,) steps that ended in the segment and count."""
+    """(K,) number of useful steps that ended in the segment. A step that a loss undid is not counted."""
     losses: tuple[Loss, ...] = ()
     price_per_hour: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(devices,) US dollars per hour in which a device is online, whether in use or not."""
     foresight: tuple[FloatArray, FloatArray] | None = None
-    """Times, and the maximum number of samples by then of any policy that knows the future. None if not computed."""
+    """Times in seconds, and the maximum number of samples by then under any policy, even one that knows the future.
+    None if not computed."""
 
     def __post_init__(self) -> None:
         if not len(self.start_s) or self.start_s[0] != 0 or self.end_s[-1] != self.availability.end_s:
@@ -135,7 +139,7 @@ class History:
 
     @cached_property
     def segment_samples(self) -> FloatArray:
-        """(K,) sequences trained in each segment, by steps that count."""
+        """(K,) sequences trained in each segment by useful steps."""
         samples: FloatArray = self.steps * self._of_operations("samples")
         return samples
 
@@ -146,17 +150,18 @@ class History:
 
     @property
     def samples(self) -> float:
-        """Sequences trained, by steps that count."""
+        """Sequences trained by useful steps, which no loss undid."""
         return float(self.segment_samples.sum())
 
     @property
     def goodput(self) -> float:
-        """Samples per second, over the whole time."""
+        """Samples divided by the length of the history in seconds."""
         return self.samples / self.availability.end_s
 
     @cached_property
     def seconds(self) -> dict[str, float]:
-        """Seconds in each state, which add up to the end, and ``redundant``, which is part of training."""
+        """Seconds in each state by name, which add up to the whole length. ``redundant`` is the part of training that
+        is only useful if a device is lost."""
         lasts = self.end_s - self.start_s
         by_state = np.bincount(self.state, weights=lasts, minlength=len(TimeUse))
         training = self.state == TimeUse.TRAINING
@@ -196,7 +201,7 @@ class History:
 
     @property
     def sentence(self) -> str:
-        """The result in one line."""
+        """The result in one sentence."""
         return repr(self).strip("<>")
 
     def to_dict(self) -> dict[str, Any]:
@@ -245,5 +250,5 @@ class History:
         )
 
     def losses_frame(self) -> pd.DataFrame:
-        """Return one row per instant with departures, with its cost."""
+        """Return one row per instant with departures, with what they cost."""
         return pd.DataFrame(self.losses, columns=Loss._fields)

@@ -1,4 +1,4 @@
-"""Build the History of hours that really ran, from the events of the run."""
+"""Build the History of a real run over the hours of an availability, from the run's events."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Departure(NamedTuple):
 
 @dataclass(kw_only=True)
 class Booked:
-    """What is known of a run besides its events, in the run's seconds."""
+    """What the client recorded about a run besides its events. Times are seconds of the run's clock."""
 
     availability: Availability
     name: str
     """Name of the policy."""
     followed: list[Operation] = field(default_factory=list)
-    """Operations in the order in which the run received them. It may have skipped some."""
+    """Operations in the order in which they were sent to the run, which may have skipped some."""
     started_s: float = 0.0
     """When the workers were started."""
     first_step_s: float = 0.0
@@ -42,7 +42,7 @@ class Booked:
 
 
 def plan_of(operation: Operation, availability: Availability) -> Plan | None:
-    """Return the plan of an operation, without the devices that have left."""
+    """Return the plan of an operation, with the devices that have left marked as absent. None if it has no plan."""
     plan = operation.plan
     if plan is None or not operation.left:
         return plan
@@ -53,7 +53,7 @@ def measured_history(booked: Booked, events: Iterable[tuple[float, Event]]) -> H
     """Attribute every second of a run to a state.
 
     A step ends when its end was reported. A change lasts from a loss, or from the last step, until all workers have
-    their state. ``events`` holds each event with its time.
+    their state. ``events`` yields each event with its time in seconds of the run.
     """
     rows = _Rows(booked)
     for time_s, event in events:
@@ -76,7 +76,7 @@ class _Rows:
         self._book(booked.first_step_s, TimeUse.RECONFIGURING)
 
     def add(self, time_s: float, event: Event) -> None:
-        """Record an event: end the segment of time that it closes."""
+        """Record an event and end the current segment if the event closes it."""
         match event["event"]:
             case "iteration":
                 self._book(time_s, TimeUse.TRAINING, steps=1)
@@ -112,7 +112,8 @@ class _Rows:
         )
 
     def _book(self, until_s: float, state: TimeUse, *, steps: int = 0) -> None:
-        """End the current step or change at this time. Waiting for devices counts as idle and not as reconfiguring."""
+        """Record the time from ``since_s`` to ``until_s`` in a state. Waiting for devices counts as idle and not as
+        reconfiguring."""
         until_s = max(until_s, self.since_s)
         if state is TimeUse.RECONFIGURING:
             for begin_s, end_s in self.booked.waits:
@@ -127,7 +128,7 @@ class _Rows:
             self.since_s = until_s
 
     def _lose(self, time_s: float) -> None:
-        """Devices were lost. The current step is void from its start to the last departure."""
+        """Record a loss. The current step, from its start to the last departure, becomes work to redo."""
         known = [i for i, departure in enumerate(self.booked.departures) if departure.time_s <= time_s]
         # Several events may report one loss.
         if not known or self.last_loss == known[-1]:
@@ -140,7 +141,7 @@ class _Rows:
             self._book(left_s, TimeUse.REDONE)
 
     def _undo(self, n_steps: int) -> None:
-        """Mark the last ``n_steps`` steps as void, because the checkpoint was older."""
+        """Mark the last ``n_steps`` steps as work to redo, because the checkpoint that was loaded is older."""
         counted = [row for row in self.rows if row[4]]
         for row in counted[len(counted) - n_steps :]:
             row[2], row[4] = TimeUse.REDONE, 0
@@ -150,8 +151,8 @@ class _Rows:
                 self.losses[self.last_loss] = loss._replace(redone_s=redone_s, samples=loss.samples + samples)
 
     def _index(self, line: str) -> int:
-        """Return the index of the operation that the run follows from now on. It is the first one with this plan,
-        searched from the current operation on."""
+        """Return the index of the operation whose plan is in the RunSpec ``line``. The search starts at the current
+        operation, because a policy may return to an earlier plan."""
         plan = RunSpec.from_line(line).plan
         # Only from the current one on, since a policy may return to an earlier plan.
         for index in range(self.operation, len(self.booked.followed)):

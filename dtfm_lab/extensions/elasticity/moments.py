@@ -25,7 +25,7 @@ NOBODY: frozenset[int] = frozenset()
 
 
 def moments(availability: Availability, start_s: float, notice_s: float = 0.0) -> Iterator[Moment]:
-    """Yield the instants in order.
+    """Yield the instants at which something changes, in order of time.
 
     A device is ready ``start_s`` after it arrives, if it is still online. It announces its departure ``notice_s`` in
     advance, or when it becomes ready if that is later.

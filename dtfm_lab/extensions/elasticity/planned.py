@@ -1,7 +1,7 @@
-"""A fleet whose speed is predicted by the lab's plans for it, by the simulated iteration.
+"""A fleet whose speed is that of the lab's plans: the simulated iteration of the best plan for the devices online.
 
-Peers of the same stage may share the work of missing devices. This module also computes how much longer a step takes
-then, and where missing devices hurt least.
+Peers of a stage (the devices that hold the same stage) may share the work of missing devices. This module also computes
+how much longer a step takes then, and in which places of the plan missing devices cost least.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ Counts = tuple[int, ...]
 SAME_S = 1e-9
 """A step counts as shorter only if it is shorter by more than this."""
 RISES = 4000
-"""Maximum number of steps that raise the bound of the whole network: about two seconds of one core."""
+"""Maximum number of steps in which the lower bound for the whole network is raised. They take about two seconds on one
+core."""
 GENERATIONS = 3
 """Generations of the search for each fleet. The first one holds the best candidate of every shape."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedFleet:
-    """The fastest plans for any set of a network's devices, with one search for all sets that differ only in names.
+    """Plans any set of a network's devices for the shortest iteration. Sets that differ only in names share one search.
 
     Devices are of one class if they can trade places without changing the cost of any plan. A fleet is planned by the
-    number of its devices of each class. Devices are then assigned to the plan so that most keep their stage. The same
-    seed gives the same plans. Raises JobError for a job without a model.
+    number of its devices of each class. Devices are then assigned to the plan so that as many as possible keep their
+    stage. The same seed gives the same plans. Raises JobError for a job without a model.
     """
 
     network: Topology
@@ -56,8 +57,8 @@ class PlannedFleet:
     _class_of: IntArray = field(init=False, repr=False)
     _planned: dict[Counts, Plan | None] = field(default_factory=dict, init=False, repr=False)
     _known: dict[tuple[object, ...], Operation] = field(default_factory=dict, init=False, repr=False)
-    """The first of all equal operations, by its key. Hours return to the same few operations, so results that are
-    cached for the first one are found again."""
+    """The first of all equal operations, by a key of its contents. A replay often returns to the same few operations,
+    and then finds the results that were cached for the first one."""
     _loads: dict[tuple[Job, bytes], Load] = field(default_factory=dict, init=False, repr=False)
     _sharing_s: dict[tuple[Job, bytes, bytes], float] = field(default_factory=dict, init=False, repr=False)
 
@@ -69,8 +70,8 @@ class PlannedFleet:
         return len(self.network)
 
     def _ordered(self, present: frozenset[int]) -> list[int]:
-        """Return the devices by class and number. In this order, fleets with equal counts of each class have equal
-        matrices."""
+        """Return the devices sorted by class and index. In this order, fleets with the same number of devices of each
+        class have equal matrices of links."""
         return sorted(present, key=lambda device: (self._class_of[device], device))
 
     @kept
@@ -85,8 +86,8 @@ class PlannedFleet:
         return tuple(np.bincount(self._class_of[list(devices)], minlength=int(self._class_of.max()) + 1).tolist())
 
     def _found(self, devices: Collection[int]) -> Plan | None:
-        """Return the plan for the number of devices of each class among these. Only the first such fleet is
-        searched."""
+        """Return the plan for as many devices of each class as there are in ``devices``. Only the first fleet with
+        these numbers is searched. None if no plan fits."""
         key = self._counts(devices)
         if key not in self._planned:
             self._planned[key] = self._search(self._ordered(frozenset(devices)))
@@ -113,8 +114,8 @@ class PlannedFleet:
 
     @kept
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """Return the operation of the plan for the devices online, with devices kept in their stages of ``current`` if
-        possible."""
+        """Return the operation of the plan for the devices online. Where possible, devices keep the stages that they
+        have in ``current``."""
         found = self.plan(present)
         if found is not None and current is not None and current.plan is not None:
             # devices of one class can trade places without changing the cost
@@ -128,8 +129,9 @@ class PlannedFleet:
     ) -> Operation | None:
         """Return the operation of the plan for another fleet.
 
-        If it is larger, its missing devices get places that no device of their class can take, where their peers have
-        most time for their work. If it is smaller, the devices outside it stand by.
+        If ``other`` is larger, its missing devices get the places in the plan in which their peers have most time for
+        their work. If it is smaller, the devices outside it stand by. None if no plan fits, or if it would not train
+        more than ``above`` samples per second.
         """
         found = self._found(other)
         if found is None or _samples(found) / _iteration_s(found) <= above:
@@ -160,12 +162,12 @@ class PlannedFleet:
         return None if step_s == np.inf else self._one(self.of(placed).losing(larger - present, step_s=step_s))
 
     def of(self, plan: Plan) -> Operation:
-        """Return the operation of a simulated plan. Its devices are found in the network by name."""
+        """Return the operation that follows a simulated plan. Its devices are found in the network by name."""
         devices = frozenset(self._indices(plan).ravel().tolist())
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
     def _one(self, operation: Operation) -> Operation:
-        """Return the first operation that equals this one."""
+        """Return the first of all operations that equal this one."""
         grid, plan = self.grid(operation), _plan_of(operation)
         key = (plan.job, plan.topology.names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
         return self._known.setdefault(key, operation)
@@ -178,7 +180,7 @@ class PlannedFleet:
 
     @kept
     def grid(self, operation: Operation) -> IntArray:
-        """Return (stages, replicas) the devices of the operation's plan."""
+        """Return (stages, replicas) the indices of the devices in the operation's plan."""
         return self._indices(_plan_of(operation))
 
     def _indices(self, plan: Plan) -> IntArray:
@@ -187,7 +189,8 @@ class PlannedFleet:
 
     @kept
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """Return the plan without the lost devices' pipelines, simulated. The others keep their own micro-batches."""
+        """Return the operation without the pipelines of lost devices. The other pipelines keep their micro-batches.
+        None if no pipeline is left."""
         grid, plan = self.grid(operation), _plan_of(operation)
         kept = np.flatnonzero(np.isin(grid, list(operation.devices - lost)).all(axis=0))
         if not len(kept):
@@ -204,7 +207,7 @@ class PlannedFleet:
 
     @kept
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """Let the peers of a lost device share its work.
+        """Return the operation in which the peers of lost devices share their work.
 
         None if a stage has no device left, or if a peer lacks memory for its share of the micro-batches in flight.
         """
@@ -213,13 +216,14 @@ class PlannedFleet:
         return None if step_s == np.inf else self._one(operation.losing(lost, step_s=step_s))
 
     def _shared_s(self, plan: Plan, gone: BoolArray) -> float:
-        """Return the seconds of a step in which peers share the work of missing devices. Infinite if they cannot.
+        """Return the seconds of a step in which peers share the work of the missing devices (``gone``). Infinite if
+        they cannot.
 
         The result is the larger of two estimates. One simulates every message. The other lets peers fit the work into
         the idle time of the full plan first, as ReCycle's schedules aim to. If the simulator cannot share the work
-        (``check_shared``), as with embeddings tied across stages, only the second estimate is used. The larger one
-        ensures that a step is never shorter than without losses: fewer devices average, and the bound on histories does
-        not allow for that.
+        (``check_shared``), as with embeddings tied across stages, only the second estimate is used. Taking the larger
+        one ensures that a step is never shorter than without losses. The simulation alone may be, because fewer devices
+        average, and the bound on histories does not allow for that.
         """
         load = self._load(plan)
         least_s = load.iteration_s + float(longer_s(load, gone).max())
@@ -234,7 +238,8 @@ class PlannedFleet:
         return self._sharing_s[key]
 
     def _load(self, plan: Plan) -> Load:
-        """Return what a plan demands of its devices. Plans that differ in devices of one class share the result."""
+        """Return what a plan demands of its devices. Plans that differ only by devices of the same class share the
+        result."""
         key = (plan.job, self._class_of[self._indices(plan)].tobytes())
         if key not in self._loads:
             self._loads[key] = load_of(plan)
@@ -244,8 +249,8 @@ class PlannedFleet:
     def move_s(self, old: Operation | None, new: Operation) -> float:
         """Return the seconds until every device that changes layers has its parameters and optimizer state.
 
-        The remaining devices that held them send them over the links. 0 without a previous plan, because a restart
-        reads a checkpoint.
+        Remaining devices that hold the state send it over the links. 0 without a previous plan, because a restart reads
+        a checkpoint.
         """
         if old is None or old.plan is None or new.plan is None:
             return 0.0
@@ -258,10 +263,11 @@ class PlannedFleet:
         return float(found.end_s[awaited].max(initial=0.0))
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
-        """Return the job's batch divided by a lower bound on its seconds on these devices.
+        """Return an upper bound on samples per second: the job's batch divided by a lower bound on the seconds of an
+        iteration.
 
-        If the batch may shrink, only the bound from the total work of all devices counts, because it holds for every
-        sample.
+        Without ``full_batch``, only the bound from the total work of all devices is used, because it also holds for
+        smaller batches.
         """
         found = self.plan(present)
         # the search does not improve its bound, so this is the bound of the total work. If no plan fits, the devices
@@ -272,11 +278,11 @@ class PlannedFleet:
 
     @cached_property
     def _least_s(self) -> float:
-        """A lower bound on the iteration of any plan of the whole network, and so of any part of it. Raised by up to
-        ``RISES`` steps.
+        """Lower bound in seconds on an iteration of any plan of the whole network, and so of any part of it. It is
+        raised in up to ``RISES`` steps.
 
-        It also holds for shared work, whose plans are of larger fleets. The bound of the fleet itself would not,
-        because its plans have the same number of replicas of every stage.
+        It also holds if peers share the work of missing devices, because their plan is one of a larger fleet. A bound
+        for the devices online would not hold then: it assumes that every stage has the same number of replicas.
         """
         found = self.plan(frozenset(range(self.n_devices)))
         if found is None:
@@ -307,20 +313,20 @@ class Load(NamedTuple):
 
     iteration_s: float
     busy_s: FloatArray
-    """Seconds of an iteration in which each device computes."""
+    """Seconds for which each device computes in an iteration."""
     room: IntArray
     """Number of micro-batches whose activations fit into each device's memory at once."""
 
 
 def load_of(plan: Plan) -> Load:
-    """Return the load of a simulated iteration."""
+    """Simulate an iteration of a plan and return its load."""
     trace = simulate(plan)
     busy_s = trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
     return Load(trace.iteration_s, busy_s, activation_budget(plan))
 
 
 def longer_s(load: Load, gone: BoolArray) -> FloatArray:
-    """Return (stages,) by how many seconds a step is longer if peers share the work of missing devices.
+    """Return (stages,) the seconds by which each stage lengthens a step if peers share the work of missing devices.
 
     Infinite if a stage has no device left, or if a peer lacks memory for its share of the micro-batches in flight.
     """
@@ -335,9 +341,11 @@ def longer_s(load: Load, gone: BoolArray) -> FloatArray:
 
 
 def better_hole(load: Load, gone: BoolArray, of_class: IntArray) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return a missing device's place in the slowest stage, and a place in another stage that should be empty instead.
+    """Return the (stage, replica) of a missing device in the stage that lengthens the step most, and a place that
+    should be empty instead.
 
-    The device there is of the same class, so it can move. None if no exchange shortens the step.
+    The device in the second place is of the same class, so it can move to the first. None if no exchange shortens the
+    step.
     """
     worst_s = longer_s(load, gone)
     stage, least_s, found = int(worst_s.argmax()), float(worst_s.max()), None

@@ -1,10 +1,9 @@
-"""Run hours of a changing fleet for real: workers leave and arrive as an availability says, and the run follows a
-policy.
+"""Play the hours of a changing fleet in a real run: workers leave and arrive as an availability says, and a policy
+decides how the run continues.
 
-The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. The
-clock stops between iterations, while orders go to the workers, because that time depends on this machine. Every
-fleet is planned before the first worker starts, by a replay of the same hours. The replay's History is the
-prediction.
+The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. Between
+iterations, while orders go to the workers, the clock stops, because how long that takes depends on this machine. Every
+fleet is planned before the first worker starts, by a replay of the same hours. The replay's History is the prediction.
 """
 
 from __future__ import annotations
@@ -40,22 +39,23 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.simulation.engine import check_shared
 
 OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_from")
-"""Options of a run that the hours set themselves."""
+"""Options of a run that are set here, so the user must not give them."""
 LATE = 0.05
-"""Share of computations slower than on their devices, from which on the user is warned."""
+"""The user is warned if more than this share of the computations take longer than the pace allows."""
 ASKED_AT = {"iteration": PolicyEvent.STEP, "checkpoint": PolicyEvent.CHECKPOINT}
-"""The run's events at which a policy may want to be asked again."""
+"""Events of the run at which a policy may ask to be asked again, with their names in a policy's answer."""
 SOON_S = 1e-3
-"""Minimum seconds of the run before a policy is asked again."""
+"""Minimum seconds of the run until a policy is asked again, if it asks for a time."""
 MOST_ITERATIONS = 10**6
-"""Maximum number of iterations. The end of the hours ends the run long before."""
+"""Maximum number of iterations. The run ends long before, at the end of the availability."""
 
 
 def refuse_unplayable(history: History) -> None:
-    """Refuse a history that workers cannot play.
+    """Raise an error for a history that workers cannot play.
 
-    Raises LabError if the policy counts rounds of local steps, if a device does the work of another stage, or if work
-    is skipped. Raises JobError if peers would share work that cannot be shared.
+    Raises LabError if a step is a round of local steps, or if an operation has no plan. It also raises it if a device
+    does the work of another stage as well, or if work is skipped. Raises JobError if peers would share work that cannot
+    be shared.
     """
     # A step of such a policy is a round, which workers cannot count.
     if history.local_steps > 1:
@@ -85,8 +85,8 @@ def run_hours(
 ) -> History:
     """Start workers for the devices online, let them leave and arrive, and return the measured History.
 
-    ``options`` are passed to ``start``. Raises LabError for an option that the hours set themselves, and RunError if
-    the run fails. Errors of ``start`` pass through.
+    ``options`` are passed to ``start``. Raises LabError for an option in ``OWN``, and RunError if the run fails. Errors
+    of ``start`` pass through.
     """
     for option in OWN:
         if options.get(option) not in (None, "paced" if option == "clock" else None):
@@ -113,7 +113,7 @@ def run_hours(
 
 @dataclass(kw_only=True)
 class Hours(Booked):
-    """The state of the hours: the devices online, the current operation, and what has been recorded."""
+    """The state of a played availability: devices online, the current operation, and what has been recorded."""
 
     so_far: FleetSoFar
     policy: Policy
@@ -122,34 +122,35 @@ class Hours(Booked):
     folder: str
     run: Run | None = None
     operation: Operation | None = None
-    """The policy's last answer: the current operation, or the next one during a pause."""
+    """The operation of the policy's last answer: the current one, or during a pause the next one."""
     every_s: float = np.inf
-    """Seconds of training between two checkpoints that the policy wants now."""
+    """Seconds of training between two checkpoints that the policy asks for now."""
     every: int = 0
-    """Iterations between two checkpoints that the run was last told."""
+    """Iterations between two checkpoints, as the run was last told. 0 for none."""
     pause_until_s: float = 0.0
     later: tuple[float, Response] | None = None
-    """An answer that is being prepared while work continues, and the time at which it is ready."""
+    """The time at which an operation is ready that is being prepared while work continues, and the answer that it
+    belongs to."""
     began_s: float = 0.0
     gaps_s: float = 0.0
-    """Wall seconds between iterations so far."""
+    """Wall seconds so far in which the clock stood still between iterations."""
     scale: float = 1.0
     at_s: float = 0.0
     step_began_s: float = 0.0
-    """When the latest iteration ended."""
+    """Second of the run in which the latest iteration ended."""
     events: list[tuple[float, Event]] = field(default_factory=list)
-    """Events with the wall time at which each arrived."""
+    """Events, each with the monotonic wall time at which it arrived."""
     changed: threading.Condition = field(default_factory=threading.Condition)
     failure: BaseException | None = None
     is_ending: bool = False
     asked: PolicyEvent | None = None
-    """Why the policy wants to be asked again without a change."""
+    """The event that has happened and at which the policy wanted to be asked again. None if there is none."""
     again: PolicyEvent | float | None = None
-    """When the policy wants to be asked again. A float is a time of the run."""
+    """When the policy wants to be asked again: at an event, or at a second of the run if it is a float."""
     heard: threading.Thread = field(default_factory=threading.Thread)
 
     def play(self) -> History:
-        """Play the hours to their end."""
+        """Play the availability to its end and return the measured history."""
         self.every_s = self.policy.every_s
         for moment in moments(self.availability, self.so_far.costs.start_s, self.so_far.costs.notice_s):
             self._wait_until(moment.time_s)
@@ -179,14 +180,15 @@ class Hours(Booked):
         return (time.monotonic() - self.began_s - self.gaps_s) / self.scale
 
     def _timed(self) -> Iterator[tuple[float, Event]]:
-        """Yield every event with its time by the run's clock."""
+        """Yield every event with its second on the run's clock."""
         gaps_s = 0.0
         for at, event in self.events:
             gaps_s += event.get("gap_s", 0.0)
             yield (at - self.began_s - gaps_s) / self.scale, event
 
     def _wait_until(self, moment_s: float) -> None:
-        """Wait until this moment. A prepared operation is followed when it is ready."""
+        """Wait until this second of the run. Meanwhile, switch to a prepared operation when it is ready, and ask the
+        policy when it wants to be asked."""
         if self.run is None:
             # Nothing runs yet, so there is nothing to wait for.
             self._book(moment_s)
@@ -286,7 +288,8 @@ class Hours(Booked):
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
     def _iterations_between(self, step_s: float) -> int:
-        """Return the iterations of ``step_s`` between two checkpoints that the policy wants, 0 for none."""
+        """Return the iterations between two checkpoints that the policy wants, if one takes ``step_s``. 0 for no
+        checkpoints."""
         by_s = max(1, round(self.every_s / step_s)) if np.isfinite(self.every_s) else 0
         return min(filter(None, (self.policy.every_steps, by_s)), default=0)
 
@@ -301,8 +304,7 @@ class Hours(Booked):
         self.every = every
 
     def _start(self, plan: Plan, step_s: float, pause_s: float) -> None:
-        """Start the workers. Their start and calibration happen before the first second, the policy's pause after
-        it."""
+        """Start the workers. They start and calibrate while the clock stands still. Only the policy's pause counts."""
         self.every = self._iterations_between(step_s)
         given = {"checkpoint_folder": self.folder, "checkpoint_every": self.every}
         self.run = start(plan, **(self.options | given | {"clock": "paced", "iterations": MOST_ITERATIONS}))

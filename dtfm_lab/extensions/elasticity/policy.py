@@ -1,9 +1,9 @@
 """The interface of a policy, and the registry of policies.
 
 The replay asks a policy when the fleet changes. It asks again when the policy's last answer requests it: at the end of
-a step, at the next checkpoint, or at a time. The policy answers which operation to use next, after what pause, and what
-happens to the current work. The replay does the rest: it counts steps, writes checkpoints and accounts for every
-second.
+a step, at the next checkpoint, or at a chosen time. The policy answers which operation to use next, after what pause,
+and what happens to the current work. The replay does the rest: it counts steps, writes checkpoints and accounts for
+every second.
 
 A complete example, which uses all devices online and loses the current step at every loss::
 
@@ -42,13 +42,13 @@ QUARTER_S = 900.0
 
 
 REMEMBERED = 16
-"""Number of past fleets that a policy sees."""
+"""Number of earlier sets of online devices that a policy sees."""
 REMEMBERED_LOSSES = 64
 """Number of past instants with departures that a policy sees."""
 
 
 def kept(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Cache a method's results by its arguments, for as long as its object lives."""
+    """Decorate a method so that its results are cached by its arguments, for as long as its object lives."""
 
     @wraps(method)
     def known(self: S, /, *args: P.args, **keywords: P.kwargs) -> T:
@@ -64,23 +64,24 @@ def kept(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
 
 
 class Fleet(Protocol):
-    """How fast any set of devices trains, and what a change costs: planned by the lab, or read from a table."""
+    """How fast any subset of the devices trains, and how long it takes to move state. The numbers come from the lab's
+    plans or from a table."""
 
     @property
     def n_devices(self) -> int:
         """Number of devices of the whole fleet."""
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """Return the best known way to train with some of these devices, or None if they are too few.
+        """Return the best known operation that uses some or all of these devices. None if they are too few.
 
-        If several are equally good, it is one that changes little from ``current``.
+        If several are equally good, it is one in which few devices have another stage than in ``current``.
         """
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """Return the operation without the pipelines of the lost devices, or None if no pipeline is left."""
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """Return the operation with the lost devices' work done by the peers of their stage.
+        """Return the operation in which the peers of lost devices, which hold the same stage, do their work.
 
         None if a stage has no device left.
         """
@@ -88,26 +89,28 @@ class Fleet(Protocol):
     def shared(
         self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
-        """Return the best known way of another fleet, used with the devices online.
+        """Return the best known operation of another set of devices, adapted to the devices online.
 
         If ``other`` is larger, peers of the same stage share the work of its missing devices. If it is smaller, all its
-        devices must be online, and the rest stand by. None if a stage has no device, or if it cannot exceed ``above``
-        samples per second.
+        devices must be online, and the rest stand by. None if a stage has no device, or if the operation cannot exceed
+        ``above`` samples per second.
         """
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
-        """Return True if a remaining device holds each stage's parameters and optimizer state."""
+        """Return True if every stage still has a device that holds its parameters and optimizer state."""
 
     def grid(self, operation: Operation) -> IntArray:
-        """Return (stages, replicas) the devices that the operation started with, including those that have left."""
+        """Return (stages, replicas) indices of the devices with which the operation started, including those that have
+        left."""
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
-        """Return the seconds to move state over the links to devices that change their stage."""
+        """Return the seconds to send parameters and optimizer state to devices that change their stage."""
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
         """Return an upper bound on the samples per second of any way to train with some of these devices.
 
-        With ``full_batch``, it only holds for steps that train on the job's whole batch.
+        With ``full_batch``, the bound only has to hold for steps that train on the job's whole batch, so it may be
+        lower.
         """
 
 
@@ -121,9 +124,11 @@ class ReconfigurationCosts:
     start_s: float = 45.0
     """Seconds from a device's arrival until it is ready: 45 s in Bamboo's and Oobleck's simulators."""
     restart_s: float | Callable[[int], float] = 30.0
-    """Seconds to restart all processes and load a checkpoint, or a function of the number of devices."""
+    """Seconds to restart all processes and load a checkpoint, or a function that computes them from the number of
+    devices."""
     regroup_s: float | Callable[[int], float] = 2.0
-    """Seconds to form new groups of running processes: 2 s for BERT-large in Oobleck's simulator."""
+    """Seconds to form new groups of running processes, or a function that computes them from the number of devices: 2 s
+    for BERT-large in Oobleck's simulator."""
     checkpoint_s: float = 0.0
     """Seconds for which training pauses to write a checkpoint."""
     notice_s: float = 0.0
@@ -146,14 +151,14 @@ class ReconfigurationCosts:
 
 
 class WorkKept(Enum):
-    """What remains of the work when an answer takes effect."""
+    """How much work remains when a policy's answer takes effect."""
 
     STEP = auto()
     """Everything: the current step continues at the new operation's speed."""
     STEPS = auto()
-    """Whole steps. The current one is lost."""
+    """All whole steps. The current step is lost."""
     CHECKPOINT = auto()
-    """What the newest checkpoint holds."""
+    """Only what the newest checkpoint holds. Later steps are lost."""
 
 
 class PolicyEvent(Enum):
@@ -176,25 +181,26 @@ class Response:
     operation: Operation | None
     """The operation to use next; None to wait until something changes."""
     pause_s: float = 0.0
-    """Seconds until the operation starts."""
+    """Seconds of the pause until the operation starts."""
     keeps: WorkKept = WorkKept.STEPS
     meanwhile: bool = False
-    """True if the previous operation continues through the pause, and its steps count: the next one is prepared
-    beside it. All its devices must still be online, as after an arrival or an announced departure."""
+    """True if the previous operation continues to train during the pause, while the next one is prepared. All devices
+    of the previous operation must still be online, as after an arrival or an announced departure."""
     after_s: float | None = None
-    """Seconds to prepare the operation while the previous one continues. It starts at the first step end after that.
-    Dropped if the policy is asked again before."""
+    """Seconds to prepare the operation while the previous one continues. The switch follows as soon as a step ends
+    after that. It is cancelled if the policy is asked again before. None to switch at once."""
     checkpoint_next: bool = False
-    """True if a checkpoint follows the first step."""
+    """True if a checkpoint is written after the first step."""
     every_s: float | None = None
     """Seconds of training between two checkpoints from now on. None keeps the interval."""
     again: PolicyEvent | float | None = None
-    """When to ask again: at the end of a step, at a checkpoint, or after this many seconds."""
+    """When to ask the policy again: at the end of a step, at a checkpoint, or after this many seconds. None for only at
+    the next change."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Situation:
-    """What a policy knows when it is asked: the present and the past, never the future."""
+    """What a policy knows when it is asked: the present and the past, never the future. Devices are given by index."""
 
     time_s: float
     asked: PolicyEvent
@@ -211,14 +217,14 @@ class Situation:
     leaving: frozenset[int]
     """Devices that have announced their departure."""
     earlier: Collection[frozenset[int]]
-    """The fleets before the latest changes, at most ``REMEMBERED``, the latest last."""
+    """The sets of devices that were ready before each of the latest changes, at most ``REMEMBERED`` of them, the latest
+    last."""
     pause_left_s: float
-    """Seconds until the operation starts, 0 if it has."""
+    """Seconds until the operation starts; 0 if it has started."""
     reading: bool
-    """True if the rest of the pause is a restart, in which every device reads a checkpoint and no state has to be
-    moved."""
+    """True if the current pause is a restart, in which every device reads a checkpoint, so no state has to be moved."""
     meanwhile: bool
-    """True if the previous operation continues until the pause ends."""
+    """True if the previous operation continues to train until the pause ends."""
     step_done: float
     """Share of the current step that is done."""
     losses: int
@@ -226,12 +232,12 @@ class Situation:
     departures: Sequence[tuple[float, frozenset[int]]]
     """Time and devices of the latest departures, at most ``REMEMBERED_LOSSES`` instants, the latest last."""
     setbacks: int
-    """How often work went back to a checkpoint so far."""
+    """Number of times so far that training went back to a checkpoint."""
     device_s: float
     """Seconds that devices were ready so far, summed over devices."""
 
     def move_s(self, new: Operation) -> float:
-        """Return the seconds to move state to devices that serve other layers. 0 while all read a checkpoint."""
+        """Return the seconds to move state for a switch to ``new``. 0 while all devices read a checkpoint."""
         return 0.0 if self.reading else self.fleet.move_s(self.operation, new)
 
     @property
@@ -241,15 +247,15 @@ class Situation:
 
     @property
     def mean_life_s(self) -> float:
-        """Device-seconds per loss so far. One extra loss is counted, so that an hour without losses does not mean
-        infinity."""
+        """Mean seconds that a device lasts, as far as is known: device-seconds so far per loss. One extra loss is
+        counted, so that the result is finite before the first."""
         return self.device_s / (self.losses + 1)
 
 
 class FleetSoFar:
-    """What a policy may know of its fleet: the devices online, and what happened.
+    """What a policy may know of its fleet: the devices that are ready, and what has happened so far.
 
-    Replays and played hours both use it.
+    Both replays and real runs keep it up to date.
     """
 
     def __init__(self, fleet: Fleet, costs: ReconfigurationCosts) -> None:
@@ -276,7 +282,8 @@ class FleetSoFar:
             self.leaving = (self.leaving - left) | moment.leaving
 
     def situation(self, **now: Any) -> Situation:
-        """Return the situation in which a policy is asked. ``now`` are the fields that are about the current work."""
+        """Return the situation in which a policy is asked. ``now`` has the fields of ``Situation`` about the current
+        work."""
         return Situation(
             fleet=self.fleet,
             costs=self.costs,
@@ -295,19 +302,20 @@ class FleetSoFar:
 class Policy:
     """How a run responds to changes of its fleet.
 
-    The fields are its options: numbers of 0 or more, booleans, or a choice of words. Raises TraceError for other
-    values.
+    The fields of a policy are its options: numbers of 0 or more, booleans, or one of several words. Raises TraceError
+    for other values.
     """
 
     every_steps: int = 0
-    """Steps between two checkpoints, including steps that a loss undoes. 0 for none by steps."""
+    """Steps between two checkpoints. Steps that a loss undoes count, too. 0 if checkpoints do not depend on steps."""
     every_s: float = math.inf
-    """Seconds of training between two checkpoints, rounded to whole steps."""
+    """Seconds of training between two checkpoints, rounded to whole steps. Infinite if checkpoints do not depend on
+    time."""
 
     local_steps = 1
     """Local steps between two averages (``Job.synchronise_every``). Plans are made for this number."""
     full_batch = True
-    """True if every step trains the whole model on the job's whole batch."""
+    """True if, under this policy, every step trains the whole model on the job's whole batch."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -328,7 +336,8 @@ policies: Registry[Callable[..., Policy]] = Registry("policy", "dtfm_lab.policie
 
 
 def _unlike(value: object, hint: Any) -> str:
-    """Return which values an option accepts, for an error message, or "" if the value fits its annotation."""
+    """Return "" if a value fits its option's annotation. Otherwise return which values it accepts, for an error
+    message."""
     number = as_number(value)
     if get_origin(hint) is Literal:
         return "" if value in get_args(hint) else " or ".join(get_args(hint))
@@ -344,7 +353,7 @@ def _unlike(value: object, hint: Any) -> str:
 def policy_of(given: str | Policy, **options: Any) -> Policy:
     """Return the given policy, or the named one with these options.
 
-    Raises UnknownName for an unknown name or option, and PlanError for options beside a policy object.
+    Raises UnknownName for an unknown name or option, and PlanError if options are given together with a policy object.
     """
     # An object's options are set already, and others would silently be ignored.
     if isinstance(given, Policy):

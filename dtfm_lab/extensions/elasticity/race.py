@@ -1,4 +1,5 @@
-"""Compare policies at several values of one quantity: which value is best, and where the lead changes.
+"""Compare policies at several values of one quantity: which value is best, and at which values another policy becomes
+best.
 
 The quantity is a numeric argument of a replay, such as the seconds between two checkpoints, or the ``rate``. At
 ``rate`` r, the same changes happen r times as fast.
@@ -19,11 +20,11 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.policies.restart import daly_s, young_s
 
 RATE = "rate"
-"""The quantity that changes the availability instead of an argument of the replay."""
+"""Name of the quantity that speeds up the changes of the availability. All others are arguments of the replay."""
 
 
 class RacePoint(NamedTuple):
-    """One value, and the history of each policy at it."""
+    """One value of the quantity, and the history of each policy at it."""
 
     value: float
     histories: tuple[History, ...]
@@ -35,7 +36,7 @@ class RacePoint(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A change of the lead: ``before`` trains most at ``low``, ``after`` at ``high``."""
+    """A change of the best policy between two values: ``before`` trains most at ``low``, ``after`` at ``high``."""
 
     low: float
     high: float
@@ -44,7 +45,7 @@ class Lead(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The middle of ``low`` and ``high``."""
+        """The value between ``low`` and ``high`` that stands for the change: their geometric mean."""
         return middle(self.low, self.high)
 
 
@@ -54,11 +55,12 @@ class Race:
 
     over: str
     points: tuple[RacePoint, ...]
-    """Points by ascending value. Where the lead changes, they are close together."""
+    """Points by ascending value. They are close together where the best policy changes."""
     checkpoint_s: float | None = None
-    """Seconds to write a checkpoint if Young's and Daly's formulas apply, else None.
+    """Seconds to write a checkpoint. None if Young's and Daly's formulas do not apply.
 
-    They apply if the quantity is the time between two checkpoints, and every loss goes back to the newest one.
+    They apply if the quantity is the seconds between two checkpoints, and training goes back to the newest one after
+    every loss.
     """
 
     def __repr__(self) -> str:
@@ -71,12 +73,12 @@ class Race:
 
     @property
     def best(self) -> RacePoint:
-        """The point with most samples per second, the one with the smallest value if several are equal."""
+        """The point with most samples per second. If several are equal, it is the one with the smallest value."""
         return max(self.points, key=lambda point: (point.histories[point.leader].goodput, -point.value))
 
     @cached_property
     def leads(self) -> tuple[Lead, ...]:
-        """Changes of the lead, in the order of the values."""
+        """Changes of the best policy, by ascending value."""
         return tuple(
             Lead(a.value, b.value, self.policies[a.leader], self.policies[b.leader])
             for a, b in pairwise(self.points)
@@ -100,7 +102,7 @@ class Race:
 
     @property
     def sentence(self) -> str:
-        """Which value is best, or which policy leads where."""
+        """A sentence that says which value is best, or which policy trains most at which values."""
         low, high = self.points[0].value, self.points[-1].value
         if len(self.policies) == 1:
             best = self.best.histories[0]
@@ -128,9 +130,9 @@ def middle(low: float, high: float) -> float:
 def race_over(
     play: Callable[[float], tuple[History, ...]], values: Sequence[float], precision: float
 ) -> tuple[RacePoint, ...]:
-    """Return points at these values, and further ones by bisection where the lead changes.
+    """Return points at these values, and at further ones where the best policy changes, found by bisection.
 
-    Bisection stops when the change is known to ``precision``, a share of its value.
+    Bisection stops when the place of a change is known to ``precision``, as a share of its value.
     """
 
     def refined(a: RacePoint, b: RacePoint) -> list[RacePoint]:

@@ -32,10 +32,10 @@ from dtfm_lab.extensions.elasticity.policy import (
 )
 
 SAME_S = 1e-9
-"""A step that ends within this time after a change, by rounding, has ended at the change."""
+"""Seconds. A step that ends at most this long after a change counts as ended at the change, because of rounding."""
 MOST_TURNS = 1_000_000
-"""Maximum number of intervals of a replay, each ended by a change, a checkpoint or an answer: about 5 s of computing
-and 200 MB of memory. Half a year with a checkpoint per minute needs half of them."""
+"""Maximum number of intervals of a replay, which take about 5 s of computing and 200 MB of memory. A change, a
+checkpoint or a policy's answer ends an interval. Half a year with a checkpoint per minute needs half of them."""
 COLLECTED_AFTER = 50_000
 """Number of new objects between two garbage collections during a replay. Python's default is 700."""
 # plain integers: comparing enum members in the inner loop is slower
@@ -52,7 +52,8 @@ def replay(
     price_per_hour: FloatArray | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> History:
-    """Return the history of a run under the policy. The availability must have the fleet's devices.
+    """Return the history of a run under the policy. The availability must have as many devices as the fleet, in the
+    same order.
 
     ``progress`` is called with the seconds played so far, at every change. Raises PlanError if the policy answers with
     devices that are not online.
@@ -77,8 +78,8 @@ def replay(
 
 @contextmanager
 def _collected_rarely() -> Iterator[None]:
-    """Collect garbage rarely. A history's objects live to its end and form no cycles, and searching for cycles takes a
-    third of the time."""
+    """Collect garbage less often within the block. The objects of a history live to its end and form no cycles, but
+    looking for cycles would take a third of the time."""
     before = gc.get_threshold()
     raised = 0 < before[0] < COLLECTED_AFTER  # False while another thread's replay has raised it
     if raised:
@@ -212,11 +213,11 @@ class _Run:
         self.operation = new
 
     def _working(self) -> bool:
-        """Return True if steps and checkpoints are made now, or would be without this change."""
+        """Return True if the run was training or writing a checkpoint until now."""
         return self.next is not None or bool(self.states and self.states[-1] in (TRAINING, CHECKPOINT))
 
     def _end_step(self, state: TimeUse) -> None:
-        """Abandon the current step, and attribute its seconds to a state."""
+        """Abandon the current step: its seconds of training are attributed to another state."""
         if state is TimeUse.REDONE:
             self._void(self.first_of_step, len(self.ends_s))
         for i in range(self.first_of_step, len(self.ends_s)):
@@ -225,7 +226,8 @@ class _Run:
         self.first_of_step, self.done = len(self.ends_s), 0.0
 
     def _void(self, first: int, until: int) -> None:
-        """Undo the work of these segments: their seconds have to be redone, and their steps do not count."""
+        """Mark the training in segments ``first`` to ``until`` (exclusive) as work to redo, whose steps do not
+        count."""
         redone_s = samples = 0.0
         for i in range(first, until):
             if self.states[i] == TRAINING:
@@ -239,7 +241,7 @@ class _Run:
             last[4] += samples
 
     def advance(self, to_s: float) -> None:
-        """Let time pass until then, and ask the policy when it wants to be asked."""
+        """Advance to second ``to_s``, and ask the policy whenever it wants to be asked."""
         while self.time_s < to_s:
             self.turns += 1
             if self.turns > MOST_TURNS:
@@ -265,7 +267,8 @@ class _Run:
                 self.ask(asked)
 
     def _pass(self, to_s: float) -> PolicyEvent | None:
-        """Let time pass until then, or until the policy has to be asked. Return why, or None if time is up."""
+        """Advance by one interval, at most to second ``to_s``. Return the event at which the policy wants to be asked;
+        None if there was none."""
         operation = self.operation
         if operation is None:
             self._book(IDLE if self.so_far.present else STOPPED, to_s, None)
@@ -279,8 +282,8 @@ class _Run:
         return self._work(operation, to_s)
 
     def _work(self, operation: Operation, to_s: float) -> PolicyEvent | None:
-        """Make steps until then, or until a checkpoint is due. Make one step if the policy wants to be asked after
-        it."""
+        """Train until ``to_s``, or until a checkpoint is due. Train only to the end of a step if the policy wants to be
+        asked then, or if a prepared operation is ready."""
         first_s = (1 - self.done) * operation.step_s
         left_s = to_s - self.time_s + SAME_S
         if first_s > left_s:
@@ -315,7 +318,8 @@ class _Run:
         return due
 
     def _written(self) -> PolicyEvent | None:
-        """Complete the checkpoint: no work before it can be lost any more."""
+        """Complete the checkpoint: earlier work cannot be lost any more. Return the event if the policy wants to be
+        asked at it."""
         self.writing_until_s, self.since_checkpoint = None, 0
         self.first_since_checkpoint = self.first_of_step = len(self.ends_s)
         return PolicyEvent.CHECKPOINT if self.again is PolicyEvent.CHECKPOINT else None
@@ -327,7 +331,7 @@ class _Run:
         self.first_of_step = len(self.ends_s)
 
     def _book(self, state: int, until_s: float, operation: Operation | None) -> None:
-        """Attribute the seconds until then to a state."""
+        """Append a segment: the seconds until ``until_s`` are spent in this state."""
         lasts_s = until_s - self.time_s
         if lasts_s <= 0 and state != TRAINING:
             return

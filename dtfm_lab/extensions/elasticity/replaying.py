@@ -40,9 +40,9 @@ from dtfm_lab.planning.evaluate import opened
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 PROCESSES_START_S = 30.0
-"""Assumed seconds of a restart before a checkpoint is read."""
+"""Assumed seconds of a restart without the reading of a checkpoint."""
 STORAGE_BYTES_PER_S = 1e9
-"""Assumed speed of checkpoint storage, per device."""
+"""Assumed bandwidth of checkpoint storage for each device."""
 AnyFleet = Topology | str | Mapping[int, float]
 AnyAvailability = Availability | str | os.PathLike[str]
 AnyPolicy = str | Policy
@@ -108,17 +108,17 @@ def replay(
     progress: Callable[[float], object] | None = None,
     **options: Any,
 ) -> History | Race:
-    """Predict a training run through hours in which devices come and go, under a policy (``lab.policies``).
+    """Predict a training run over hours in which devices come and go, under a policy (one of ``lab.policies``).
 
-    The lab plans every fleet that occurs once, with the shape that is best for it. Calls with the same network, job and
-    seed share these plans. An availability is one that ships with the lab, a file, or an ``Availability``. If its
-    devices are not the network's, they take the network's free devices (``availability.on``). Instead of a network and
-    a job, you may give a table of measured samples per second by number of devices, and the samples per step:
-    ``lab.replay({15: 192, 16: 215, ...}, 8192, "bamboo-p3")``.
+    The lab plans every set of online devices that occurs, in the shape that is best for it. Calls with the same
+    network, job and seed share these plans. The availability is the name of one that ships with the lab, a file, or an
+    ``Availability``. If its devices are not the network's, they take the network's free devices (``availability.on``).
+    Instead of a network and a job, you may give measured samples per second by number of devices, and the samples per
+    step: ``lab.replay({15: 192, 16: 215, ...}, 8192, "bamboo-p3")``.
 
     With ``over``, one quantity takes several values, under one policy or a list of them. The result is a Race:
     ``.sentence``, ``.best``, ``.leads``, ``.to_frame()``, displayed by ``lab.figures.race``. ``over="every_s"`` finds
-    how often to write checkpoints. ``over="rate"`` finds how much more often devices must come and go before another
+    how often to write checkpoints. ``over="rate"`` finds how many times faster devices must come and go until another
     policy is best.
 
     Parameters
@@ -230,15 +230,16 @@ def run_hours(
     progress: Callable[[Any], None] | None = None,
     **options: Unpack[RunKeywords],
 ) -> History:
-    """Play the hours of an availability on the paced clock: ``lab.run`` with an ``availability``.
+    """Run a plan for real while devices come and go, on the paced clock. ``lab.run`` with an ``availability`` calls
+    this.
 
     Workers are killed and started as devices leave and arrive. ``policy`` (oobleck by default) decides how the run
-    continues. It uses the lab's plans for the devices online, on the network and for the job of ``plan``. An hour takes
-    ``time_scale`` hours.
+    continues. It uses the lab's plans for the devices online, on the network and for the job of ``plan``. An hour of
+    the availability takes ``time_scale`` hours.
 
-    ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours. A change takes at
-    least as long as they say. LabError refuses rounds of local steps, and policies such as bamboo and skippipe, in
-    which a device does the work of another stage or skips one. Other options are passed to ``start``.
+    ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours. A change in the run
+    takes at least as many seconds. Raises LabError for rounds of local steps, and for policies such as bamboo and
+    skippipe, in which a device also does the work of another stage or skips one. Other options are passed to ``start``.
     """
     if availability is None:
         raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")
@@ -251,7 +252,7 @@ def run_hours(
     fleet, here, _, state_s = _fleet(plan.topology, opened(plan), availability, 0, chosen, name)
     restart_s = PROCESSES_START_S + state_s if restart_s is None else restart_s
     costs = ReconfigurationCosts(start_s=start_s, restart_s=restart_s, regroup_s=regroup_s)
-    # Refuse before any worker starts. `play` has by then planned all fleets.
+    # Refuse before any worker starts. The replay (`play`) has planned all fleets by then.
     hours.refuse_unplayable(play(here, fleet, chosen, costs, name=name))  # also plans every fleet
     return hours.run_hours(here, fleet, chosen, costs, name=name, progress=progress, **options)
 
@@ -285,7 +286,8 @@ def _fleet(
     policy: Policy | None = None,
     name: str = "",
 ) -> tuple[Fleet, Availability, Any, float]:
-    """Return the fleet, the availability of its devices, their prices, and the seconds to write its state."""
+    """Return the fleet, the availability of its devices, their prices in US dollars per hour, and the seconds to write
+    the largest device's state."""
     if isinstance(topology, Mapping):
         if isinstance(job, bool) or not isinstance(job, int | float) or as_number(job) is None:
             raise JobError(f"job is {job!r} with a table; wanted the samples per step")
@@ -314,7 +316,7 @@ def _fleet(
 
 @dataclass(frozen=True)
 class _Key:
-    """A network and a job, compared by their numbers."""
+    """A network and a job as the key of a cache. Keys are equal if their contents are."""
 
     identity: tuple[object, ...]
     network: Topology = field(compare=False)
@@ -327,9 +329,9 @@ def _planned(key: _Key, seed: int) -> PlannedFleet:
 
 
 EVERY_S = "every_s"
-"""The option of every policy for the seconds between two checkpoints."""
+"""Name of the option of every policy for the seconds between two checkpoints."""
 USUAL = {RATE: (2.0, 7), EVERY_S: (2**0.5, 11)}
-"""Default values: ratio between two neighbours, and number of values."""
+"""For quantities with default values: the ratio between two neighbouring values, and the number of values."""
 MOST_VALUES = 1000
 
 
@@ -343,9 +345,10 @@ def raced(
     numbers: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Race:
-    """Return the race of one or several policies over a quantity. Raises TraceError.
+    """Replay one or several policies at several values of the quantity ``over``, and return the Race. Raises TraceError
+    for impossible values.
 
-    ``numbers`` are the other arguments of the replays, and ``options`` the arguments of the policy.
+    ``numbers`` are the other arguments of the replays, and ``options`` those of the policies.
     """
     asked = [policy] if isinstance(policy, str | Policy) else list(policy)
     if not asked:
@@ -373,7 +376,7 @@ def raced(
 def _values(
     over: str, given: Sequence[float] | None, writes_s: float | None, availability: Availability
 ) -> Sequence[float]:
-    """Return the values of the quantity, ascending. Raises TraceError for impossible ones."""
+    """Return the given or default values of the quantity, ascending. Raises TraceError for impossible ones."""
     wanted = f"wanted 1 to {MOST_VALUES} numbers, or a tuple of lowest, highest and number of values"
     if given is None:
         if over not in USUAL:

@@ -14,16 +14,17 @@ from dtfm_lab.extensions.elasticity.history import Operation
 from dtfm_lab.extensions.elasticity.policy import kept
 
 SHORTEST_S = 1e-6
-"""Minimum step time of a table. Floats of ten years in seconds cannot resolve anything shorter."""
+"""Minimum seconds of a step by a table. As a number of seconds, a float of ten years cannot resolve anything
+shorter."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFleet:
     """A fleet whose throughput depends only on the number of devices. Raises PlanError for an empty table or no batch.
 
-    All devices online are used, as in the measurement, even if a row is slower than the one before it. Between and
-    beyond rows, the nearest row below counts. Fewer devices than the first row cannot train. A table does not say how
-    the batch is divided: equal shares are assumed.
+    All devices online are used, as in the measurement, even if fewer would be faster. If the table has no row for their
+    number, the next smaller number in it counts. Fewer devices than the first row cannot train. A table does not say
+    how the batch is divided, so equal shares are assumed.
     """
 
     n_devices: int
@@ -57,7 +58,7 @@ class TableFleet:
         return self.batch / self._rate(n)
 
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """Use all devices online. None if they are too few."""
+        """Return the operation that uses all devices online. None if they are too few."""
         n = len(present)
         # Kept by number, because only the number of devices matters in a table.
         if n not in self._like:
@@ -67,14 +68,16 @@ class TableFleet:
         return None if like.step_s == math.inf else like.by(present)
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """Return the remaining devices, each with its share of the batch, with the same step time."""
+        """Return the operation in which each remaining device keeps its share of the batch and the step takes as long
+        as before."""
         left = operation.devices - lost
         if len(left) < self._fewest:
             return None
         return replace(operation, devices=left, samples=operation.samples * len(left) / len(operation.devices))
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """Return the remaining devices doing all the work, at the table's speed for their number."""
+        """Return the operation in which the remaining devices do all the work, at the table's speed for their
+        number."""
         return self.operation(operation.devices - lost)
 
     def shared(
@@ -88,17 +91,17 @@ class TableFleet:
         return not operation.devices <= lost
 
     def grid(self, operation: Operation) -> IntArray:
-        """Return all devices in one stage."""
+        """Return (1, devices) indices: all devices count as replicas of one stage."""
         return np.array([sorted(operation.devices | operation.left)], dtype=np.int64)
 
     def move_s(self, old: Operation | None, new: Operation) -> float:
-        """Return 0: a table counts moving as part of a restart or a regrouping."""
+        """Return 0: with a table, moving state is part of a restart or a regrouping."""
         return 0.0
 
     def most_samples_per_s(self, present: frozenset[int], *, full_batch: bool) -> float:
-        """Return the fastest row with at most this many devices.
+        """Return the samples per second of the fastest row with at most as many devices as are present.
 
-        If the batch may shrink, these devices' share of a larger row counts too.
+        Without ``full_batch``, these devices' share of a larger row counts, too.
         """
         return self._most_of(len(present), full_batch)
 

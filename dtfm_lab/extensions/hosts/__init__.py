@@ -1,4 +1,4 @@
-"""Runs on several hosts: run folders from which each host starts its workers, and plans for other frameworks.
+"""Runs on several hosts: write run folders from which each host starts its workers, and plans for other frameworks.
 
 ``export`` writes a run folder, ``hosted`` starts the workers of one host from it, and ``rendezvous`` connects them to
 the coordinator. ``launchers`` writes a plan for another framework and its schedulers. Only ``hosted`` loads torch.

@@ -31,7 +31,7 @@ PAGE = ".html"
 EXPORTED = with_help(command_line_options(RunSettings), iterations="Iterations to train.")
 """Run options that an exported run folder stores."""
 TO_OPTIONS = ("targets", "hosts_path", "per_host", "port", "force")
-"""Options that also apply to a folder for another framework."""
+"""Options that also apply with ``--to``, which writes a folder for another framework."""
 
 
 @click.command()
@@ -75,8 +75,9 @@ def export(
     """Write what hosts need to run PLAN, or a page to look at it.
 
     By default this is a run folder, with one command line per host. If the output ends in .html, it is a page for any
-    browser, with map, Gantt chart and player, which needs neither Python nor a network. With --to it is a folder that
-    runs the plan in another framework. The command then lists what that framework cannot express, and what it costs.
+    browser, with map, Gantt chart and player. It needs neither Python nor a network. With --to it is a folder that runs
+    the plan in another framework. The command then lists what that framework cannot express, and what this costs in
+    seconds per iteration.
     """
     if folder.lower().endswith(PAGE):
         return _export_page(context, plan_file, folder, schedule, as_json)
@@ -129,7 +130,8 @@ def _export_to(of: Launched, targets: tuple[str, ...], folder: str, force: bool,
 
 
 def _export_page(context: click.Context, plan_file: str, path: str, schedule: str | None, as_json: bool) -> None:
-    """Write PLAN as a page, under its own schedule or another. Raises UsageError for options of a run folder."""
+    """Write PLAN as an HTML page, under ``schedule`` or by default under its own. Raises UsageError for options of a
+    run folder."""
     _require_alone(context, f"is only for run folders; wanted {path} without it")
     written = files.save(_under(files.load_plan(plan_file), schedule), path)
     n_bytes = written.stat().st_size
@@ -143,7 +145,8 @@ def _under(plan: Plan, schedule: str | None) -> Plan:
 
 
 def _require_alone(context: click.Context, complaint: str, *others: str) -> None:
-    """Raise UsageError for an option that does not apply to this kind of output."""
+    """Raise UsageError if an option was given that does not apply to this kind of output. ``others`` are those that do
+    apply."""
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if wrong := sorted(given - {"plan_file", "folder", "schedule", "as_json", *others}):
         option = next(each for each in context.command.params if each.name == wrong[0])

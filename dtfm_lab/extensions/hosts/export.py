@@ -49,12 +49,12 @@ PORT = 29400
 
 @takes_options(RunSettings, noun="option of an export")
 def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any) -> RunSpec:
-    """Return the run of a plan on hosts. Defaults: the real clock and 5 iterations.
+    """Return the RunSpec of a plan's run on hosts. By default it has the real clock and 5 iterations.
 
-    As in a local run, a proxy replaces a model that workers cannot train. ``checkpoint_folder`` is a path on the hosts.
-    If relative, it lies in the run folder. Other paths are paths on this machine.
+    As in a local run, a small proxy is trained instead of a model that workers cannot train. ``checkpoint_folder`` is a
+    path on the hosts. A relative path starts at the run folder. Other paths are paths on this machine.
 
-    Raises a LabError of one line if hosts could not run it. Memory and GPUs of this machine do not matter.
+    Raises LabError, in one line, if hosts could not run it. The memory and the GPUs of this machine are not checked.
     """
     defaults: dict[str, Any] = {"iterations": 5, "clock": "real"}
     settings = RunSettings(**(defaults | options))
@@ -82,9 +82,9 @@ def export(
 ) -> Path:
     """Write the run folder. With ``overwrite``, it may replace an earlier one.
 
-    ``await_s`` is how long the run waits for a lost worker to return. ``silent_s`` is how long a connection may go
-    without an acknowledgement before it counts as lost. Raises LabError if the folder holds files, naming them, if it
-    cannot be written, or if a number is out of range.
+    ``await_s`` is how many seconds the run waits for a lost worker to return. ``silent_s`` is how many seconds a
+    connection may go without an acknowledgement before it counts as lost. Raises LabError if the folder holds other
+    files, if it cannot be written, or if a number is out of range.
     """
     if not 0 < port < 65536:
         raise LabError(f"port is {port}; wanted 1 to 65535")

@@ -1,5 +1,5 @@
-"""Translate a plan for a training framework: what the framework cannot express is replaced, and the cost is
-reported."""
+"""Translate a plan for a training framework. What the framework cannot express is replaced, and the cost in seconds per
+iteration is reported."""
 
 import contextlib
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from dtfm_lab.domain.units import counted, signed_share
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 BY_PIPELINE = "rank = pipeline x stages + stage"
-"""The order of ranks in the lab's plans (``Plan.rank_map``), and of Megatron-LM with ``--use-tp-pp-dp-mapping``."""
+"""The order of ranks in the lab's plans (``Plan.rank_map``) and in Megatron-LM with ``--use-tp-pp-dp-mapping``."""
 BY_STAGE = "rank = stage x replicas + pipeline"
 """The order of ranks in torchtitan's mesh (``ParallelDims.build_mesh``: pp, dp, tp) and in DeepSpeed's
 ``PipeDataParallelTopology``."""
@@ -28,18 +28,19 @@ ZERO = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3}
 
 
 class Expressed:
-    """A plan being translated for a framework: what is lost, and what replaces it."""
+    """A plan while it is translated for a framework: the job as the framework will run it, and one line per thing that
+    is lost."""
 
     def __init__(self, plan: Plan, framework: str) -> None:
         self.plan, self.framework = plan, framework
         self.job = plan.job
-        """The job as the framework will run it, so far."""
+        """The job as the framework will run it, with the replacements so far."""
         self.lost: list[str] = []
         self.priced = 0
 
     @cached_property
     def own_s(self) -> float | None:
-        """Seconds of an iteration of the original plan, None if it cannot be simulated."""
+        """Seconds of an iteration of the original plan; None if it cannot be simulated."""
         return seconds_of(self.plan, self.plan.job)
 
     @property
@@ -48,14 +49,15 @@ class Expressed:
         return self.plan.job.tensor_parallel or 1
 
     def inside(self, *known: str) -> None:
-        """Refuse a parallelism within hosts that the framework lacks. Without its GPUs, the plan would be a
-        different one."""
+        """Raise LabError if the plan uses context or expert parallelism and the framework lacks it. ``known`` names
+        those that it has. They cannot be replaced, because without their GPUs it would be a different plan."""
         for what in ("context_parallel", "expert_parallel"):
             if what not in known and (degree := getattr(self.job, what)) > 1:
                 raise self.refuse(f"{what} is {degree}; wanted 1, or --to megatron")
 
     def lose(self, what: str, **instead: Any) -> None:
-        """Replace something that the framework lacks by other fields of the job, and report what this alone costs."""
+        """Report that the framework lacks ``what``. Replace it by the job's fields in ``instead``, and report what this
+        replacement alone costs."""
         price = self._price(self.plan.job.with_fields(**instead)) if instead else None
         self.job = self.job.with_fields(**instead)
         self.priced += price is not None
@@ -82,7 +84,8 @@ class Expressed:
         self.lose(what, microbatches_per_replica=None, global_batch=batch)
 
     def usual(self) -> None:
-        """Replace what no framework has: unequal shares of the batch, compressed messages and local updates."""
+        """Replace or report what no framework has, such as unequal shares of the batch, compressed messages and local
+        updates."""
         self.evenly()
         job, name = self.job, self.framework
         if job.codes_activations or job.codes_gradients:
@@ -104,9 +107,11 @@ class Expressed:
             )
 
     def schedules(self, known: Mapping[str, str], *, in_groups: bool = False) -> str:
-        """Return the framework's name of the schedule. 1f1b replaces those that it lacks.
+        """Return the framework's name for the schedule, from ``known``. A schedule that the framework lacks is replaced
+        by 1f1b.
 
-        With ``in_groups``, interleaving needs a number of micro-batches that is a multiple of the number of stages.
+        With ``in_groups``, interleaved 1f1b is also replaced if the number of micro-batches is not a multiple of the
+        number of stages.
         """
         job = self.job
         # With one stage there is no pipeline, and all schedules are the same.
@@ -121,7 +126,8 @@ class Expressed:
         return known[self.job.schedule_name]
 
     def sharded(self, *known: str) -> str:
-        """Return how replicas shard state: as in the plan, or the closest way that the framework knows."""
+        """Return how replicas shard state, such as "zero-1": as in the plan, or the closest way that the framework
+        has."""
         found = self.job.sharding or "none"
         if found not in known:
             taken = min(known, key=lambda each: (abs(ZERO[each] - ZERO[found]), -ZERO[each]))
@@ -136,7 +142,8 @@ class Expressed:
         return self.job.checkpoints
 
     def precise(self, **known: str) -> str:
-        """Return the framework's name of the precision. The closest one replaces those that it lacks."""
+        """Return the framework's name for the precision, from ``known``. A precision that it lacks is replaced by the
+        closest one."""
         found = self.job.dtype
         if found not in known:
             taken = "fp32" if found == "fp64" else "bf16"
@@ -144,7 +151,8 @@ class Expressed:
         return known[self.job.dtype]
 
     def sizes(self, *families: str) -> dict[str, Any]:
-        """Return the arguments of the lab's builder for the model's family. Raises LabError for another model."""
+        """Return the arguments with which the lab's builder makes this model. Raises LabError for a model of another
+        family, with custom sizes or with adapters."""
         model = self.job.modelled()
         if model.frozen_elements:
             raise self.refuse(f"model {model.name} has adapters; wanted full training, without adapters")
@@ -159,8 +167,8 @@ class Expressed:
         raise self.refuse(f"model {model.name} is of family {model.family}{own}; wanted one of {', '.join(families)}")
 
     def blocks(self) -> list[int]:
-        """Return the number of blocks of each stage. With interleaving, stage s is on device s modulo the pipeline's
-        length."""
+        """Return the number of blocks of each stage. With interleaving there are several stages per device: stage s is
+        on device s modulo the number of devices in a pipeline."""
         interleaves = self.job.schedule_name == "interleaved-1f1b" and self.job.n_stages > 1
         n = self.job.n_stages * (self.job.stages_per_device if interleaves else 1)
         return [sum(layer.kind is LayerKind.BLOCK for layer in layers) for layers in self.job.layers_of(n)]
@@ -174,31 +182,32 @@ class Expressed:
         )
 
     def losses(self) -> tuple[str, ...]:
-        """Return one line per loss, and the total cost if several have one."""
+        """Return one line per thing that the framework lacks, and a last one with the total cost if several have a
+        cost."""
         together = self._price(self.job) if self.priced > 1 else None
         return (*self.lost, *([f"all together: {together}"] if together else []))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FrameworkLaunch:
-    """A plan as a framework reads it."""
+    """A plan translated for a framework: command, files, and the job as the framework runs it."""
 
     order: str
     """How ranks are numbered: ``BY_PIPELINE`` or ``BY_STAGE``."""
     script: str
-    """The shell command of each process, with its arguments."""
+    """The script that each process runs, with its arguments, as shell text."""
     job: Job
     """The job as the framework runs it."""
     lost: tuple[str, ...] = ()
     files: Mapping[str, str]
-    """Texts by file name, without the header of comments."""
+    """Texts of the files that the framework reads, by file name, without the header of comments."""
     starter: str = TORCHRUN
     equal: bool = False
     """True if the launcher has to start the same number of processes at each call."""
 
 
 def seconds_of(plan: Plan, job: Job) -> float | None:
-    """Return the seconds of an iteration of this placement with another job, None if it cannot be simulated."""
+    """Return the seconds of an iteration of this placement with another job; None if it cannot be simulated."""
     try:
         return iteration_seconds(plan.changed(job=job))
     except LabError:

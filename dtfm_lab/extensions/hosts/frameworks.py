@@ -1,7 +1,7 @@
 """Write a plan for other training frameworks: arguments or configuration, and what the framework cannot express.
 
-Each framework is a function of an ``Expressed`` plan. It replaces what the framework lacks, so the lab can report what
-that costs.
+Each framework is a function of an ``Expressed`` plan that returns a ``FrameworkLaunch``. It replaces what the framework
+lacks, so that the lab can report what that costs.
 """
 
 import json
@@ -24,7 +24,8 @@ ACCELERATE = (
 
 
 def script(of: Expressed) -> FrameworkLaunch:
-    """Your own script under torchrun. It finds the whole plan in environment variables, so nothing is lost."""
+    """Return the launch of your own script with torchrun. It finds the whole plan in environment variables, so nothing
+    is lost."""
     job = of.job
     arguments = {
         "N_STAGES": job.n_stages,
@@ -48,7 +49,8 @@ def script(of: Expressed) -> FrameworkLaunch:
 
 
 def torchtitan(of: Expressed) -> FrameworkLaunch:
-    """A Python module for torchtitan 0.3.0's registry of configurations: ``--module plan --config plan``."""
+    """Return the launch with torchtitan 0.3.0: a Python module for its registry of configurations, ``--module plan
+    --config plan``."""
     of.usual()
     of.inside("context_parallel")
     sizes = of.sizes("llama")
@@ -100,7 +102,7 @@ def torchtitan(of: Expressed) -> FrameworkLaunch:
 
 
 def megatron(of: Expressed) -> FrameworkLaunch:
-    """Arguments for Megatron-LM, with the plan's own mapping of ranks."""
+    """Return the launch with Megatron-LM: its arguments, with ranks mapped as in the plan."""
     of.usual()
     sizes = of.sizes("gpt", "llama", "moe")
     of.schedules({"1f1b": "", "interleaved-1f1b": ""}, in_groups=True)  # groups of n_stages micro-batches
@@ -176,8 +178,8 @@ def _experts(job: Job, sizes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deepspeed(of: Expressed) -> FrameworkLaunch:
-    """A ds_config.json. Your script divides the model into stages with ``PipelineModule``, which divides layers
-    evenly."""
+    """Return the launch with DeepSpeed: a ds_config.json. Your script divides the model into stages with
+    ``PipelineModule``, which divides layers evenly."""
     of.usual()
     of.inside()
     job = of.job
@@ -215,7 +217,8 @@ def deepspeed(of: Expressed) -> FrameworkLaunch:
 
 
 def accelerate(of: Expressed) -> FrameworkLaunch:
-    """A configuration for accelerate: DDP, or FSDP2 with its parallelism. accelerate has no pipelines."""
+    """Return the launch with accelerate: a configuration for DDP, or for FSDP2 with its kinds of parallelism.
+    accelerate has no pipelines."""
     if of.job.n_stages > 1:
         stages = counted(of.job.n_stages, "stage")
         raise of.refuse(f"accelerate has no pipeline, but the plan has {stages}; wanted 1, or --to megatron")

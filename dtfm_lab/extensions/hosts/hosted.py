@@ -1,12 +1,13 @@
 """One host of a run on several hosts: an agent that starts the host's workers, and on the first host the coordinator.
 
 ``python -m dtfm_lab.extensions.hosts.hosted RUN_FOLDER --host NAME``, as ``dtfm-lab export`` writes it into ``run.sh``.
-The agent loads torch once and forks these processes, so it can restart a lost one at once. It computes nothing itself,
-because a fork copies only one thread. It opens no port: the folder says which worker a process is.
+The agent loads torch once and forks these processes, so it can restart a lost one at once. The agent itself never
+computes with torch: that would start threads, and a fork copies only one. The agent opens no port, because the run
+folder says which workers it has to start.
 
-The coordinator writes events to standard output and the measured trace into the run folder. A worker that is lost takes
-its rank again and gets its state from a replica or a checkpoint. A coordinator that is lost resumes from the newest
-checkpoint in the run's folder.
+The coordinator writes events to standard output and the measured trace into the run folder. A lost worker is restarted
+with the same rank and gets its state from a replica or a checkpoint. A lost coordinator is restarted and resumes from
+the newest checkpoint in the run's folder.
 """
 
 import contextlib
@@ -40,16 +41,15 @@ from dtfm_lab.runtime.protocol.processes import (
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 COORDINATOR = -1
-"""Number that identifies the coordinator where workers are identified by their ranks."""
+"""Number of the coordinator in tables that identify workers by their ranks."""
 MOST_IN_VAIN = 5
-"""Maximum number of restarts of a process that ends before it joins the run."""
+"""The run fails on this host if this many restarts of a process in a row end before it joins the run."""
 LEAVE_S = 20.0
 """Maximum seconds for the other processes of a host to exit once one of them knows that the run has ended."""
 POLL_S = 0.05
 
 Note = Callable[..., None]
-"""Reports to the agent that a process has joined (``joined``: its rank), or that the run is over (``end``: status,
-reason)."""
+"""Tells the agent that a process has joined (``joined=rank``), or that the run is over (``end=[status, reason]``)."""
 
 
 class HostAgent:
@@ -66,12 +66,14 @@ class HostAgent:
         self._ranks: dict[int, int] = {}
         """Rank of each process, by process id."""
         self._in_vain: dict[int, int] = {}
-        """Number of times in a row that the process of a rank ended before it joined."""
+        """By rank, the number of restarts in a row that ended before the process joined the run. -1 once it has
+        joined."""
         self._end: tuple[int, str] | None = None
         """Exit status of this host and the reason, once the run is over."""
 
     def serve(self) -> int:
-        """Return the exit status of this host once the run is over and all its processes have ended."""
+        """Start the host's processes and restart lost ones until the run is over. Return the exit status of this
+        host."""
         from dtfm_lab.runtime.worker.local_run import prepare_to_fork  # loads torch
 
         # Loaded once, before the fork, so that the processes share its memory.
@@ -110,7 +112,7 @@ class HostAgent:
     def _start_again(self, rank: int) -> None:
         self._in_vain[rank] = self._in_vain.get(rank, -1) + 1
         if self._in_vain[rank] == MOST_IN_VAIN:
-            self._end = 1, f"a process ended {MOST_IN_VAIN} times before it joined the run"
+            self._end = 1, f"a process was restarted {MOST_IN_VAIN} times and ended each time before it joined the run"
             return
         what = "the coordinator" if rank == COORDINATOR else f"worker {rank}"
         _say(f"host {self._host}: {what} ended and is restarted")
@@ -134,7 +136,7 @@ class HostAgent:
                 os.kill(pid, signal.SIGINT)
 
     def _be(self, rank: int, agent: int) -> None:
-        """Run the body of a forked process."""
+        """Be the worker of this rank, or the coordinator, in a forked process. ``agent`` is the agent's process id."""
         # Ctrl-C reaches the whole group, but only the agent decides what ends.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # A worker without its agent would hold its port and its GPU for ever.
@@ -150,7 +152,7 @@ class HostAgent:
 
 
 def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
-    """Be a worker until the coordinator orders the exit."""
+    """Be a worker until the coordinator orders it to exit."""
     from dtfm_lab.runtime.worker import worker  # loads torch, which the coordinator does not need
     from dtfm_lab.runtime.worker.own_host import OwnHost
 
@@ -187,7 +189,7 @@ def run_worker(folder: RunFolder, host: str, rank: int, note: Note) -> NoReturn:
 
 
 class Interrupts(CommandReader):
-    """The commands of a run that accepts only Ctrl-C, which ends the run on all hosts."""
+    """The input of a run that takes no commands but Ctrl-C, which ends the run on all hosts."""
 
     def __init__(self) -> None:
         super().__init__()

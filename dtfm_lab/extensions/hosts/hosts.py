@@ -44,7 +44,7 @@ TEXTS = Path(__file__).parent / "texts"
 
 
 def filled(file: str, /, **values: Any) -> str:
-    """Return a text of the folder ``texts`` with its placeholders in braces filled in."""
+    """Return the content of a file in the folder ``texts``, with its placeholders in braces replaced by ``values``."""
     return (TEXTS / file).read_text(encoding="utf-8").format(**values)
 
 
@@ -54,7 +54,7 @@ class RunHost(Section):
     name: str
     address: str
     workers: tuple[int, ...]
-    """Ranks of its workers, in the order of the host's processes."""
+    """Ranks of its workers, ascending, which is also the order of the host's processes."""
 
     def model_post_init(self, context: object) -> None:
         # Both go into shell scripts, so only harmless characters are allowed.
@@ -67,7 +67,7 @@ class RunHost(Section):
 
 
 class HostEntry(Section):
-    """One host of the file."""
+    """One host in hosts.yaml."""
 
     name: str
     address: str
@@ -82,12 +82,14 @@ class HostsFile(Section):
 
 
 def load_hosts(path: str | os.PathLike[str], spec: RunSpec) -> tuple[RunHost, ...]:
-    """Return the hosts of a file that have workers of a run, the host of worker 0 first; see ``read_hosts``."""
+    """Return the hosts in a file that run workers of ``spec``, the host of worker 0 first. Raises errors as
+    ``read_hosts`` does."""
     return read_hosts(path, workers_by_device(spec), spec.plan.topology.names)
 
 
 def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: Collection[str]) -> tuple[RunHost, ...]:
-    """Return the hosts of a file that have workers, the host of worker 0 first. ``workers`` maps devices to ranks.
+    """Return the hosts in a file that run workers, the host of worker 0 first. ``workers`` has the rank of each device
+    that the plan uses.
 
     Raises FileError or LabError, naming the file, for a device that is missing, repeated or not in the network.
     """
@@ -120,14 +122,15 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
 
 
 def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[RunHost, ...]:
-    """Return hosts of ``per_host`` devices, in the network's order. The first device gives a host its name and
-    address."""
+    """Return hosts with ``per_host`` devices each, in the network's order. A host's name and address come from its
+    first device."""
     workers = workers_by_device(spec)
     return named_hosts(by_count([name for name in spec.plan.topology.names if name in workers], per_host), workers)
 
 
 def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]]]:
-    """Group devices into hosts of ``per_host``, each named after its first device. Raises LabError."""
+    """Return (name, devices) of hosts with ``per_host`` devices each. A host is named after its first device. Raises
+    LabError if ``per_host`` is not a whole number above 0."""
     if not isinstance(per_host, int) or isinstance(per_host, bool) or per_host < 1:
         raise LabError(f"workers per host is {shortened(per_host)}; wanted 1 or more")
     firsts = range(0, len(devices), per_host)
@@ -135,7 +138,8 @@ def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]
 
 
 def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[str, int]) -> tuple[RunHost, ...]:
-    """Return hosts of these devices, with names and addresses that are safe in a shell script."""
+    """Return the hosts of these (name, devices) groups. Names that are unsafe in a shell script are replaced, and serve
+    as addresses."""
     hosts: list[RunHost] = []
     for given, devices in groups:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", given).strip("-.")
@@ -179,7 +183,7 @@ class RunFile(Section):
     hosts: list[RunHost]
     """The hosts, the coordinator's first."""
     await_s: float = Field(default=AWAIT_S, gt=0, allow_inf_nan=False)
-    """Seconds for a worker to join, or to return."""
+    """Seconds that the run waits for a worker to join, or for a lost one to return."""
     silent_s: float = Field(default=SILENT_S, gt=0, allow_inf_nan=False)
     """Seconds without an acknowledgement after which a connection to the coordinator is lost."""
 

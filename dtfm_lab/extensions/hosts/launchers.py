@@ -1,4 +1,5 @@
-"""Write a folder that starts a plan in another framework: a script for each host, and files for schedulers.
+"""Write a folder that starts a plan in another framework: one script that starts any host's processes, and files for
+schedulers.
 
 ::
 
@@ -36,36 +37,38 @@ class Agent(NamedTuple):
     rank: int
     """Rank of the agent among all agents."""
     first_gpu: int
-    """First GPU of the agent. The GPUs of a host are numbered in the order of their ranks."""
+    """Index of the agent's first GPU on its host. The GPUs of a host are numbered in the order of their ranks."""
     processes: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
-    """A plan, translated for a framework, on hosts."""
+    """A plan that is translated for a framework, and the hosts that run it."""
 
     plan: Plan
     framework_launch: FrameworkLaunch
     hosts: tuple[RunHost, ...]
-    """Hosts in the order of their first ranks. Their workers are placed devices, in the order of ranks."""
+    """Hosts in the order of their first ranks. ``workers`` of a host are ranks of placed devices, each of which may be
+    a group of GPUs."""
     port: int
     framework: str
 
     @property
     def gpus(self) -> int:
-        """Processes per placed device, one for each GPU that the device stands for."""
+        """Number of processes per placed device: one for each GPU in the group that the device stands for."""
         return self.plan.job.group_gpus
 
     @property
     def whole(self) -> bool:
-        """True if one agent per host is enough, because the host's ranks are consecutive, as torchrun numbers them."""
+        """True if one agent per host is enough. The ranks of each host are then consecutive, as torchrun numbers them.
+        If the launcher needs it, all hosts have equally many."""
         sizes = {len(host.workers) for host in self.hosts}
         follow = all(host.workers[-1] - host.workers[0] + 1 == len(host.workers) for host in self.hosts)
         return follow and (len(sizes) == 1 or not self.framework_launch.equal)
 
     @cached_property
     def agents(self) -> list[Agent]:
-        """Agents in the order of ranks: one per host, or one per device, which can have any rank."""
+        """Agents in the order of ranks: one per host if that is enough (``whole``), otherwise one per device."""
         # torchrun's agents take ranks in their own order, so a whole host is only one agent if its ranks are in a row.
         if self.whole:
             return [Agent(host, n, 0, len(host.workers) * self.gpus) for n, host in enumerate(self.hosts)]
@@ -80,8 +83,8 @@ class Launched:
 
     @cached_property
     def lacks(self) -> str:
-        """How much memory the worst device lacks with the translated job. "" if all have enough, or if that cannot be
-        computed."""
+        """How much memory is missing on the device that lacks most, with the translated job. "" if all have enough, or
+        if that cannot be computed."""
         try:
             held = memory(self.plan.changed(job=self.framework_launch.job))
         except LabError:
@@ -90,7 +93,8 @@ class Launched:
 
     @property
     def header(self) -> list[str]:
-        """The first lines of every file."""
+        """The lines of comments with which every file begins: the plan, the order of ranks, and what is not as
+        planned."""
         job, framework_launch = self.plan.job, self.framework_launch
         lost = [f"Not as planned: {line}" for line in framework_launch.lost]
         return [
@@ -107,7 +111,8 @@ class Launched:
 
     @property
     def files(self) -> dict[str, str]:
-        """What the framework reads, under the header if the format has comments."""
+        """The files that the framework reads, by name. They begin with the header, except .json files, which cannot
+        hold comments."""
         files = self.framework_launch.files.items()
         return {name: text if name.endswith(".json") else self.commented(text) for name, text in files}
 
@@ -146,7 +151,7 @@ class Launched:
 
 
 def _places(plan: Plan, order: str) -> list[tuple[int, int]]:
-    """Return (stage, pipeline) of each rank among placed devices."""
+    """Return (stage, pipeline) of each placed device, in the order of ranks."""
     stages, replicas = plan.placement.devices.shape
     by_stage = [(s, r) for s in range(stages) for r in range(replicas)]
     return by_stage if order == BY_STAGE else sorted(by_stage, key=lambda place: place[::-1])
@@ -159,7 +164,7 @@ def _ranks(plan: Plan, order: str) -> dict[str, int]:
 
 
 def slurm(of: Launched) -> dict[str, str]:
-    """A batch script. Slurm starts launch.sh once on each node, which must have the host's name."""
+    """Return a batch script. Slurm starts launch.sh once on each node. A node must have the name of its host."""
     sizes = {len(host.workers) for host in of.hosts}
     lines = [
         f"--job-name={of.named}",
@@ -180,7 +185,8 @@ srun --kill-on-bad-exit=1 bash -c 'bash launch.sh "$SLURMD_NODENAME"'
 
 
 def skypilot(of: Launched) -> dict[str, str]:
-    """A SkyPilot task. SkyPilot chooses the nodes, and each takes the part of the host with its number."""
+    """Return a SkyPilot task. SkyPilot chooses the nodes, and node n takes the part of host n. Raises LabError if
+    devices are of different kinds."""
     kinds = sorted({of.plan.topology.devices[device].gpu for device in of.plan.placement.devices.flat})
     if len(kinds) > 1:
         raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are equal")
@@ -200,7 +206,7 @@ def skypilot(of: Launched) -> dict[str, str]:
 
 
 def accelerator_of(gpu: str) -> str:
-    """Return SkyPilot's name of a GPU in the lab's table."""
+    """Return SkyPilot's name for a GPU in the lab's table of hardware."""
     name = known_gpu(gpu) or gpu
     if name.startswith("A100"):  # SkyPilot's A100 is the one with 40 GB, the lab's the one with 80
         return "A100" if name == "A100 40GB" else "A100-80GB"
@@ -208,7 +214,7 @@ def accelerator_of(gpu: str) -> str:
 
 
 def compose(of: Launched) -> dict[str, str]:
-    """Docker Compose services on one machine: one service per host, each with its own GPUs."""
+    """Return Docker Compose services for one machine: one service per host, each with its own GPUs."""
     services, first = {}, 0
     for host in of.hosts:
         # All services share one machine, so each gets the next GPUs.
@@ -221,7 +227,8 @@ def compose(of: Launched) -> dict[str, str]:
 
 
 def kubernetes(of: Launched) -> dict[str, str]:
-    """An Indexed Job with one pod on each host, which is a node. A pod finds its part by its node's name."""
+    """Return an Indexed Job with one pod per host. Hosts are nodes of the cluster, and a pod finds its part by its
+    node's name."""
     for host in of.hosts:
         # Kubernetes refuses names with capitals.
         if host.name != host.name.lower():
@@ -246,7 +253,7 @@ TARGETS = (*FRAMEWORKS, *SCHEDULERS)
 
 
 class _Readable(yaml.SafeDumper):
-    """YAML that keeps the lines of scripts."""
+    """Writes YAML in which scripts keep their line breaks."""
 
 
 _Readable.add_representer(
@@ -258,9 +265,11 @@ _Readable.add_representer(
 def launched(
     plan: Plan, targets: Sequence[str], *, hosts_path: str | None = None, per_host: int | None = None, port: int
 ) -> Launched:
-    """Translate the plan for these targets: at most one framework, and schedulers that start it. Raises LabError.
+    """Translate the plan for these targets: at most one framework, and any schedulers that start it. Without a
+    framework, torchrun starts your own script. Raises LabError.
 
-    Without a hosts file and a number of devices per host, the network's devices name their hosts.
+    Hosts come from the hosts file, or are groups of ``per_host`` devices. Without either, each device's ``host`` field
+    names its host.
     """
     if plan.job.model is None:
         raise LabError(f"job {plan.job.name} holds message sizes only; wanted one with a model")
@@ -286,7 +295,8 @@ def launched(
 
 
 def write_launch(of: Launched, targets: Sequence[str], folder: str, *, overwrite: bool) -> Path:
-    """Write the folder. Refuse one that holds other files, or an earlier export without ``overwrite``."""
+    """Write the folder and return its path. Raises FileError if it holds other files, or an earlier export without
+    ``overwrite``."""
     path = Path(folder)
     texts = {"launch.sh": of.launch(), "hosts.yaml": hosts_file(of.hosts, _ranks(of.plan, of.framework_launch.order))}
     if of.whole:

@@ -1,12 +1,13 @@
-"""The coordinator's handle of a worker on another host, and the messages on the socket between them.
+"""The coordinator's handle of a worker on another host, and the stream of messages between them.
 
 A worker on another host may fall silent, come back, or be taken over. The coordinator waits for a silent worker: its
-link may come back, and then nothing is lost. If another process asks for its rank (knocks), the silent worker is lost
-at once. If it speaks after the knock, it is alive, and the other process is refused. So a rank is never held twice.
+link may come back, and then nothing is lost. If another process knocks, that is, asks for the same rank, a silent
+worker counts as lost at once. If the worker sends a message after the knock, it is alive, and the other process is
+refused. So no rank ever has two workers.
 
 A ``MessageStream`` frames messages as ``multiprocessing.connection.Connection`` does. That class reads and writes the
 socket's file descriptor, so it cannot handle an encrypted socket. This one uses the socket itself, and has what
-``multiprocessing.connection.wait`` needs. It never holds the socket while it waits, so one thread may receive while
+``multiprocessing.connection.wait`` needs. It does not lock the socket while it waits, so one thread may receive while
 another sends.
 """
 
@@ -26,7 +27,7 @@ from dtfm_lab.runtime.protocol.orders import Exit, to_line
 SILENT_S = 5.0
 """A worker that has sent nothing for this many seconds is silent. Heartbeats come every half second."""
 PROOF_S = 1.0
-"""A message that arrives more than this many seconds after a knock must have been sent after the knock."""
+"""A message that arrives more than this many seconds after a knock counts as sent after it."""
 LENGTH = struct.Struct("<I")
 LONGEST = 2**28
 """Maximum bytes in one message."""
@@ -34,10 +35,11 @@ CHUNK = 1 << 18
 
 
 class MessageStream:
-    """Sends and receives messages of bytes. Raises EOFError if the other end has closed, OSError if it is lost."""
+    """Sends and receives messages of bytes over a socket. Raises EOFError if the other end has closed, OSError if the
+    connection is lost."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Take over the socket."""
+        """Take over the socket, which becomes non-blocking."""
         connection.setblocking(False)
         self._socket = connection
         self._using, self._sending = threading.Lock(), threading.Lock()
@@ -62,7 +64,7 @@ class MessageStream:
                 left = left[sent:]
 
     def poll(self) -> bool:
-        """Return whether ``recv_bytes`` would return, or raise, without waiting."""
+        """Return True if ``recv_bytes`` would return, or raise an error, without waiting."""
         # the error is left for `recv_bytes` to raise
         with contextlib.suppress(EOFError, OSError):
             while not self._is_whole():
@@ -71,7 +73,8 @@ class MessageStream:
         return True
 
     def recv_bytes(self, within_s: float | None = None) -> bytes:
-        """Wait for a message and return it. Raises EOFError or OSError; TimeoutError after ``within_s``."""
+        """Wait for a message and return it. Raises EOFError or OSError, and TimeoutError if nothing arrives for
+        ``within_s``."""
         while not self._is_whole():
             if not self._read():
                 self._wait(select.POLLIN, within_s)
@@ -98,7 +101,7 @@ class MessageStream:
         return len(self._received) - LENGTH.size >= int(size)
 
     def _read(self) -> bool:
-        """Read what has arrived. Return whether that was anything. Raises EOFError or OSError."""
+        """Read what has arrived. Return False if nothing has. Raises EOFError or OSError."""
         with self._using:
             try:
                 chunk = self._socket.recv(CHUNK)
@@ -122,21 +125,22 @@ class RemoteWorker(WorkerHandle):
     """One worker on another host."""
 
     def __init__(self, rank: int, stream: MessageStream, round_trip_s: float, own_address: str, await_s: float) -> None:
-        """``await_s``: seconds to wait for a silent worker. ``own_address``: its host's address, as others reach it."""
+        """``await_s``: seconds to wait for a silent worker. ``own_address``: address at which other hosts reach the
+        worker's host."""
         super().__init__(rank, stream, None)
         self.round_trip_s, self.own_address = round_trip_s, own_address
         self.knocked_s: Callable[[], float | None] = lambda: None
-        """Returns when another process knocked for this rank, or None."""
+        """Returns the monotonic time at which another process asked for this rank; None if none waits for it."""
         self.refuse: Callable[[], None] = lambda: None
-        """Turns the other process away."""
+        """Refuses the process that asks for this rank."""
         self.heard_exit = False
         """True if its process has reported that it exits as ordered."""
         self._stream, self._await_s = stream, await_s
         self._unread: list[dict[str, Any]] = []
 
     def pump(self) -> None:
-        """Read what has arrived, for a later ``receive``, so that silence is noticed while the coordinator waits for
-        others."""
+        """Read what has arrived and keep it for a later ``receive``. Called while the coordinator waits for other
+        workers, so that it knows which ones are silent."""
         messages = super().receive()
         self.heard_exit = self.heard_exit or any(message["event"] == "exits" for message in messages)
         self._unread += messages
@@ -155,8 +159,8 @@ class RemoteWorker(WorkerHandle):
         return time.monotonic() - self.last_message_s
 
     def is_stuck(self) -> bool:
-        """Return True if the worker is silent and another process wants its rank. Refuses that process if it is not
-        silent."""
+        """Return True if the worker is silent and another process asks for its rank. If the worker has sent a message
+        since, refuse that process."""
         if (knocked_s := self.knocked_s()) is None:
             return False
         if self.last_message_s > knocked_s + PROOF_S:

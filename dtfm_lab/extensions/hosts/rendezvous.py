@@ -1,11 +1,11 @@
-"""A rendezvous that stays open for the whole run: workers join, get lost, and return.
+"""A rendezvous that stays open for the whole run, because workers join, are lost, and return.
 
 ``join_run`` is the worker's side. It connects twice: for orders and events, and to ask for the time. The monotonic
-clocks of hosts have different origins, so a worker regularly asks for the coordinator's time and keeps the answer with
-the shortest round trip. The remaining error is at most half of that round trip.
+clocks of hosts have different origins, so a worker asks for the coordinator's time every few seconds. It uses the
+answer with the shortest round trip. The remaining error is at most half of that round trip.
 
-``Rendezvous`` is the coordinator's side. A process that asks for a rank becomes its worker if the rank has no worker,
-or once the previous one is lost. While the previous one is alive, the process is turned away.
+``Rendezvous`` is the coordinator's side. A process that asks for a rank becomes its worker if the rank has none, or
+once the previous worker is lost. While the previous worker is alive, the process is refused.
 """
 
 import contextlib
@@ -31,9 +31,9 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 ASK_EVERY_S = 5.0
 """Seconds between two requests for the time. Clocks of computers drift apart by tens of microseconds per second."""
 N_REQUESTS = 8
-"""Number of requests each time. The one with the shortest round trip counts."""
+"""Number of requests in a row. The answer with the shortest round trip is used."""
 APPEAR_S = 15.0
-"""Maximum seconds until a file of the first host appears in a shared folder."""
+"""Maximum seconds until a file that the first host wrote to a shared folder appears on another host."""
 
 
 class RunOver(Exception):
@@ -45,7 +45,8 @@ class RunOver(Exception):
 
 
 class CoordinatorClock:
-    """The difference between this host's monotonic clock and the coordinator's, measured every few seconds."""
+    """The difference between this host's monotonic clock and the coordinator's. A thread measures it every few
+    seconds."""
 
     def __init__(self, connection: MessageStream) -> None:
         self._connection = connection
@@ -78,14 +79,14 @@ class CoordinatorClock:
 
 @dataclass(frozen=True)
 class Joined:
-    """What a worker has after it joined."""
+    """What a worker gets when it joins a run."""
 
     connection: MessageStream
     own_address: str
     """Address of this host as other hosts reach it."""
     clock: CoordinatorClock
     changes: dict[str, Any]
-    """Fields of the RunSpec that differ from the run folder, if the run was resumed."""
+    """Fields of the RunSpec that replace those in the run folder. They differ if the run was resumed."""
 
 
 def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
@@ -125,7 +126,8 @@ def _connected(folder: RunFolder) -> Channel:
 
 @contextlib.contextmanager
 def _may_come_back() -> Iterator[None]:
-    """Raise EOFError instead of ConnectionLost: a coordinator that was reached once and then lost may return."""
+    """Turn ConnectionLost into EOFError within the block: a coordinator that was reached before and is lost now may
+    return."""
     try:
         yield
     except Refused:
@@ -135,8 +137,8 @@ def _may_come_back() -> Iterator[None]:
 
 
 def _require_shared(shared: dict[str, str] | None, host: str) -> None:
-    """Raise LabError if the checkpoint folder here is not the first host's, which has just created a file in its
-    folder."""
+    """Raise LabError unless the checkpoint folder on this host is the same as on the first host. It is if the file that
+    the first host has just created in it is visible here. ``shared`` is None for a run without checkpoints."""
     if shared is None:
         return
     folder, deadline_s = Path(shared["folder"]), time.monotonic() + APPEAR_S
@@ -149,27 +151,28 @@ def _require_shared(shared: dict[str, str] | None, host: str) -> None:
 
 POLL_S = 0.2
 ANNOUNCE_S = 20.0
-"""Seconds of waiting for hosts after which a message is printed. For lost workers it is printed at once."""
+"""Seconds of waiting for hosts until a message is printed. If a lost worker is awaited, the message is printed at
+once."""
 LINGER_S = 15.0
-"""For this many seconds at most, late workers, such as one just restarting, can still learn that the run has ended."""
+"""Maximum seconds after the run's end in which late workers, such as one that is restarting, can still learn about
+it."""
 NAMED = 4
 """Maximum number of workers named in a message."""
 TOKEN = ".dtfm-lab-shared-"
-"""Prefix of the name of a file by which a shared folder is recognised."""
+"""Beginning of the name of the file by which hosts recognise a shared folder."""
 
 
 class Rendezvous:
     """Lets workers join. ``start`` returns them by rank, and ``finish`` tells all of them how the run ended."""
 
     def __init__(self, folder: RunFolder, spec: RunSpec, poll: Callable[[], None] = lambda: None) -> None:
-        """Listen on the port of the run. Raises LabError if it is taken.
+        """Listen on the run's port. Raises LabError if the port is taken.
 
         Parameters
         ----------
         spec
-            The folder's spec, or the same for the remaining iterations: workers are sent what has changed. Its
-            checkpoint
-            folder must be the same on all hosts.
+            The folder's spec, or after a resumption the same spec for the remaining iterations. Workers are sent the
+            fields that changed. Its checkpoint folder must be the same on all hosts.
         poll
             Called every ``POLL_S`` while waiting for a worker. It may raise to end the wait.
         """
@@ -186,7 +189,8 @@ class Rendezvous:
         self._listener = Listener(where, folder.port, spec.secret, self._admit, certificates=folder.certificates)
 
     def start(self, rank: int) -> WorkerHandle:
-        """Wait for the process of this worker. Raises RunFailed if none joins, or what ``poll`` raises."""
+        """Wait until a process joins as the worker of this rank, and return its handle. Raises RunFailed if none joins.
+        Errors of ``poll`` pass through."""
         before = self._living.pop(rank, None)
         # A worker that was lost has been missing since its last message, not since now.
         since_s = time.monotonic() if before is None else before.last_message_s
@@ -307,7 +311,8 @@ def _tell_the_time(stream: MessageStream) -> None:
 
 @contextlib.contextmanager
 def _token_in(folder: str | None) -> Iterator[dict[str, str] | None]:
-    """Keep a new file in the folder. A host that does not see the file has another folder."""
+    """Create a file in the folder for the duration of the block, and yield where it is. A host that does not see the
+    file has another folder. Yields None without a folder."""
     if folder is None:
         # Without checkpoints nothing has to be shared.
         yield None

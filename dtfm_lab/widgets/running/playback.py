@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dtfm_lab.domain.schedule import COMPUTE, Kind
 from dtfm_lab.domain.trace import RunContext, Trace
 from dtfm_lab.runtime.client.record import RunRecord
-from dtfm_lab.widgets.lab_state import LabState, network_names
+from dtfm_lab.widgets.lab_state import LabState, members_of
 from dtfm_lab.widgets.network.drawing import Drawing
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.player import PlayerView
@@ -68,6 +68,25 @@ def rows_of_trace(trace: Trace) -> Rows:
     # Half the bytes of doubles, and more precise than a screen shows.
     played: Rows = rows[np.argsort(rows[:, 0], kind="stable")].astype("<f4")
     return played
+
+
+def split_into_gpus(rows: Rows, members: Sequence[Sequence[str]]) -> tuple[Rows, list[str]]:
+    """Return rows in which each GPU of a group computes what the group computes, and the GPUs by their number in them.
+
+    ``members`` lists the GPUs of each device of ``rows``: one for a device that is no group. Messages go from the first
+    GPU of a group to the first GPU of the other.
+    """
+    sizes = np.array([len(gpus) for gpus in members], dtype=np.int64)
+    firsts = np.cumsum(sizes) - sizes
+    source, target = rows[:, 3].astype(np.int64), rows[:, 4].astype(np.int64)
+    computes = target == COMPUTES
+    copies = np.where(computes, sizes[source], 1)
+    split = np.repeat(rows, copies, axis=0)
+    # Number of each row among the copies of its original, which is the number of the GPU within its group.
+    number = np.arange(len(split)) - np.repeat(np.cumsum(copies) - copies, copies)
+    split[:, 3] = np.repeat(firsts[source], copies) + number
+    split[:, 4] = np.repeat(np.where(computes, COMPUTES, firsts[target]), copies)
+    return split, [name for gpus in members for name in gpus]
 
 
 def captions_of(trace: Trace) -> list[dict[str, object]]:
@@ -147,9 +166,9 @@ class Playback:
             return
         self._looked = iteration, len(spans), now_s
         context = run.context()
-        rows = rows_of_trace(Trace.from_spans(context, spans))
+        rows, names = self._by_gpu(rows_of_trace(Trace.from_spans(context, spans)), context)
         known_s = float(rows[:, 1].max(initial=0.0))
-        self.drawing.playback_devices = device_names(context)
+        self.drawing.playback_devices = names
         # Both fields in one message, else the player would draw one with the other's old value.
         with self.view.hold_sync():
             self.view.iteration, self.view.known_s = iteration, known_s
@@ -221,8 +240,10 @@ class Playback:
             self.view.source = source
             self.view.iteration = -1 if trace is None else trace.typical_iteration
             self.view.length_s = self.view.known_s = length_s
-        names = [] if trace is None else device_names(trace.context)
-        self.drawing.playback_devices = network_names(self._lab_state.plan, names)
+        names: list[str] = []
+        if trace is not None and rows is not None:
+            rows, names = self._by_gpu(rows, trace.context)
+        self.drawing.playback_devices = names
         self._held = NO_ROWS if rows is None else rows
         if trace is None or trace.context.source == "simulated":
             self._tell({}, {})
@@ -230,6 +251,10 @@ class Playback:
             self._release()
         else:
             self.drawing.playback = b""
+
+    def _by_gpu(self, rows: Rows, context: RunContext) -> tuple[Rows, list[str]]:
+        """Return rows of single GPUs and their names. The network on the screen has single GPUs, not groups."""
+        return split_into_gpus(rows, members_of(self._lab_state, device_names(context)))
 
     def _release(self) -> None:
         if self._held is not None:

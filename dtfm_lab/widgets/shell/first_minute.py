@@ -7,6 +7,7 @@ before it.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ from dtfm_lab.widgets.views.frame import TopBar
 PULL, TRAIN, DISTURB, SHARE, DONE = STEPS = "step-pull", "step-train", "step-kill", "step-share", "done"
 """The steps in order. Each but the last is also the name of its button."""
 SKIP, GUESS = "step-skip", "step-guess-"
+RECORD_KILL = "record-kill"
+"""Pressed by the page once a person has allowed it to record a kill."""
 RUN_S = 10.0
 """Predicted seconds that a run started by a step should take. They set its number of iterations."""
 ITERATIONS = (4, 40)
@@ -29,6 +32,10 @@ KILLED_AFTER = 2
 """Iterations after which a device is killed."""
 LEFT_AFTER_KILL = 8
 """Minimum iterations of a run that is started to kill a device."""
+BEFORE_KILL_S = 2.0
+"""Seconds of a video before the kill, so that a viewer sees what normal training looks like."""
+RECORDED_S = 12.0
+"""Minimum predicted seconds of a run that is started for a video of 8 s. The first iterations are over before it."""
 NEAR = (0.02, 0.10)
 """Limits between the three guesses, as relative errors of the prediction."""
 GUESSES = ("under 2 %", "2 to 10 %", "more than 10 %")
@@ -80,6 +87,8 @@ class FirstMinute:
             self._begin_run()
         elif name == DISTURB:
             self._kill_one()
+        elif name == RECORD_KILL:
+            self._kill_one(is_recorded=True)
         elif name == SHARE:
             self._share()
         elif name.startswith(GUESS) and name.removeprefix(GUESS) in GUESSES:
@@ -184,26 +193,43 @@ class FirstMinute:
 
     def _begin_run(self, fewest: int = 0) -> None:
         self._guess = self._judged = ""
-        if not self._lab_state.run_part:  # how long a part takes with another model is unknown before
-            self._run_panel.iterations.value = max(fewest, self._iterations())
+        # How long a part takes with another model is unknown before.
+        n = self._run_panel.iterations.value if self._lab_state.run_part else self._iterations()
+        self._run_panel.iterations.value = max(fewest, n)
         self._press("run")
 
-    def _kill_one(self) -> None:
+    def _kill_one(self, is_recorded: bool = False) -> None:
+        """Kill a device of the current run, or of a new one. If it is recorded, the page hears shortly before."""
         if self._victim or not has_event_loop():
-            return
+            return self._tell_recorder(is_recorded, "a device is being killed already")
         if "run" not in self._lab_state.busy:
-            self._begin_run(LEFT_AFTER_KILL)
+            self._begin_run(self._recorded_iterations() if is_recorded else LEFT_AFTER_KILL)
         run = self._run_panel.run
-        if run is None or not run.running:
-            return  # it was refused, and the headline says why
+        if run is None or not run.running:  # it was refused, and the headline says why
+            return self._tell_recorder(is_recorded, self._lab_state.message or "no run could start")
         self._victim = next((name for name in self._lab_state.selected if name in run.ranks), [*run.ranks][-1])
-        begin(self._kill_soon(self._victim), lambda line: self._lab_state.report_error("run", line))
+        begin(self._kill_soon(self._victim, is_recorded), lambda line: self._lab_state.report_error("run", line))
 
-    async def _kill_soon(self, victim: str) -> None:
+    def _recorded_iterations(self) -> int:
+        """Return how many iterations last longer than a video. A part of a plan has another model, of unknown speed."""
+        seconds = None if self._lab_state.run_part else shown_s(self._lab_state)
+        return max(LEFT_AFTER_KILL, math.ceil(RECORDED_S / seconds)) if seconds else ITERATIONS[1]
+
+    def _tell_recorder(self, is_recorded: bool, why_not: str = "") -> None:
+        """Tell a page that records that the kill is about to happen, or why it does not."""
+        if is_recorded:
+            self._view.send({"kind": "kill", "why_not": why_not})
+
+    async def _kill_soon(self, victim: str, is_recorded: bool) -> None:
         run = self._run_panel.run
         while run is not None and run.running and len(run.losses) < KILLED_AFTER:
             await asyncio.sleep(FRAME_S)
-        if run is not None and run.running and run is self._run_panel.run:
+        if run is None or not run.running or run is not self._run_panel.run:
+            self._tell_recorder(is_recorded, "the run ended before the kill")
+        else:
+            if is_recorded:
+                self._tell_recorder(is_recorded)
+                await asyncio.sleep(BEFORE_KILL_S)
             self._run_panel.faults.act(victim, KILL)
             while run.running and not run.faults:
                 await asyncio.sleep(FRAME_S)

@@ -145,7 +145,7 @@ def _restore_panel(name: str, state: WorkspaceState, panels: Mapping[str, Panel]
 
 
 class Workspace:
-    """The row with a file name, Save, Restore, an upload, Page, Copy link and Record. A line reports the result."""
+    """Copy link, Save page, two videos, a file name with Save and Restore, and an upload. A line reports the result."""
 
     def __init__(
         self,
@@ -174,10 +174,14 @@ class Workspace:
         self.link = button("Copy link", "link", "Copy a link that holds network, job, plan and tab, for dtfm-lab open")
         self.record = button("Record", "video-camera", "Record ten seconds of the shown result as a video file")
         self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
+        what = "Train, kill a device, and record the eight seconds around it as a video file"
+        self.record_kill = button("Record a kill", "video-camera", what)
+        self.record_kill.add_class("dtfm-record-kill")
         self.status = w.HTML(layout=w.Layout(max_width=WIDEST))
         share, keep = (w.HTML(markup.line(text)) for text in ("Share the plan", "Keep the whole lab"))
-        outputs, files = w.HBox([self.link, self.page, self.record]), w.HBox([self.path, self.save, self.restore])
-        self.view = w.VBox([share, outputs, keep, files, w.HBox([self.upload]), self.status])
+        outputs, videos = w.HBox([self.link, self.page]), w.HBox([self.record, self.record_kill])
+        files = w.HBox([self.path, self.save, self.restore])
+        self.view = w.VBox([share, outputs, videos, keep, files, w.HBox([self.upload]), self.status])
         self.save.on_click(lambda _: self._begin(self._save()))
         self.restore.on_click(lambda _: self._begin(self._load()))
         self.page.on_click(lambda _: self._begin(self._save_page()))

@@ -23,6 +23,9 @@ class TopBar(View, page="top_bar"):
     opened the link before. A click or a key sends {"kind": "ping"}. Until {"kind": "pong"} arrives, the page says that
     it waits for Python. The message {"kind": "copy", "link", "address"} makes the page copy the link, with ``address``
     or else the page's own address before it. The page then presses "copied" or "not-copied".
+
+    To record a kill, the page presses "record-kill". It begins when {"kind": "kill", "why_not": ""} arrives. If
+    ``why_not`` is a reason, it shows that instead.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)

@@ -325,7 +325,10 @@ def test_processes_that_end_before_they_have_joined_are_started_again_five_times
         assert agent._end is None
         agent._start_again(0)
     assert started == [0] * (3 + MOST_IN_VAIN)
-    assert agent._end == (1, f"a process ended {MOST_IN_VAIN} times before it joined the run")
+    assert agent._end == (
+        1,
+        f"a process was restarted {MOST_IN_VAIN} times and ended each time before it joined the run",
+    )
     assert "worker 0 ended and is restarted" in capsys.readouterr().err
 
 

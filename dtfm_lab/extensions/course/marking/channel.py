@@ -1,4 +1,5 @@
-"""Lines of JSON between a marker and its processes. The reader trusts neither the length nor the content of a line."""
+"""Lines of JSON between a marker and its processes. The receiver trusts neither the length nor the content of a
+line."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class Ended(Exception):
 
 
 class Late(Exception):
-    """Nothing arrived in time."""
+    """A message was not received, or not accepted by the other end, in time."""
 
 
 class Nonsense(Exception):
@@ -43,8 +44,8 @@ class MarkingChannel:
         self._descriptors: list[int] = []
 
     def send(self, message: Message, descriptors: Sequence[int] = (), seconds: float | None = None) -> None:
-        """Write a message, and pass open files with it. Raises Ended, Late if the other end does not read it, and
-        Nonsense."""
+        """Write a message, and pass open files with it. Raises Ended if the other end is closed, and Late if it does
+        not read the message within ``seconds``. Raises Nonsense if the message is nested too deeply."""
         try:
             line = json.dumps(message).encode() + b"\n"
         except RecursionError:
@@ -63,7 +64,8 @@ class MarkingChannel:
             self.end.settimeout(None)
 
     def receive(self, deadline: float | None = None) -> Message:
-        """Return the next message. Raises Ended, Late after the ``deadline`` of the monotonic clock, and Nonsense."""
+        """Return the next message. ``deadline`` is a time of the monotonic clock. Raises Ended if the other end is
+        closed, Late after the deadline, and Nonsense."""
         # From where the last look ended, or a long message would be searched again and again.
         while (at := self._read.find(b"\n", self._looked)) < 0:
             self._looked = len(self._read)

@@ -22,7 +22,7 @@ def too_much(memory_bytes: int) -> str:
     processes = psutil.Process().children(recursive=True)
     if len(processes) > MOST_PROCESSES:
         return PROCESSES
-    # Quick to ask, and too high rather than too low: shared memory counts in each.
+    # Quick to measure, and rather too high: memory that processes share counts in each.
     if _used(processes, "memory_info", "rss") <= memory_bytes:
         return ""
     # Forks share most of that with each other, which takes longer to find out.

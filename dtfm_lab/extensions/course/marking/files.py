@@ -34,7 +34,7 @@ class HandIn:
     folder: Path
     """Folder that contains the notebooks."""
     problem: str = ""
-    """Why the notebook is not opened; empty if it is."""
+    """Why the notebook cannot be opened; empty if it can."""
 
     @property
     def where(self) -> str:
@@ -56,7 +56,7 @@ class Cell:
     graded: bool
     """True if it is one of the teacher's checks."""
     outputs: tuple[Mapping[str, Any], ...]
-    """Data of its outputs, by type."""
+    """Data of each output, by MIME type."""
 
 
 def submissions(folder: Path) -> Iterator[HandIn]:
@@ -110,8 +110,7 @@ def cells_of(hand_in: HandIn) -> list[Cell]:
 
 
 def _content(hand_in: HandIn) -> bytes:
-    """Return all bytes of an ordinary file. It never waits at a pipe, and follows no link out of the student's
-    folder."""
+    """Return all bytes of the notebook. Raises FileError for a pipe, or for a link out of the student's folder."""
     where, own, real = hand_in.where, hand_in.own, Path(os.path.realpath(hand_in.path))
     if not real.is_relative_to(Path(os.path.realpath(own.parent)) / own.name):
         raise FileError(f"{where}: a link to {in_one_line(real)}; wanted the notebook itself")
@@ -143,8 +142,8 @@ def _cell(cell: Mapping[str, Any]) -> Cell:
 
 
 def missions_in(hand_in: HandIn, cells: list[Cell]) -> list[str]:
-    """Return the missions of the lesson for which a notebook has answer cells, so that deleting a cell does not
-    delete the mark.
+    """Return all missions of every lesson for which a notebook has an answer cell. So a mission whose cell was deleted
+    is marked, too.
 
     Raises FileError if the notebook belongs to no assignment.
     """
@@ -158,6 +157,7 @@ def missions_in(hand_in: HandIn, cells: list[Cell]) -> list[str]:
 
 
 def in_one_line(text: object, most: int | None = LONGEST_REASON) -> str:
-    """Return a text on one line, with a question mark for each character that moves a cursor or cannot be written."""
+    """Return the first ``most`` characters of a text on one line; all of them for None. Control characters and
+    characters that cannot be encoded become question marks."""
     said = "".join(each if is_plain(each) else " " if each.isspace() else "?" for each in str(text))
     return said[:most]

@@ -35,9 +35,9 @@ KEPT = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "LD_LIBRARY_PATH"
 """Variables of the marker's environment that a student's code gets."""
 NOT_ANSWERED = ("# YOUR CODE HERE", "raise NotImplementedError")
 MOST_TRIES = 10**6
-"""Maximum number of tries and hints that is believed in a record."""
+"""Maximum number of tries and of hints. Larger numbers in a record are reduced to it."""
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of a cell that a spreadsheet computes, directly or after removing blanks."""
+"""A spreadsheet computes a cell that begins with one of these, possibly after blanks."""
 Row = dict[str, Any]
 
 
@@ -58,7 +58,7 @@ class Marker:
     """True if nothing else is marked at the same time, so that the notebook alone causes whatever happens."""
 
     def mark(self, hand_in: HandIn) -> list[Row]:
-        """Return the rows of one notebook. Raises Lost if another notebook may have killed the process that marked
+        """Return the rows of one notebook. Raises JobLost if another notebook may have killed the process that marked
         it."""
         about = {"student": hand_in.student, "notebook": str(hand_in.path.relative_to(hand_in.folder))}
         try:
@@ -94,7 +94,8 @@ class Marker:
             return rows
 
     def _why(self, job: MarkingJob) -> str:
-        """Return why a job ended by itself. Raises Lost if that is unknown and the job may be repeated alone."""
+        """Return why a job ended by itself. Raises JobLost if that is unknown and other notebooks were marked at the
+        same time."""
         if (why := job.end()) is None and not self.alone:
             raise JobLost
         if why == MEMORY:
@@ -107,8 +108,8 @@ class Marker:
     def _executed(
         self, cells: list[Cell], student: str, names: list[str], job: MarkingJob
     ) -> tuple[dict[str, Message], Mapping[str, Any]]:
-        """Return by mission ``{"packed": ...}``, or ``{"reason": ...}`` if there is no answer, and the tries of the
-        cells."""
+        """Execute the cells. Return two mappings by mission: ``{"packed": ...}``, or ``{"reason": ...}`` if there is no
+        answer, and the tries that the cells recorded."""
         found, executed = _to_execute(cells, names)
         variants = {} if self.key is None else {missions[name].lesson: self._sample(name, student) for name in names}
         order = {"cells": executed, "environment": _environment(student), "reader": student, "missions": names}
@@ -134,7 +135,7 @@ class Marker:
         return found, tries if isinstance(tries, dict) else {}
 
     def _verdict(self, name: str, student: str, answer: Message, executing: MarkingJob) -> Row:
-        """Return the verdict of a check, from a process in which no student's code has run."""
+        """Check an answer in a process in which no student's code has run. Return the verdict."""
         deadline = time.monotonic() + self.seconds
         order = {"mission": name, "drawn": self._sample(name, student), "packed": answer["packed"]}
         theirs, checks = socket.socketpair()
@@ -169,8 +170,8 @@ def mark_folder(
 ) -> Iterator[list[Row]]:
     """Yield the rows of each notebook as soon as it is marked. Up to ``at_once`` are marked at the same time.
 
-    An empty list comes first if ``isolate`` was requested but this machine does not allow it to this user. ``hidden``
-    paths are kept from students' code, in addition to the folder. Raises FileError if there is no notebook.
+    An empty list comes first if ``isolate`` was requested but this user cannot build namespaces on this machine.
+    ``hidden`` paths are kept from students' code, in addition to the folder. Raises FileError if there is no notebook.
     """
     hand_ins = list(submissions(folder))
     if not hand_ins:
@@ -212,7 +213,8 @@ def _as_text(value: object) -> object:
 
 
 def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message], list[tuple[str, str]]]:
-    """Return, by mission, what is already known of its answer, and the cells to execute, each with its mission."""
+    """Return what is known of each mission's answer before execution, and the cells to execute, each with its
+    mission."""
     wanted = {answer_id(name): name for name in names}
     found: dict[str, Message] = {name: {"reason": "the notebook has no cell for it"} for name in names}
     executed = []
@@ -230,7 +232,8 @@ def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message]
 
 
 def _handed(said: Message) -> Message:
-    """Return what a student's process says about an answer, which may be anything."""
+    """Return a student's answer, or why there is none, in the form that the marker expects. The process may have sent
+    anything."""
     if isinstance(reason := said.get("reason"), str):
         return {"reason": reason}
     return {"packed": said.get("packed"), "asks": said.get("asks") is True}
@@ -254,9 +257,9 @@ def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
 
 
 def _done(kept: object, own: object) -> Row:
-    """Return tries, hints and whether the answer was shown, from the record and from the hand-in's own cells.
+    """Return tries, hints and whether the answer was shown: those in the notebook's record plus those of its cells.
 
-    Empty if the notebook has no record, for instance because its last cell was not run.
+    Fields are "" if they are 0 and the notebook has no record, for instance because its last cell was not run.
     """
     tries, hints, shown = _counted(own) or (0, 0, False)
     if (record := _counted(kept)) is not None:
@@ -265,7 +268,7 @@ def _done(kept: object, own: object) -> Row:
 
 
 def _counted(found: object) -> tuple[int, int, bool] | None:
-    """Return tries, hints and whether the answer was shown; None if ``found`` is something else."""
+    """Return ``found`` as (tries, hints, whether the answer was shown); None if it is anything else."""
     if not isinstance(found, list) or len(found) != 3 or not all(isinstance(each, int) for each in found):
         return None
     tries, hints, shown = found

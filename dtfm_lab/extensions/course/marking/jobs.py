@@ -36,7 +36,7 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
     job = marker.receive()
     FunctionCache.save_overload = _saved_where_possible  # type: ignore[method-assign]
     os.chdir(folder)
-    # Nothing of the instructor's environment, such as keys, is for students to read.
+    # Students must not read the instructor's environment, which may hold keys.
     os.environ.clear()
     os.environ.update(job["environment"])
     own = {"HOME": folder, "TMPDIR": folder, "IPYTHONDIR": folder / "ipython", "DTFM_LAB_PROGRESS": folder / "progress"}
@@ -68,13 +68,13 @@ def execute(marker: MarkingChannel, folder: Path) -> None:
 
 
 def _saved_where_possible(cache: Any, signature: Any, data: Any, save: Any = FunctionCache.save_overload) -> None:
-    """Keep the machine code of a kernel if its folder, which was chosen outside, is writable inside the isolation."""
+    """Save a kernel's machine code to the cache, unless the cache's folder is read-only inside the isolation."""
     with suppress(OSError):
         save(cache, signature, data)
 
 
 def _problem(shell: Any, source: str) -> str:
-    """Run a cell. Return why it gives no answer; empty if it may give one."""
+    """Run a cell. Return the error that it raised; empty if it raised none."""
     result = shell.run_cell(source)
     error = result.error_before_exec or result.error_in_exec
     return "" if error is None else f"its cell raised {_said(error)}"
@@ -100,7 +100,7 @@ def _said(error: BaseException, plainly: type[BaseException] | tuple[()] = ()) -
 
 
 def _tries(kept: Path, names: list[str]) -> Message:
-    """Return, by mission, tries, hints and whether the answer was shown, in the hand-in's own cells."""
+    """Return, by mission, tries, hints and whether the answer was shown, as the executed cells recorded them."""
     try:
         own = read_progress(kept).missions if kept.exists() else {}
         return {name: [each.tries, each.hints, each.answer_shown] for name in names if (each := own.get(name))}
@@ -109,7 +109,7 @@ def _tries(kept: Path, names: list[str]) -> Message:
 
 
 def _answer(check: MarkingChannel, functions: list[FunctionType]) -> NoReturn:
-    """Call functions for a check until it is done. This process then ends."""
+    """Call the student's functions whenever a check asks for it, until the check is done. This process then ends."""
     try:
         while True:
             call = check.receive()

@@ -25,11 +25,11 @@ MODULE = "dtfm_lab.extensions.course.marking.server"
 SECONDS_TO_LOAD = 600.0
 """Maximum seconds for the server to load and compile its kernels. It takes a minute on an idle machine."""
 SECONDS_TO_END = 60.0
-"""Maximum seconds for a keeper to kill its job. After that its server is killed."""
+"""Maximum seconds until a keeper (the process that watches a job) has killed its job, or a server has ended."""
 
 
 class JobLost(Exception):
-    """The keeper of a job was killed, by this job or by another one that ran at the same time."""
+    """The process that watches a job was killed, by this job or by another one that ran at the same time."""
 
 
 class MarkingJob:
@@ -42,8 +42,8 @@ class MarkingJob:
         self._over = False
 
     def end(self) -> str | None:
-        """Kill what is left of the job. Return why its keeper had killed it: ``memory``, ``processes`` or nothing.
-        None if the keeper is gone."""
+        """Kill what is left of the job. Return why its keeper had killed it before: ``memory`` or ``processes``. "" if
+        it had not, None if the keeper is gone."""
         if not self._over:
             self._over = True
             # The keeper may have been killed, too; then there is nothing to learn.
@@ -56,7 +56,7 @@ class MarkingJob:
 
 
 class Server:
-    """A process that forks a process for each job. If it was killed, it is replaced before the next job."""
+    """A process that forks one process per job. If it was killed, a new one is started before the next job."""
 
     walls: bool = False
     """True if students' code runs in separate namespaces."""

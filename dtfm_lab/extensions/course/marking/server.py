@@ -3,7 +3,7 @@
 ``python -P -m dtfm_lab.extensions.course.marking.server FD WALLS`` receives two sockets for each job through the socket
 with number FD, and forks a keeper for it. The keeper starts the job, watches what its processes use, and kills them all
 when the marker says so. It tells the marker why on the first socket. On the second, marker and job talk to each other.
-So neither this process nor a keeper ever knows anything that a student's process must not find in its memory.
+So neither this process nor a keeper holds anything in memory that a student's process must not see.
 
 Loading the lab takes seconds and a fork milliseconds, so a class waits only for its own code.
 """
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _reap(keepers: set[int]) -> None:
-    """Reap keepers that are done. Kill what a keeper that was itself killed left behind."""
+    """Reap keepers that have ended. If a keeper was killed, kill what is left of its job."""
     with suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
             keepers.discard(pid)
@@ -71,7 +71,7 @@ def _reap(keepers: set[int]) -> None:
 
 
 def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> NoReturn:
-    """Keep one job until the marker says that it is done, or is gone."""
+    """Run one job and watch it until the marker says that it is done, or until the marker is gone."""
     try:
         walls.end_with_parent()
         walls.keep_private()
@@ -96,7 +96,8 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
 
 
 def _watched(pid: int, control: socket.socket, memory_bytes: int) -> str:
-    """Wait for the marker, and kill the job if it uses too much. Return why it was killed; empty if it was not."""
+    """Wait for the marker, and meanwhile kill the job if it uses too much. Return why it was killed; empty if it was
+    not."""
     why, running = "", True
     while not select.select([control], [], [], LOOK_EVERY_S if running else None)[0]:
         why = too_much(memory_bytes)

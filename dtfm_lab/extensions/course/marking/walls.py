@@ -1,8 +1,8 @@
 """Linux namespaces around a student's code, as ``bwrap`` makes them.
 
-Inside there is no network, no other process, and nothing to write to but temporary file systems of limited size. Hidden
-paths are empty. The kernel ends every process inside when the first of them ends. Without privileges, this needs a
-kernel that allows user namespaces to users. ``hold`` tells whether this one does.
+Code inside has no network, sees no other process, and can write only to temporary file systems of limited size. Hidden
+paths are empty. The kernel ends every process inside when the first of them ends. A user other than root needs a kernel
+that lets users create user namespaces. ``hold`` tests whether this one does.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def end_with_parent() -> None:
 def limit(memory_bytes: int) -> None:
     """Limit this process and its descendants.
 
-    Address space counts more than is used, so twice the memory is allowed. The watcher of the processes counts what
-    they use.
+    The kernel's limit counts reserved memory, which is more than is used, so it is twice ``memory_bytes``. The keeper
+    measures what is used.
     """
     for what, most in (
         (resource.RLIMIT_CORE, 0),
@@ -88,14 +88,15 @@ def limit(memory_bytes: int) -> None:
 
 
 def limit_threads(already: int) -> None:
-    """Limit the threads of this user, in addition to the ``already`` running ones. Linux exempts root."""
+    """Let this user start at most ``MOST_THREADS`` threads in addition to the ``already`` running ones. Linux exempts
+    root."""
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NPROC, (already + MOST_THREADS, already + MOST_THREADS))
 
 
 def hold() -> bool:
-    """Return True if this machine lets this user build the walls. It is tried in a process that then ends."""
-    # Namespaces are Linux's.
+    """Return True if this user can build the walls on this machine. It is tried in a child process."""
+    # Only Linux has these namespaces.
     if sys.platform != "linux":
         return False
     with tempfile.TemporaryDirectory() as folder:
@@ -133,8 +134,8 @@ def behind_walls(folder: Path, hidden: Iterable[str], work: Callable[[], object]
 
 
 def _first_process(folder: Path, hidden: Iterable[str], work: Callable[[], object]) -> int:
-    """Build the walls, work in a child, and reap until the child ends. The end of this process ends all others
-    inside."""
+    """Build the walls, run ``work`` in a child, and reap processes until the child ends. When this process ends, the
+    kernel ends all others inside."""
     _mounts(folder, hidden)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         # A new network namespace has its loopback switched off, which runs need.
@@ -219,7 +220,8 @@ def _temporary(place: Path) -> None:
 
 
 def _temporary_but(place: Path, needed: list[Path]) -> None:
-    """Mount a temporary file system that keeps only the needed paths of what was there, such as the lab itself."""
+    """Mount a temporary file system over a folder. Only the needed paths in it, such as the lab itself, stay
+    visible."""
     inside = [each for each in dict.fromkeys(needed) if each.is_relative_to(place) and each.exists()]
     first = [each for each in inside if not any(other in each.parents for other in inside)]
     # Opened before they are covered; the numbers still lead to them.

@@ -1,4 +1,4 @@
-"""The pane Course: lessons and missions, hints in steps, and a check of what is on the screen or typed."""
+"""The pane Course: lessons, missions and hints. It checks an answer that is on the screen or typed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MADE_BY = {
     Trace: "the measured trace, else the predicted one",
     Outcome: "the system that is chosen",
 }
-"""What to hand in from the screen, by the type that a mission takes."""
+"""Names of what is handed in from the screen, by the type that a mission takes."""
 
 
 class CoursePanel(Panel):
@@ -60,7 +60,8 @@ class CoursePanel(Panel):
         chosen_system: Callable[[], Outcome | None] = lambda: None,
         begin_daily: Callable[[], None] = lambda: None,
     ) -> None:
-        """``open_network`` draws a network that a mission gives. ``chosen_system`` returns the outcome that is chosen.
+        """``open_network`` opens a mission's network in the lab. ``chosen_system`` returns the outcome that is selected
+        in the pane of training systems, None if none is.
 
         ``begin_daily`` starts the mystery of the day.
         """
@@ -125,7 +126,8 @@ class CoursePanel(Panel):
         return self._allowed(mission).variant or current_reader()
 
     def _starts_from(self, mission: Mission) -> tuple[Topology, Job | None] | None:
-        """What *Draw* draws: the mission's network and job, for this reader. None if it has no network."""
+        """Return what the button *Draw* opens: the mission's network and job, for this reader. None if it has no
+        network."""
         return mission.starts_from(self._sample(mission))
 
     def _candidates(self, mission: Mission) -> list[Any]:
@@ -246,7 +248,8 @@ def _row(mission: Mission, progress: Progress) -> dict[str, Any]:
 
 
 def kinds_of(mission: Mission) -> tuple[type, ...]:
-    """Return the types that a mission takes, or that its list begins with."""
+    """Return the types that a mission takes. If its answer ends in a number, they are the types of what comes before
+    it."""
     takes = mission.takes if mission.reason is None else mission.begins_with
     return takes if isinstance(takes, tuple) else (takes,)
 
@@ -272,14 +275,14 @@ def words_for(mission: Mission) -> str:
 
 
 def candidates(mission: Mission, state: LabState, outcome: Outcome | None) -> list[Any]:
-    """Return what is on the screen of the types that a mission takes. A measurement comes before a prediction."""
+    """Return the objects on the screen that have a type which the mission takes. A measurement comes before a
+    prediction."""
     found = [state.measured, state.predicted, state.plan, state.topology, outcome]
     return [each for each in found if isinstance(each, kinds_of(mission))]
 
 
 def typed(mission: Mission, text: str) -> Any:
-    """Return the answer that a text stands for. A text that is not a number or list stays a text, so that the check
-    says so."""
+    """Return the number or list that was typed. Any other text stays a text, and the check then says what it wanted."""
     text = text.strip()
     # Plain text may be typed without quotes.
     if str in kinds_of(mission) and not text.startswith(("'", '"')):

@@ -50,7 +50,8 @@ def _emphasised(text: str) -> str:
 
 
 def _link(found: re.Match[str]) -> str:
-    """Return a link that opens in a new tab, or only its words if it leads to a file: its place is not known here."""
+    """Return a link that opens in a new tab. For a link to a file, return only its text, because the file's path is not
+    known here."""
     words, target = found.groups()
     link = f'<a href="{target}" target="_blank" rel="noopener noreferrer">{words}</a>'
     return link if target.startswith(markup.LINKS) else str(words)

@@ -1,4 +1,4 @@
-"""Missions about the cost model: equations 1 to 4 by hand and as a function, and what they depend on."""
+"""Missions about the cost model: compute equations 1 to 4 by hand and as a function, and see what they depend on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -25,7 +25,7 @@ MB = 1e6
 def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return four devices, their six links and two groups, such that the pairing matters and the groups have different
     costs."""
-    # Until the pairing matters and the groups differ, or luck would do.
+    # Sample until the pairing matters and the groups differ: otherwise a lucky guess would win.
     while True:
         latency_ms = int(rng.choice([50, 100, 150, 200]))
         speeds = {pair: int(rng.choice([50, 100, 200, 400])) for pair in zip(*np.triu_indices(4, 1), strict=True)}
@@ -62,7 +62,7 @@ def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _pairings_s(network: Topology, job: Job, groups: Sequence[Sequence[int]]) -> list[float]:
-    """Return the slowest pair of each of the two pairings of two groups of two."""
+    """Return the seconds of the slowest pair, for each of the two ways to pair two groups of two devices."""
     hop_s, ((a, b), (c, d)) = network.round_trip_s(job.hop_bytes), groups
     return [max(hop_s[a, c], hop_s[b, d]), max(hop_s[a, d], hop_s[b, c])]
 
@@ -81,7 +81,8 @@ def four_by_hand(given: Given) -> Number:
 
 
 def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return as many cities as devices per city, with equal links within cities and equal links between them."""
+    """Return a network of ``n`` cities with ``n`` devices each. All links within cities are equal, and so are all links
+    between them."""
     n, activations_mb = int(rng.integers(3, 7)), int(rng.integers(10, 60)) * 10
     within_ms, between_ms = int(rng.integers(1, 5)), int(rng.integers(30, 200))
     within_gbps, between_gbps = int(rng.integers(5, 30)), int(rng.integers(2, 12)) / 10

@@ -1,4 +1,5 @@
-"""Missions about data parallelism and pipelines: bytes by hand, and a placement that sends few of them."""
+"""Missions about data parallelism and pipelines: count bytes by hand, and find a placement that sends few between
+cities."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,7 @@ lesson = MissionsOf("03_data_and_pipeline")
 
 
 def give_shape(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a model of equal blocks, and how it is divided."""
+    """Return the sizes of a model of equal blocks, and its numbers of stages and replicas."""
     n_stages = int(rng.integers(3, 9))
     return {
         "n_stages": n_stages,
@@ -48,8 +49,8 @@ def bytes_by_hand(given: Given) -> Number:
 
 
 def bytes_between_regions(trace: Trace, topology: Topology) -> float:
-    """Return the bytes of a trace's messages between two regions, from the seconds for which they occupy their
-    links."""
+    """Return the bytes of a trace's messages between regions: the seconds for which they occupy a link, times its
+    bandwidth."""
     region = {device.name: device.region for device in topology.devices}
     rows = trace.to_frame()
     sends = rows[rows["kind"].str.startswith("SEND")]
@@ -62,7 +63,7 @@ def bytes_between_regions(trace: Trace, topology: Topology) -> float:
 
 
 SWAPS = 1500
-"""Swaps that a climb tries."""
+"""Number of swaps that one hill climb tries."""
 SIZES = ((7, 5, 4), (8, 5, 3), (6, 6, 4), (9, 4, 3), (7, 6, 3))
 
 
@@ -95,8 +96,8 @@ def give_islands(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _climbed(job: Job, regions: IntArray, rng: np.random.Generator) -> float:
-    """Return the bytes between regions of a random placement after hill climbing. A swap of two devices is kept if it
-    sends no more."""
+    """Improve a random placement by hill climbing and return its bytes between regions. A swap of two devices is kept
+    if it sends no more bytes."""
     placement = rng.permutation(len(regions)).reshape(job.n_stages, job.n_replicas)
     best = _bytes_sent(job, regions[placement])
     for _ in range(SWAPS):
@@ -109,10 +110,10 @@ def _climbed(job: Job, regions: IntArray, rng: np.random.Generator) -> float:
 
 
 def _bytes_sent(job: Job, region: IntArray) -> float:
-    """Return the bytes between regions if stage s of pipeline r is in ``region[s, r]``.
+    """Return the bytes sent between regions in one iteration, if stage s of pipeline r is in ``region[s, r]``.
 
-    They are parts of gradients and averages of each stage, hops of each pipeline both ways, and the tied embedding's
-    gradient between its ends.
+    It counts the shards of each stage's gradients and averages, and each pipeline's hops in both directions. It also
+    counts the tied embedding's gradient between the first and the last stage.
     """
     gradients: FloatArray = np.array(job.stage_gradient_bytes) / job.n_replicas
     apart = (region[:, :, None] != region[:, None, :]).sum(axis=(1, 2))

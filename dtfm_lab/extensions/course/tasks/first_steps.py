@@ -1,4 +1,5 @@
-"""Missions of the first two lessons: plan around a slow laptop, see which device waits, and say when cities win."""
+"""Missions of the first two lessons: plan around a slow laptop, see which device works most, and say when cities
+win."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +48,7 @@ def one_left_the_hall(plan: Plan, given: Given) -> TextValues:
 
 
 def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a random plan on the lecture hall in which one device clearly waits longest."""
+    """Return a random plan on the lecture hall, whose laptops have random speeds."""
     hall, job = load_topology("lecture-hall"), load_job("tiny", n_stages=4, n_replicas=2)
     peaks = rng.uniform(0.02, 0.2, len(hall)).tolist()
     uneven = Topology.from_matrices(
@@ -57,8 +58,8 @@ def give_waiting(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def most_a_minute(given: Given, name: str) -> Number:
-    """Return the iterations per minute that no better network exceeds, because the busiest device has to compute for
-    each."""
+    """Return the maximum iterations per minute on any network. The busiest device limits them, because it computes in
+    every iteration."""
     rows = simulate(given.plan).bubble
     busy_s, now_s = float(rows.busy_s.max()), float(rows.iteration_s.iloc[0])
     return Number(60 / busy_s, {"now": 60 / now_s, "seconds": busy_s})
@@ -82,7 +83,8 @@ why = MissionsOf("01_why_decentralise")
 
 
 def give_rents(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return seconds and devices in a data centre and in cities, and the price in the data centre."""
+    """Return the seconds of an iteration and the number of devices, in a data centre and in cities. The data centre has
+    a price per device-hour, too."""
     hall_s = int(rng.integers(60, 120)) / 10
     return {
         "hall_devices": int(rng.integers(8, 25)),
@@ -108,7 +110,8 @@ MOST_BATCH = 4096
 
 
 def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return four priced GPUs in each of four cities, and the price of the same work in a data centre."""
+    """Return four GPUs in each of four cities, with their price per hour, and a data centre's price in dollars per
+    billion tokens."""
     world = load_topology("worldwide")
     few = world.subset(f"{city}-{i}" for city in ("Oregon", "Virginia", "London", "Frankfurt") for i in range(4))
     price = int(rng.integers(20, 60)) / 100
@@ -123,7 +126,7 @@ def give_cities(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def tokens_that_pay(given: Given, plan: Plan) -> Number:
-    """Return the tokens per second at which all sixteen GPUs cost what the data centre costs."""
+    """Return the tokens per second at which a token on all sixteen GPUs costs as much as in the data centre."""
     per_hour = len(given.cities) * given.price
     wanted = per_hour / 3600 / given.dollars * 1e9
     return Number(wanted, {"one_gpu": wanted / len(given.cities), "an_hour": wanted * 3600})

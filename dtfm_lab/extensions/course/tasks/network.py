@@ -35,7 +35,7 @@ def half_and_half(given: Given) -> Number:
 @lesson.function("ring-by-hand")
 def ring_by_hand(rng: np.random.Generator) -> Iterator[Trial]:
     for _ in range(4):
-        # not of eight, where a part of the gradient in bits is as long as the whole in bytes
+        # not 8 devices: a shard of the gradient in bits would be the same number as the whole in bytes
         n, latency_s = int(rng.choice([3, 4, 5, 6, 7, 9, 10, 11, 12])), float(rng.uniform(0.01, 0.1))
         bandwidth = float(10 ** rng.uniform(7, 9))
         n_bytes, wanted = _simulated_ring_s(n, latency_s, bandwidth, str(rng.choice(["tiny", "small", "gpt2-small"])))
@@ -66,7 +66,8 @@ NAMES = ["ada", "alan", "barbara", "claude", "edsger", "grace"]
 
 
 def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a plan on a random network whose slowest link is not the one worth doubling."""
+    """Return a plan on a random network. Doubling the bandwidth of its slowest link is not the upgrade that saves
+    most."""
     job = load_job("tiny", n_stages=3, n_replicas=2, global_batch=24, microbatch=2, schedule="gpipe")
     while True:
         gbps, latency_ms = np.triu(10 ** rng.uniform(-1.7, 0, (6, 6)), 1), np.triu(rng.uniform(2, 30, (6, 6)), 1)
@@ -81,7 +82,7 @@ def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _upgrade_gains(plan: Plan) -> dict[frozenset[str], float]:
-    """Return the seconds saved by twice the bandwidth of each pair of devices."""
+    """Return, for each pair of devices, the seconds of an iteration that twice its bandwidth would save."""
     network, before_s = plan.topology, simulate(plan).iteration_s
     gains = {}
     for a, b in combinations(range(len(network)), 2):

@@ -1,5 +1,5 @@
-"""Missions about real runs: predict one, find a link that differs from its specification, survive a lost worker. And
-the capstone, which ends with a run."""
+"""Missions about real runs: predict one, find a link that differs from its specification, and survive a lost worker.
+The capstone, which ends with a run, is here too."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def give_secret(rng: np.random.Generator) -> Mapping[str, Any]:
         here, there = there, here
     bandwidth = plan.topology.bandwidth_bytes_per_s.copy()
     bandwidth[here, there] /= int(rng.integers(4, 9))
-    # what is asked at the end is the factor, which the latency hides in a ratio of seconds
+    # the last question asks for this factor: because of latency, a ratio of seconds does not show it
     return {"plan": plan, "secretly": replace(plan.topology, bandwidth_bytes_per_s=bandwidth)}
 
 
@@ -165,7 +165,8 @@ def survive_a_kill(answer: Sequence[object], given: Given) -> TextValues:
 
 
 def give_failures(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return devices that fail, and the seconds of a checkpoint."""
+    """Return the number of devices, the mean days between two failures of a single device, and the seconds to write a
+    checkpoint."""
     return {
         "devices": int(rng.choice([16, 32, 64, 128])),
         "days": int(rng.integers(5, 60)),
@@ -186,12 +187,12 @@ capstone = MissionsOf("18_capstone")
 
 LEAST_DEVICES = 6
 UNEQUAL = 3.0
-"""Minimum ratio of the fastest link to the slowest."""
+"""Minimum bandwidth of the fastest link of the reader's network, as a multiple of the slowest link's."""
 LEAST_WORDS = 15
-"""Minimum number of words in a description that says where the numbers come from."""
+"""Minimum number of words in the network's description, which has to say where its numbers come from."""
 NEAR_BOUND = 1.5
 AT_MOST = 64
-"""Maximum number of devices of a network whose bound is computed again within seconds."""
+"""Maximum number of devices of the reader's network, so that its lower bound is computed within seconds."""
 
 
 def own_network(network: Topology) -> None:

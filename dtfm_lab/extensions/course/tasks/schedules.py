@@ -29,12 +29,12 @@ from dtfm_lab.simulation.schedules import build_named, peak_activations, schedul
 orders = MissionsOf("08_schedules")
 
 ROUNDING = 1.001
-"""Iterations within this ratio count as equally long, because the bytes of messages take a little time in addition to
-latency."""
+"""An iteration up to this many times as long as another counts as equally long: the bytes of messages take a little
+time in addition to latency."""
 
 
 def give_pipeline(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return the sizes of a pipeline, and the milliseconds of its passes."""
+    """Return the numbers of stages and micro-batches of a pipeline, and the milliseconds of its passes."""
     return {
         "n_stages": int(rng.integers(5, 25)),
         "n_microbatches": int(rng.integers(30, 130)),
@@ -67,7 +67,8 @@ def give_slow_row(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _turns(hop_s: float) -> int:
-    """Return the turns (a forward and a backward, 3 s together) until a micro-batch is back from the next device."""
+    """Return how many turns pass until a micro-batch is back from the next device. A turn is a forward and a backward
+    pass, 3 s together."""
     return int(np.ceil((3 + 2 * hop_s) / 3))
 
 
@@ -96,7 +97,7 @@ SLOWER = 1.03
 
 
 def give_sharded(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a stage's parameters, and the number of replicas over which its states are split."""
+    """Return a stage's number of parameters, and the number of replicas over which its states are sharded."""
     return {"millions": int(rng.integers(100, 2000)), "n_replicas": int(rng.choice([4, 6, 8, 12, 16]))}
 
 

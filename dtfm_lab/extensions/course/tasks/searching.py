@@ -1,5 +1,5 @@
-"""Missions about searching: the pairing behind an edge of the coarsened graph, the path through it, and how good the
-result is."""
+"""Missions about searching: the matching behind an edge of the coarsened graph, the path through that graph, and how
+good the result is."""
 
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -40,13 +40,14 @@ STAGES = "ABCDEF"
 
 
 def least_sum_s(table: FloatArray) -> float:
-    """Return the slowest pair of the pairing with the smallest sum, which need not be the bottleneck matching."""
+    """Return the seconds of the slowest pair in the matching with the smallest sum. It need not be the bottleneck
+    matching."""
     return float(table[scipy.optimize.linear_sum_assignment(table)].max())
 
 
 def give_table(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return whole seconds of each pair of two groups of four. The pairing with the smallest sum misses their
-    bottleneck matching."""
+    """Return whole seconds for each pair of devices of two groups of four. The matching with the smallest sum is not
+    their bottleneck matching."""
     while True:
         seconds = rng.permuted(np.arange(1, 17)).reshape(4, 4)
         if bottleneck_matching(seconds.astype(float))[0] < least_sum_s(seconds):
@@ -77,7 +78,7 @@ def give_graph(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return weights of a coarsened graph of six groups in which always going to the nearest group does not give the
     best path."""
     n = len(STAGES)
-    # Until the simple way fails from every start, or it would win by luck.
+    # Sample until the simple way fails from every start: otherwise it could win by luck.
     while True:
         upper = np.triu(rng.integers(1, 30, (n, n)), 1)
         weights = (upper + upper.T).astype(float)
@@ -113,8 +114,7 @@ searches = MissionsOf("06_searching")
 
 
 def cheap_hops(given: Given, plan: Plan) -> Number:
-    """Return the number of cheap hops: N - 1, if an instance of N devices provides one device for each of N consecutive
-    stages."""
+    """Return the maximum number of hops within one instance: N - 1, if its N devices serve N consecutive stages."""
     return Number(given.size - 1.0, {"stages": float(given.size), "all_hops": 7.0}, within=0.0)
 
 
@@ -134,7 +134,7 @@ def spot_under_32(plan: Plan, given: Given) -> TextValues:
 
 
 def give_claim(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a plan's cost and its gap."""
+    """Return a plan's cost in seconds and its gap to the lower bound in per cent."""
     return {"cost_s": int(rng.integers(200, 900)) / 10, "gap_percent": int(rng.integers(5, 45))}
 
 
@@ -146,7 +146,8 @@ def what_a_gap_promises(given: Given) -> Number:
 
 
 def simple_bound_s(group_s: np.ndarray[Any, Any], hop_s: np.ndarray[Any, Any], n_stages: int, n_replicas: int) -> float:
-    """Return the bound in which every message of a group, and every hop, costs at least the cheapest of all pairs."""
+    """Return a lower bound on the cost: every message within a group, and every hop, costs as much as the cheapest of
+    all pairs."""
     others = ~np.eye(len(group_s), dtype=bool)
     return float((n_replicas - 1) * group_s[others].min() + (n_stages - 1) * hop_s[others].min())
 
@@ -175,7 +176,7 @@ def least_cost_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
 
 
 def _random_pairs(rng: np.random.Generator, n_stages: int, n_replicas: int) -> PairCosts:
-    """Return the pair costs of a random network, half of the time one of three sites."""
+    """Return the pair costs of a random network. Half of the time, it has three sites with slow links between them."""
     n = n_stages * n_replicas
     site = rng.integers(0, 3, n) if rng.integers(2) else np.zeros(n)
     same = site[:, None] == site
@@ -188,7 +189,7 @@ def _random_pairs(rng: np.random.Generator, n_stages: int, n_replicas: int) -> P
 
 
 TO_CLOSE = 0.2
-"""Share of the gap left by the simple bound that a tighter bound has to close, on average."""
+"""A tighter bound has to close, on average, at least this share of the gap that the simple bound leaves."""
 
 
 @searches.mission("tighten-a-bound", takes=types.FunctionType)

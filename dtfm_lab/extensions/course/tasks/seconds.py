@@ -26,12 +26,12 @@ from dtfm_lab.simulation import simulate
 lesson = MissionsOf("07_communication_or_seconds")
 
 FASTER = 0.95
-"""Maximum seconds of the random plan that wins, as a share of the proven plan's."""
+"""The reader's other plan has to take at most this share of the proven plan's seconds."""
 FAST, SLOW = ("A100", "RTX 4090"), ("V100", "T4")
 
 
 def give_row(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a pipeline over equal links between devices that compute in no time."""
+    """Return a pipeline on devices that compute in no time, with equal links between them."""
     n_stages, n_microbatches = int(rng.integers(3, 9)), int(rng.integers(4, 40))
     network = Topology.from_matrices(
         latency_ms=np.zeros((n_stages, n_stages)),

@@ -18,7 +18,7 @@ lesson = MissionsOf("13_compression_and_local_updates")
 
 
 def give_messages(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return how gradients are rounded, and how often they are averaged."""
+    """Return how many values share a scale when gradients are rounded, and the iterations between two averages."""
     return {"block": int(rng.choice([16, 32, 64, 128])), "every": int(rng.integers(3, 40))}
 
 
@@ -30,7 +30,8 @@ def times_fewer_bytes(given: Given) -> Number:
 
 
 def give_local_updates(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return the seconds of computing and of averaging, and the iterations to reach a loss for each H."""
+    """Return the seconds of computing and of averaging, and the iterations to reach a loss for each H, the iterations
+    between two averages."""
     first, worse = int(rng.integers(200, 400)), float(rng.uniform(0.02, 0.06))
     iterations = {every: round(first * (1 + worse * (every - 1) ** 0.8)) for every in (1, 2, 4, 8, 16, 32, 64)}
     return {
@@ -60,14 +61,14 @@ LOSS = 3.0
 """Loss to reach, in nats per byte. A run of ``tiny`` on eight sequences per iteration reaches it within some twenty
 iterations."""
 LEFT = 0.2
-"""Maximum share that may be left of the seconds that messages add to a run without compression that averages in every
+"""Messages may add at most this share of the seconds that they add without compression and with an average in every
 iteration."""
 MEAN_OF = 5
 """Iterations over which the training loss is averaged."""
 TEXT_NATS = 3.06
-"""Unigram entropy of the lab's own text. It tells a run on another text apart."""
+"""Unigram entropy of the lab's own text, in nats per byte. A run with another value was on another text."""
 AT_LEAST = 0.5
-"""An iteration shorter than this share of its profile's prediction was not measured."""
+"""An iteration that is shorter than this share of the computing in its profile cannot have been measured."""
 
 
 def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -122,7 +123,7 @@ def sooner_at_the_loss(trace: Trace, given: Given) -> TextValues:
 
 
 def same_network_as(trace: Trace, network: Topology) -> None:
-    """Raise NotYet unless the trace is of this network, by its fingerprint, and of its devices."""
+    """Raise NotYet unless the trace is of a run on this network, by its fingerprint, over emulated links."""
     require(
         trace.context.plan.topology_fingerprint == network.fingerprint,
         f"it ran on {trace.context.topology or 'another network'}; wanted given.plan's own links",
@@ -131,7 +132,8 @@ def same_network_as(trace: Trace, network: Topology) -> None:
 
 
 def _seconds(trace: Trace, plan: Any) -> tuple[float, float, float]:
-    """Return the seconds per iteration: measured, maximum allowed, and without compression and averaged every time.
+    """Return the seconds per iteration: measured, maximum allowed, and those without compression and with an average in
+    every iteration.
 
     The last two are simulated from the trace's own profile, so that slow and fast machines are judged alike.
     """

@@ -43,7 +43,7 @@ systems = MissionsOf("14_systems")
 RIVALS = ("ddp", "megatron", "dt-fm")
 """The systems that compete, each on all devices with the job's micro-batch."""
 CLEARLY = 1.05
-"""Minimum seconds of the second-best system, as a multiple of the winner's."""
+"""The second-best system must take at least this multiple of the winner's seconds."""
 SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
     {"order": "pp-dp"},
     {"overlap": True},
@@ -54,7 +54,7 @@ SINGLE_CHANGES: tuple[dict[str, Any], ...] = (
     {"stages_per_device": 2},
     {"gradient_dtype": "fp16"},
 )
-"""Assumptions of Megatron-LM without flags, each changed to its other value."""
+"""Single changes to the assumptions about Megatron-LM as it is shipped, without flags."""
 
 
 def give_winner(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -132,7 +132,7 @@ TIMES = 2.0
 
 
 def seconds_of(plan: Plan) -> tuple[float, float]:
-    """Return the seconds of the plan's iteration, and the same with free messages and the same order of passes."""
+    """Return the seconds of the plan's iteration, as it is and with free messages in the same order of passes."""
     trace = simulate(plan, queueing=plan.queueing)
     free = plan.changed(topology=with_free_messages(plan.topology))
     return trace.iteration_s, simulate(free, trace.context.recorded_schedule, queueing=plan.queueing).iteration_s

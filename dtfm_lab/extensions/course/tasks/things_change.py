@@ -38,17 +38,18 @@ from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate, simulated
 
 BATCH = 512.0
-"""Samples in one step of devices whose speed comes from a table."""
+"""Samples per step in missions that take the devices' speed from a table."""
 
 
 def played(table: Mapping[int, float], hours: Availability, policy: Policy, **costs: float) -> History:
-    """Return the replay of some hours of devices whose speed comes from a table."""
+    """Replay some hours under a policy. ``table`` has samples per second by number of devices. Return the history."""
     fleet = TableFleet(n_devices=len(hours.devices), samples_per_s=table, batch=BATCH)
     return replay(hours, fleet, policy, ReconfigurationCosts(**costs))
 
 
 def able_s(hours: Availability, least: int, start_s: float) -> float:
-    """Return the seconds in which at least ``least`` devices have been present for ``start_s``."""
+    """Return for how many seconds at least ``least`` devices are ready, which they are ``start_s`` after they
+    arrive."""
     there: dict[int, float] = {}
     serving: list[tuple[float, int]] = []
     for at_s, device, comes in zip(hours.time_s.tolist(), hours.device.tolist(), hours.comes.tolist(), strict=True):
@@ -84,7 +85,8 @@ class OnePlan(PlannedFleet):
 
 
 def after_each_region(plan: Plan) -> dict[str, float]:
-    """Return the samples of an hour in which a region is away for half of the time, by lost region."""
+    """Return the samples trained in an hour in which one region is away for half of the time, by the name of that
+    region."""
     network = plan.topology
     fleet = OnePlan(network=network, job=plan.job, own=plan)
     made = {}
@@ -102,7 +104,7 @@ LEAST_PAUSE = "wanted a pause of now.costs.regrouping(n) at least, or of now.cos
 
 
 class OwnPolicy(Policy):
-    """A reader's function as a policy. It pays what the replay's own policies pay."""
+    """A reader's function as a policy. Its changes cost at least as much as those of the built-in policies."""
 
     def __init__(self, function: Callable[[Situation], Response | None]) -> None:
         object.__setattr__(self, "function", function)
@@ -145,7 +147,7 @@ NAMES = ("restart", "varuna", "oobleck", "bamboo", "torchft", "swarm", "recycle"
 
 
 def give_drawn_hours(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return three hours of devices that come and go, and the number from which on they can train."""
+    """Return three hours of devices that come and go, and the minimum number of devices that can train."""
     seed, start_s = int(rng.integers(10**6)), int(rng.integers(30, 91))
     hours = Availability.sampled(CARDS, 3 * 3600, mean_life_s=2400, mean_absence_s=1200, seed=seed, name="three hours")
     return {"hours": hours, "least": int(rng.integers(5, 7)), "start_s": start_s}
@@ -176,11 +178,12 @@ def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
 
 SWEPT = 15
 CLOSE = 0.997
-"""Minimum share of the samples of the best checkpoint interval in a sweep that an answer has to reach."""
+"""The answer has to train at least this share of the samples that the best checkpoint interval of a sweep trains."""
 
 
 def times_rarer(given: Given, every_s: float) -> Number:
-    """Return the factor on Young's checkpoint interval if writing a checkpoint takes ``given.times_longer`` as long."""
+    """Return the factor on Young's checkpoint interval if writing a checkpoint takes ``given.times_longer`` times as
+    long."""
     times = float(given.times_longer)
     return Number(times**0.5, {"proportional": times, "inverse": times**-0.5})
 
@@ -208,7 +211,7 @@ def how_often_to_write(every_s: float, given: Given) -> TextValues:
 
 def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
     """Return quiet and rough traces in random order, and costs for which no single policy is the best on all."""
-    # Until the best policy is clear on each trace, and not the same on all.
+    # Sample until the best policy is clear on each trace, and not the same on all.
     while True:
         costs = {
             "checkpoint_s": float(rng.integers(2, 40)),
@@ -229,7 +232,7 @@ def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _ranked(hours: Availability, costs: Mapping[str, float], names: Sequence[str]) -> list[tuple[str, float]]:
-    """Return policies and their samples, the most samples first."""
+    """Return the named policies with the samples that each trains in these hours, the most first."""
     made = {name: played(SPEEDS, hours, policy_of(name), **costs).samples for name in names}
     return sorted(made.items(), key=lambda each: -each[1])
 

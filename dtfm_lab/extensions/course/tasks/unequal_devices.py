@@ -26,7 +26,7 @@ from dtfm_lab.simulation import simulate
 lesson = MissionsOf("12_unequal_devices")
 
 CLOSE = 1.03
-"""A cut by hand wins if it takes at most this multiple of the planner's seconds."""
+"""A reader's division of blocks into stages wins if it takes at most this multiple of the planner's seconds."""
 
 
 def give_slow_helper(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -87,7 +87,7 @@ def _row_of(gpus: tuple[str, ...], gbps: float) -> Mapping[str, Any]:
 
 
 def share_of_work(given: Given, plan: Plan) -> Number:
-    """Return the per cent of all FLOP that a device does if all finish at the same moment."""
+    """Return the per cent of all FLOP that the named device does if all devices compute for the same time."""
     wanted = 100 * given.peaks[given.named] / sum(given.peaks.values())
     return Number(wanted, {"equal": 25.0, "share": wanted / 100})
 

@@ -19,8 +19,8 @@ from dtfm_lab.extensions.elasticity.availability.rates import LONGEST_S, Rates
 
 
 class Change(NamedTuple):
-    """What changes at one instant. A device that leaves and returns is in both lists. One that arrives and leaves is in
-    neither."""
+    """The devices that leave and arrive at one instant. A device that leaves and returns is in both tuples. One that
+    arrives and leaves is in neither."""
 
     time_s: float
     left: tuple[int, ...]
@@ -40,18 +40,18 @@ class Availability:
 
     devices: tuple[str, ...]
     time_s: FloatArray
-    """(E,) times of the events, ascending."""
+    """(E,) times of the events in seconds, ascending."""
     device: IntArray
-    """(E,) index of the device that arrives or leaves."""
+    """(E,) index into ``devices`` of the device that arrives or leaves."""
     comes: BoolArray
     """(E,) True if the device arrives, False if it leaves."""
     end_s: float
-    """End of the hours. Devices that are online then do not count as departures."""
+    """Length in seconds. A device that is still online at the end does not count as a departure."""
     name: str = "availability"
     source: str = ""
     """Origin: a publication and its licence, or the rates and the seed of the samples."""
     left_out: int = field(default=0)
-    """Events that ``on`` dropped because the network had no free device."""
+    """Number of events that ``on`` dropped because the network had no free device."""
 
     def __post_init__(self) -> None:
         time_s = np.array(self.time_s, dtype=np.float64)
@@ -125,15 +125,16 @@ class Availability:
         """Sample arrivals and departures for the devices of a network, or for a list of names. The same seed gives the
         same events.
 
-        A device stays for a Weibull lifetime of this ``shape``: 1 is exponential, below 1 most departures come early.
-        It is then away for an exponential time. With an infinite ``mean_absence_s`` it never returns.
+        A device stays online for a Weibull lifetime of this ``shape``: 1 is exponential, below 1 most departures come
+        early. It is then away for an exponentially distributed time. With an infinite ``mean_absence_s`` it never
+        returns.
 
-        The hours start in the middle: some devices are online and have been for a while. If devices never return, all
-        are online and new.
+        At second 0 some devices are online and have been for a while, as if sampling had begun long before. If devices
+        never return, all are online and new.
 
         ``daily``, from 0 to 1, is the strength of a daily rhythm. At noon most devices leave and fewest arrive, at
         midnight (second 0) the opposite. With ``weekends``, days 6 and 7 of a week are like midnight. ``region_loss_s``
-        is the mean time between outages of a whole region. Raises TraceError for an impossible rate.
+        is the mean time between outages of a whole region. Raises TraceError for a value that is out of range.
         """
         rates = Rates(
             mean_life_s=mean_life_s,
@@ -166,7 +167,7 @@ class Availability:
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
-        """One change for each instant at which something changes, in order."""
+        """One ``Change`` for each instant with events, in order of time."""
         if not len(self.time_s):
             return ()
         begins = np.flatnonzero(np.append(True, np.diff(self.time_s) > 0))
@@ -182,7 +183,7 @@ class Availability:
         for at_s, begin, turn, end in instants:
             left, came = device[begin:turn], device[turn:end]
             if at_s in twice:
-                # Only whether it was there before and is there after counts.
+                # Only its state before and after the instant matters.
                 first = {device[i]: comes[i] for i in reversed(range(begin, end))}
                 last = {device[i]: comes[i] for i in range(begin, end)}
                 left = tuple(sorted(who for who, came_first in first.items() if not came_first))
@@ -191,7 +192,7 @@ class Availability:
         return tuple(found)
 
     def counts(self) -> IntArray:
-        """Return (changes,) the number of devices online from each instant to the next, or a single 0 if nothing ever
+        """Return (changes,) the number of devices online from each change to the next. A single 0 if nothing ever
         changes."""
         if not len(self.time_s):
             return np.zeros(1, dtype=np.int64)
@@ -214,7 +215,7 @@ class Availability:
 
     @property
     def mean_between_losses_s(self) -> float:
-        """The length of the hours divided by the number of instants with departures; infinite if no device leaves."""
+        """Length in seconds divided by the number of instants with departures; infinite if no device leaves."""
         instants = len(np.unique(self.time_s[~self.comes]))
         return self.end_s / instants if instants else np.inf
 
@@ -254,8 +255,8 @@ class Availability:
         )
 
     def until(self, end_s: float) -> Self:
-        """Return the first ``end_s`` seconds, including changes at the very end. Raises TraceError if the hours are
-        shorter."""
+        """Return the first ``end_s`` seconds, including changes at the very end. Raises TraceError if the availability
+        is shorter."""
         until_s = as_number(end_s)
         if until_s is None or not 0 < until_s <= self.end_s:
             found = shortened(end_s)
@@ -291,11 +292,12 @@ def _names_of(topology: object) -> tuple[str, ...]:
 
 
 def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[IntArray, int | None]:
-    """Return the order of the events, and the index of the first impossible one, or None if all are possible.
+    """Return the indices that sort the events, and the index of the first impossible event as given; None if all are
+    possible.
 
     An event is impossible if a device arrives while it is online or leaves while it is not. At one instant, devices
-    that were online leave first, then others arrive. A device that does both at one instant does so in the only
-    possible order. The result does not depend on the order in which the events are given.
+    that were online leave first, then others arrive. If a device does both at one instant, its state before decides
+    which comes first. The result does not depend on the order in which the events are given.
     """
     if not len(device):
         return np.arange(0), None
@@ -325,7 +327,8 @@ def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[In
 def checked_order(
     name: str, devices: tuple[str, ...], end_s: float, time_s: FloatArray, device: IntArray, comes: BoolArray
 ) -> IntArray:
-    """Return the order of the events. Raises TraceError, with the availability's name, for impossible ones."""
+    """Return the indices that sort the events. Raises TraceError, with the availability's name, for an impossible
+    event."""
     if not time_s.shape == device.shape == comes.shape or time_s.ndim != 1:
         raise TraceError(
             f"{name}: {counted(time_s.size, 'time')}, {counted(device.size, 'device')} and "

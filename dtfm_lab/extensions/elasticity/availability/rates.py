@@ -16,7 +16,7 @@ DAY_S = 86_400.0
 MOST_EVENTS = 20_000_000
 """Maximum number of sampled events: one gigabyte of memory."""
 LONGEST_S = 10 * 365.25 * DAY_S
-"""Maximum length of an availability, ten years. A replay goes through it step by step."""
+"""Maximum length of an availability: ten years, in seconds. A replay goes through it change by change."""
 SHAPES = (0.2, 20.0)
 """Range of Weibull shapes. Outside it, a single lifetime dominates, or all lifetimes are practically equal."""
 
@@ -59,10 +59,9 @@ class Rates:
     def events(
         self, regions: Sequence[str], end_s: float, rng: np.random.Generator
     ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Return the time, the device and True for an arrival, of every event until the end.
+        """Return three arrays with one entry per event until the end: its time, its device, and True for an arrival.
 
-        There is one device per entry of ``regions``, which names its region. A device with an empty name is in no
-        region.
+        ``regions`` has the name of each device's region; empty for a device without a region.
         """
         self._check_events(len(regions), end_s)
         lost = self._region_losses(regions, end_s, rng)
@@ -91,8 +90,8 @@ class Rates:
         return np.concatenate(times), np.concatenate(devices), np.repeat(np.array(comes), n_each)
 
     def _beginnings(self, n: int, end_s: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return when each device first arrives, and how long it has been online by then. Devices have come and gone
-        long before second 0."""
+        """Return when each device first arrives, and how many seconds it has been online by then. The sample is of
+        devices that have come and gone long before second 0."""
         if math.isinf(self.mean_absence_s):
             return np.zeros(n), np.zeros(n)
         there = rng.random(n) * (self.mean_life_s + self.mean_absence_s) < self.mean_life_s
@@ -104,8 +103,8 @@ class Rates:
     def _later(
         self, time_s: FloatArray, age_s: FloatArray, end_s: float, rng: np.random.Generator, *, life: bool
     ) -> FloatArray:
-        """Return when each lifetime or absence of this age ends. Those that end after ``end_s`` are not sampled any
-        further.
+        """Return when each lifetime, or absence if not ``life``, ends. It is ``age_s`` old at ``time_s``. A result
+        above ``end_s`` only means that it ends later.
 
         The daily rhythm is sampled by thinning: times are sampled at the highest rate, and each is kept with
         probability (rate at that time) / (highest rate).
@@ -123,7 +122,7 @@ class Rates:
                 time_s[pending] + scale_s * hazard[pending] ** (1 / shape) - age_s[pending], time_s[pending]
             )
             ends_s[pending] = at_s
-            # Without a daily course nothing has to be removed.
+            # Without a daily rhythm nothing has to be removed.
             if not self.daily:
                 break
             rate = 1 - self._night(at_s) * (self.daily if life else -self.daily)
@@ -131,7 +130,8 @@ class Rates:
         return ends_s
 
     def _night(self, time_s: FloatArray) -> FloatArray:
-        """Return 1 at midnight to -1 at noon. With ``weekends``, days 6 and 7 of a week count as midnight."""
+        """Return a number from -1 at noon to 1 at midnight. With ``weekends``, days 6 and 7 of a week count as
+        midnight."""
         night = np.cos(time_s * (2 * np.pi / DAY_S))
         return np.where(time_s // DAY_S % 7 >= 5, 1.0, night) if self.weekends else night
 
@@ -166,10 +166,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class _Losses:
-    """When each region is lost as a whole."""
+    """The times at which each region is lost as a whole."""
 
     region: IntArray
-    """(devices,) index of the device's region; -1 if missing."""
+    """(devices,) index of the device's region; -1 for a device without a region."""
     times_s: list[FloatArray]
     """Times of the losses of each region, ascending."""
 

@@ -30,11 +30,11 @@ WORDS = {
     TimeUse.STOPPED: "no device ready",
 }
 REDUNDANT = "redundant work"
-"""The part of training that is useful only after a loss."""
+"""Name of the part of training that is only useful if a device is lost."""
 PARTS = {WORDS[TimeUse.TRAINING]: GREEN, REDUNDANT: YELLOW} | {
     WORDS[state]: COLORS[state] for state in TimeUse if state
 }
-"""Colours of the parts of the time, in the order in which they are stacked."""
+"""Colour of each part of the time, by its name, in the order in which the parts are stacked."""
 MOST_BINS = 300
 """Number of intervals into which the band of states is divided."""
 DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX, DOLLARS_PX = 130, 90, 110, 190, 90
@@ -73,7 +73,7 @@ def history(history: History) -> go.Figure:
 
 
 def parts(history: History) -> dict[str, float]:
-    """Return the seconds of each of ``PARTS``, which add up to the end."""
+    """Return the seconds of each of ``PARTS``. Together they are the length of the history."""
     seconds = history.seconds
     found = {WORDS[state]: seconds[state.name.lower()] for state in TimeUse} | {REDUNDANT: seconds["redundant"]}
     return found | {WORDS[TimeUse.TRAINING]: seconds["training"] - seconds["redundant"]}
@@ -94,7 +94,7 @@ def _subtitle(history: History) -> str:
 
 def _add_devices(figure: go.Figure, history: History, in_s: float) -> None:
     at_s = np.unique(history.availability.time_s)
-    # Availability and use step at other times, so each keeps its own.
+    # Availability and use change at different times, so each keeps its own times.
     there = history.availability.counts()
     end_s = history.availability.end_s
     serving = history.to_frame()["devices"].to_numpy()
@@ -139,7 +139,8 @@ def _edges(history: History) -> FloatArray:
 
 
 def _so_far(history: History, amounts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return times, and the running total of the segments' amounts. Each amount is spread evenly over its segment."""
+    """Return times, and the running total of ``amounts``, of which there is one per segment. Between the times, the
+    total rises linearly."""
     return np.append(0.0, history.end_s), np.append(0.0, np.cumsum(amounts))
 
 
@@ -169,13 +170,13 @@ def _add_dollars(figure: go.Figure, history: History, in_s: float) -> None:
 
 
 MOST_ROWS = 64
-"""Maximum number of devices with a row each. Of more, only their number is displayed."""
+"""Maximum number of devices with a row each. If there are more, the figure only counts them."""
 MOST_STAYS = 8_000
 """Maximum number of bars in all rows together."""
 MOST_POINTS = 1_500
-"""Number of intervals of a long curve. Each keeps its minimum and maximum."""
+"""Number of intervals into which a long curve is divided. Each keeps its minimum and maximum."""
 MOST_BARS = 120
-"""Maximum number of bars of losses. Each spans one of ``BAR_S``, or a whole number of days."""
+"""Maximum number of bars that count losses. Each spans one of ``BAR_S`` seconds, or a whole number of days."""
 BAR_S = (1, 10, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 COUNT_PX, LOST_PX, ROW_PX, CROWDED_PX = 150, 90, 18, 11
 MANY_ROWS = 24
@@ -183,13 +184,13 @@ DAY_H = 24
 
 
 class Stays(NamedTuple):
-    """Intervals in which devices are online."""
+    """Intervals in which devices are online, as arrays with one entry per interval."""
 
     device: IntArray
     begin_s: FloatArray
     end_s: FloatArray
     lost: BoolArray
-    """True if the device leaves at the end, False if it stays to the end of the hours."""
+    """True if the device leaves at ``end_s``, False if it is still online at the end of the availability."""
 
 
 @figure_of(Availability)
@@ -235,7 +236,7 @@ def availability(availability: Availability) -> go.Figure:
 
 
 def stays_of(availability: Availability) -> Stays:
-    """Return every stay, by device and time."""
+    """Return every stay, sorted by device and time."""
     order = np.argsort(availability.device, kind="stable")
     device, time_s, comes = availability.device[order], availability.time_s[order], availability.comes[order]
     begins = np.flatnonzero(comes)
@@ -245,8 +246,8 @@ def stays_of(availability: Availability) -> Stays:
 
 
 def _curve(availability: Availability) -> tuple[FloatArray, IntArray]:
-    """Return times, and the number of devices online from each on, starting at second 0. A long curve keeps the minimum
-    and maximum of each interval."""
+    """Return times from second 0 on, and the number of devices online from each time to the next. A long curve keeps
+    the minimum and maximum of each interval."""
     at_s, there = np.unique(availability.time_s), availability.counts()
     at_s = at_s if len(at_s) else np.zeros(1)
     if at_s[0] > 0:
@@ -289,7 +290,7 @@ def _add_losses(figure: go.Figure, availability: Availability, bar_s: float, in_
 
 
 def _bar_s(end_s: float) -> float:
-    """Return the seconds of a bar of losses: the shortest that gives at most ``MOST_BARS`` bars."""
+    """Return the seconds that a bar of losses spans: the shortest span with at most ``MOST_BARS`` bars."""
     least_s = end_s / MOST_BARS
     return next((bar_s for bar_s in BAR_S if bar_s >= least_s), np.ceil(least_s / BAR_S[-1]) * BAR_S[-1])
 

@@ -1,4 +1,4 @@
-"""Figures that compare policies: bars that show where their hours went, or curves over one quantity."""
+"""Figures that compare policies: bars that show what their time was spent on, or curves over one quantity."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dtfm_lab.figures.theme import (
 
 ROW_PX = 38
 LOG_FROM = 4.0
-"""Ratio of the largest to the smallest value from which on an axis is logarithmic."""
+"""An axis is logarithmic if its largest value is at least this many times its smallest."""
 
 
 class By(NamedTuple):
@@ -38,7 +38,7 @@ class By(NamedTuple):
     value: Callable[[History], float]
     """Returns the number by which a history is ranked. Larger is better."""
     wins: str
-    """What the best policy does, in words."""
+    """What the best policy does, in words, such as "trains most"."""
     text: Callable[[History], str]
     """Returns the text next to a history's bar."""
     axis: str
@@ -75,14 +75,14 @@ BY = {
 def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = "samples") -> go.Figure:
     """Compare histories, or the policies of a Race.
 
-    Histories have a bar each, the best on top: where the time went, and the result. Those with local steps come last,
-    because they train differently. A Race has a curve per policy, with the best value, or the values at which the lead
-    changes.
+    Each history has a bar that shows what its time was spent on, and its result. The best is on top. Histories with
+    local steps come last, because they train differently. A Race has a curve per policy, with the best value, or the
+    values at which another policy becomes best.
 
     Parameters
     ----------
     histories
-        By name, or named after their policies.
+        By name, or a list. Histories of a list are named after their policies.
     by
         ``samples``, ``dollars`` (samples per dollar) or ``foresight`` (share of the bound of perfect foresight).
 
@@ -124,7 +124,8 @@ def _check(histories: Sequence[History], by: str) -> None:
 
 
 def _names(histories: Sequence[History]) -> list[str]:
-    """Return the names of the policies, with the availability if it differs, and a number if names are still equal."""
+    """Return a name per history: its policy, with the availability if that differs, and a number if names are still
+    equal."""
     several = len({one.availability.name for one in histories}) > 1
     names = [f"{one.policy}, {one.availability.name}" if several else one.policy for one in histories]
     return [name if names.count(name) == 1 else f"{name} ({at + 1})" for at, name in enumerate(names)]
@@ -167,7 +168,7 @@ def _spread(ranked: Mapping[str, History], worst: str, by: str) -> str:
 
 
 def _whose(histories: Iterable[History]) -> str:
-    """Return a note if devices come and go at different times in these histories, else ""."""
+    """Return a note if devices come and go at different times in these histories. "" otherwise."""
     hours = [one.availability for one in histories]
     events = {(each.time_s.tobytes(), each.device.tobytes(), each.comes.tobytes()) for each in hours}
     return "not all of the same hours" if len(events) > 1 else ""

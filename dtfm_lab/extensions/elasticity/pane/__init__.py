@@ -49,26 +49,27 @@ NOTHING_YET = (
     "This takes minutes."
 )
 MOST_QUICK = 16
-"""Up to this number of devices, a fleet is planned within seconds. With more, the pane warns before it begins."""
+"""Maximum number of devices whose plans are found within seconds. With more devices, the pane warns that a replay takes
+long."""
 NOBODY = "No device is online in these hours: choose other hours, or add an arrival"
 
 
 class HoursPanel(Panel):
-    """Replays the hours under every policy, or one, in the background. ``histories`` are the results so far, best
-    first.
+    """Replays the hours in the background, under every policy or only the selected one. ``histories`` are the results
+    so far, the one with most samples first.
 
-    It waits for its button, because a replay may take minutes. After that, it replays again when one of its controls
-    changes or the time line is edited. After an edit of the network it waits for the button again.
+    The first replay waits for the button, because it may take minutes. After that, it replays again when one of its
+    controls changes or the time line is edited. After a change of the network it waits for the button again.
     """
 
     def __init__(self, lab_state: LabState) -> None:
         self._lab_state = lab_state
         self.replays = Replays()
         self.question: RaceQuestion | None = None
-        """The last question, None before the first."""
+        """What was replayed last; None before the first replay."""
         self._raced: dict[str, History] = {}
-        """The history last shown for each policy. During a replay after a time-line edit, the old ones stay visible.
-        A new network, job or duration clears them."""
+        """The history last shown for each policy. While an edited time line is replayed, the previous histories stay
+        visible. A new network, job or duration clears them."""
         self._problem, self._is_replaying, self._was_stopped = "", False, False
         self._asked = LatestRequest(
             self._answer,
@@ -106,7 +107,8 @@ class HoursPanel(Panel):
 
     @property
     def wanted(self) -> Sequence[str]:
-        """The policies to replay, in this order: the selected one, ours, then by name."""
+        """The policies to replay: the one that is selected in the menu, or all. Then the selected row comes first,
+        ``goodput`` next, and the others by name."""
         if self.policy.value != ALL:
             return [self.policy.value]
         first = {self.race.chosen: 0, OURS: 1}
@@ -114,21 +116,22 @@ class HoursPanel(Panel):
 
     @property
     def histories(self) -> list[History]:
-        """Histories of the question, the one with most samples first."""
+        """Known histories of ``question`` under the wanted policies, the one with most samples first."""
         return self.replays.of(self.question, self.wanted)
 
     @property
     def history(self) -> History | None:
-        """The displayed history: the selected row's, or else the best one. None if there is no history."""
+        """The displayed history: that of the selected row, otherwise the one with most samples. None if there is no
+        history."""
         found = self.histories
         return next((one for one in found if one.policy == self.race.chosen), found[0] if found else None)
 
     def result(self, _: LabState) -> str:
-        """Return the comparison in a sentence, "" without a history."""
+        """Return the comparison in a sentence. "" if there is no history."""
         return sentence(self.histories)
 
     def staleness(self, lab_state: LabState) -> str:
-        """Return why the histories are out of date, "" if they are not."""
+        """Return why the histories are out of date. "" if they are not."""
         if self.question is None or not self.histories:
             return ""
         return "" if self.question.covers(lab_state.topology, lab_state.job) else OTHER
@@ -141,7 +144,8 @@ class HoursPanel(Panel):
         self._follow()
 
     def _choose(self, *, others: bool = False) -> None:
-        """Replay after another choice, if there was a replay before. ``others`` discards edits of the time line."""
+        """Replay again after a control was changed, if there was a replay before. With ``others``, other hours were
+        selected, so edits of the time line are discarded."""
         if others:
             self.time_line.forget()
         if self.question is not None:
@@ -190,7 +194,7 @@ class HoursPanel(Panel):
             state.set_busy(STEP, False)
 
     def _tick(self) -> None:
-        """Show the progress. Stop for another question, or for a measured run."""
+        """Show the progress. Stop the replay if another one is requested, or if a measured run needs the processor."""
         if self._asked.waits:
             self.replays.stop()
         elif self._lab_state.is_needed_elsewhere and not self.replays.is_stopping:
@@ -220,7 +224,7 @@ class HoursPanel(Panel):
         return "; ".join([*parts_of_text, f"{CHANGES} {marks}"] if marks else parts_of_text)
 
     def _follow(self) -> None:
-        """Update the buttons and what is out of date."""
+        """Update the buttons and the display, including whether the histories are out of date."""
         why_not = why_not_asked(self._lab_state)
         disable(self.start, why_not)
         self.start.description = "Replay" if self.question is None else "Replay again"
@@ -267,7 +271,8 @@ class HoursPanel(Panel):
 
 @lru_cache(maxsize=64)
 def _words(name: str) -> str:
-    """Return an availability in a few words: ``bamboo-p3: 32 devices, 11.4 h``."""
+    """Return an availability's name, maximum number of devices online, and length: ``bamboo-p3: 32 devices, 11.4
+    h``."""
     here = load_availability(name)
     return f"{name}: {counted(here.counts().max(), 'device')}, {here.end_s / 3600:.3g} h"
 

@@ -29,7 +29,7 @@ MOST_KEPT = 200
 
 
 class _Stop(Exception):
-    """Ends a replay from within."""
+    """Raised by a replay's ``progress`` to end the replay."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class RaceQuestion:
     topology: Topology
     job: Job
     here: Availability
-    """The availability of the network's devices."""
+    """When the network's devices are online."""
 
     def covers(self, topology: Topology | None, job: Job | None) -> bool:
         """Return True if the question is about this network and job."""
@@ -57,7 +57,7 @@ class RaceQuestion:
 
 
 class Replays:
-    """Histories by question and policy. ``each`` makes missing ones, on a thread."""
+    """A cache of histories by question and policy. ``each``, which runs on a thread, replays the missing ones."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[object, ...], History] = OrderedDict()
@@ -66,14 +66,13 @@ class Replays:
         self._stopped = threading.Event()
 
     def of(self, question: RaceQuestion | None, policies: Sequence[str]) -> list[History]:
-        """Return the known histories of these policies, the one with most samples first, as ``lab.figures.race`` orders
-        them."""
+        """Return the known histories of these policies, the one with most samples first."""
         keys = [] if question is None else [(*question.key, policy) for policy in policies]
         return sorted((self._known[key] for key in keys if key in self._known), key=lambda one: -one.samples)
 
     def each(self, question: RaceQuestion, policies: Sequence[str]) -> Iterator[History]:
-        """Yield the history of each policy, and replay the ones that are not known yet, until ``stop``. Errors of
-        ``lab.replay`` pass through."""
+        """Yield the history of each policy, after a replay if it is not known yet. ``stop`` ends the iteration. Errors
+        of ``lab.replay`` pass through."""
         self._stopped = stopped = threading.Event()
 
         # The only way out of a replay: its loop calls this often.
@@ -120,7 +119,7 @@ TITLES = {
     "diloco": "DiLoCo",
     "parcae": "Parcae",
 }
-"""Names of the policies on the screen. A policy of a plug-in is displayed by its own name."""
+"""Name on the screen of each policy. A policy of a plug-in is shown by the name under which it is registered."""
 PARTLY = "after a loss, it trains on part of the batch or model, and how much better it could be is known less well"
 ISLANDS = (
     "averages only every few steps, so a sample may teach less, and how much better it could be is known less well"
@@ -134,13 +133,14 @@ def title_of(policy: str) -> str:
 
 
 def ranked_by(one: History) -> tuple[bool, float]:
-    """Sort by samples, most first. Policies with local steps come last, because they train differently."""
+    """Return a key for sorting by samples, most first. Policies with local steps come last, because they train
+    differently."""
     return one.local_steps > 1, -one.samples
 
 
 def rows_of(ranked: Sequence[History], waiting: Sequence[str]) -> list[dict[str, Any]]:
-    """Return rows of ``SystemsView``: the parts of each history's time, then the policies that are not replayed yet, by
-    name."""
+    """Return rows for ``SystemsView``: one per history, with the parts of its time, then one per policy that is not
+    replayed yet."""
     rows = [_row(one) for one in ranked]
     return rows + [{"name": name, "title": title_of(name)} for name in waiting]
 
@@ -156,20 +156,22 @@ def _row(one: History) -> dict[str, Any]:
 
 
 def _mathematics(one: History) -> str:
-    """Return how the policy's training differs from whole batches by the whole model, "" if it does not."""
+    """Return how the policy's training differs from training the whole model on whole batches. "" if it does not."""
     if one.local_steps > 1:
         return f"averages only every {counted(one.local_steps, 'step')}, so a sample may teach less"
     return "" if policy_of(one.policy).full_batch else PARTLY
 
 
 def marks_of(found: Sequence[History]) -> list[str]:
-    """Return the explanation of the mark on each of these histories that has one. Equal explanations appear once."""
+    """Return the explanations of the marks on these histories, each once. A history is marked if its training differs
+    from whole batches on the whole model."""
     marked = [one for one in found if _mathematics(one)]
     return list(dict.fromkeys(ISLANDS if one.local_steps > 1 else PARTLY for one in marked))
 
 
 def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
-    """Return what each device does at a second of a history, as in ``LabState.moment``, and the same in words."""
+    """Return what each device does at second ``at_s`` of a history, as ``LabState.moment`` holds it, and a sentence
+    that says so."""
     unit, in_s = time_axis(one.availability.end_s)
     segment = min(int(np.searchsorted(one.start_s, at_s, side="right")) - 1, len(one.state) - 1)
     index = int(one.operation[segment])

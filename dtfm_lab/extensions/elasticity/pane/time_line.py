@@ -22,7 +22,7 @@ from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.undoing import Undoable
 
 LEFT_PX, RIGHT_PX = 92, 16
-"""Pixels to the left and right of the axis of time, the same as in the rows of devices above it."""
+"""Pixels to the left and right of the time axis, the same in the rows of devices and in the charts below them."""
 PANEL_PX = 104
 """Height of a panel, with its heading."""
 
@@ -30,7 +30,8 @@ KEYS = {
     "devices online and in use": "devices online (grey) and in use (blue)",
     "samples so far (thousands)": "thousand samples so far (dashed: bound of perfect foresight)",
 }
-"""Headings that explain their lines, instead of a legend. The band has the colours of the comparison."""
+"""For some headings of the figure, the text that replaces them here: it explains the lines, because there is no legend.
+The band of states has the colours of the comparison above."""
 MOST_UNDONE = 100
 """Maximum number of edits that can be undone."""
 HOW = "drag an end; double-click a bar for a departure, a gap for an arrival"
@@ -38,15 +39,15 @@ NOTHING = "Select devices on the network, and click a moment on the time line"
 
 
 class TimeLine:
-    """The hours, which can be edited by hand. ``edited`` stays None until they are edited. ``children`` are its
-    widgets."""
+    """Shows when devices are online, and lets the user edit it. ``edited`` is the edited availability; None before the
+    first edit. ``children`` are the widgets to display."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None], report_error: Callable[[str], None]) -> None:
-        """``changed`` is called when ``edited`` changes, also while an end is dragged."""
+        """``changed`` is called whenever ``edited`` changes, also while the end of a stay is dragged."""
         self._lab_state, self._changed, self._report_error = lab_state, changed, report_error
         self.edited: Availability | None = None
         self._here: Availability | None = None
-        """The displayed hours."""
+        """The displayed availability."""
         self._before: Availability | None = None
         """``edited`` before the current drag."""
         self._past: Undoable[Availability | None] = Undoable(MOST_UNDONE)
@@ -73,7 +74,7 @@ class TimeLine:
         self._past.clear()
 
     def show(self, here: Availability) -> None:
-        """Display when devices are online, unless an end is being dragged."""
+        """Display when devices are online. While the end of a stay is being dragged, the display stays as it is."""
         self._here = here
         show(self.children[0], True)
         # Otherwise the end would jump back under the user's pointer.
@@ -120,7 +121,7 @@ class TimeLine:
             self._report_error(str(error))
 
     def _change(self, hours: Availability | None) -> None:
-        """Switch to other hours; None switches to the recorded ones. Undo restores the previous hours."""
+        """Switch to another availability; None switches back to the recorded one. Undo restores the previous one."""
         self._past.add(self.edited)
         self._set(hours)
 
@@ -145,20 +146,21 @@ class TimeLine:
 
 
 Stay = tuple[int, float, float]
-"""A device, its arrival and its departure in seconds. A stay that reaches the end has no departure."""
+"""Index of a device, its arrival and its departure in seconds. A device that stays to the end has no departure: the
+last number is then the end."""
 NAME = "edited"
 
 
 def stays_of(here: Availability) -> list[Stay]:
-    """Return every stay, by device and time."""
+    """Return every stay longer than 0 s, sorted by device and time."""
     device, begin_s, end_s, _ = timeline_stays(here)
     every = zip(device.tolist(), begin_s.tolist(), end_s.tolist(), strict=True)
     return [stay for stay in every if stay[1] < stay[2]]
 
 
 def edited(here: Availability, stays: Sequence[Sequence[float]]) -> Availability:
-    """Return the availability of these stays. Two that touch are merged. Raises TraceError if two overlap, or one is
-    empty."""
+    """Return the availability with these stays. Two stays of a device that touch are merged. Raises TraceError if two
+    overlap, or if one is empty."""
     present: dict[str, list[tuple[float, float]]] = {name: [] for name in here.devices}
     for device, begin_s, end_s in sorted((int(stay[0]), float(stay[1]), float(stay[2])) for stay in stays):
         intervals = present[here.devices[device]]
@@ -169,7 +171,7 @@ def edited(here: Availability, stays: Sequence[Sequence[float]]) -> Availability
 
 
 def toggled(stays: Sequence[Stay], device: int, time_s: float, end_s: float) -> list[Stay]:
-    """Toggle a device at a time.
+    """Return the stays after a device was toggled at ``time_s``.
 
     If it is online, it leaves until its next arrival. If it is away, it arrives and stays until its next arrival or the
     end.
@@ -184,7 +186,7 @@ def toggled(stays: Sequence[Stay], device: int, time_s: float, end_s: float) -> 
 
 
 def removed(stays: Sequence[Stay], index: int, end_s: float, *, leaves: bool) -> list[Stay]:
-    """Remove the departure or the arrival of a stay.
+    """Return the stays without the departure (``leaves``) or the arrival of one of them.
 
     Without a departure, the device stays until its next arrival or the end. Without an arrival, it is online from its
     previous departure or the start.
@@ -204,7 +206,7 @@ class HistoryChart:
     """
 
     def __init__(self, look_at: Callable[[float], None]) -> None:
-        """``look_at`` is called with the second that is pointed at."""
+        """``look_at`` is called with the time in seconds at which the user points."""
         self.view = classed(w.VBox(), "dtfm-hours-chart")
         self.figure: go.FigureWidget | None = None
         self._look_at, self._in_s = look_at, 1.0

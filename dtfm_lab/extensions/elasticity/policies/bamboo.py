@@ -1,7 +1,7 @@
 """Redundant computation: each device can do its successor's work, so a loss does not stop its pipeline.
 
 Source: Thorpe et al., "Bamboo: Making Preemptible Instances Resilient for Affordable Training of Large DNNs", NSDI
-2023. The rule when to rebalance comes from its simulator.
+2023. The rule for when to rebalance comes from its simulator.
 """
 
 from __future__ import annotations
@@ -22,24 +22,28 @@ from dtfm_lab.extensions.elasticity.policy import (
 )
 
 MOST_AT_RISK = 0.05
-"""Share of devices whose loss would be fatal, above which pipelines are rebalanced."""
+"""Pipelines are rebalanced when more than this share of the devices are ones whose loss would be fatal."""
 
 
 @policies.register("bamboo")
 @dataclass(frozen=True, kw_only=True)
 class Bamboo(Policy):
-    """The device before a lost one takes over its stage, at lower speed, until the pipelines are rebalanced."""
+    """The device of the previous stage takes over a lost device's stage, until pipelines are rebalanced.
+
+    Steps are slower until then.
+    """
 
     slowdown: float = 1.5
-    """Factor on the step time while a device does two stages: 1.5 in Bamboo's simulator."""
+    """Factor on the seconds of a step while a device does the work of two stages: 1.5 in Bamboo's simulator."""
     redundant_share: float = 0.25
-    """Share of every step that goes to redundant work in planned fleets. The speeds of a table include it. It is the
-    successor's forward pass, besides the device's own forward pass and its backward pass, which takes twice as
-    long as a forward."""
+    """Share of every step spent on redundant work, if the speed comes from a plan. Speeds in a table include it. A
+    device also computes its successor's forward pass. Its own forward and backward passes take three times as long, so
+    the share is a quarter."""
     loses_steps: bool = True
-    """True if the loss of two neighbours goes back to the newest checkpoint."""
+    """True if training goes back to the newest checkpoint when two neighbours are lost. False if only the current step
+    is lost."""
     every_s: float = QUARTER_S
-    """A checkpoint every 15 minutes, for the loss of neighbours."""
+    """Seconds of training between two checkpoints, which are needed if two neighbours are lost."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None or (now.pause_left_s > 0 and now.lost):
@@ -63,8 +67,7 @@ class Bamboo(Policy):
         return replace(best, step_s=best.step_s / (1 - self.redundant_share), redundant_share=self.redundant_share)
 
     def _taken_over(self, now: Situation, operation: Operation) -> Response:
-        """Continue the step with each lost device's predecessor doing its work. The loss of neighbours is fatal:
-        restart."""
+        """Continue the step: the device before each lost one does its work. If two neighbours are lost, restart."""
         grid = now.fleet.grid(operation)
         before = [int(grid[stage - 1, replica]) for stage, replica in np.argwhere(np.isin(grid, list(now.lost)))]
         taking = frozenset(before)
@@ -82,7 +85,8 @@ class Bamboo(Policy):
         return Response(slowed, keeps=WorkKept.STEP, again=PolicyEvent.STEP)
 
     def _to_rebalance(self, now: Situation, operation: Operation) -> bool:
-        """Return True if spare devices suffice, if another loss could be fatal, or if more devices could be used."""
+        """Return True if pipelines should be rebalanced. Either spare devices can replace all lost ones, or more
+        devices could be used, or too many devices are ones whose loss would be fatal."""
         doubled = len(operation.doubled)
         if doubled and (len(now.spare) >= doubled or 2 * doubled / len(operation.devices) > MOST_AT_RISK):
             return True

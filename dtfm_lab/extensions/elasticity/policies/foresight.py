@@ -1,4 +1,5 @@
-"""Policies that look ahead: they move before a device is gone, and only if the time until the next change pays for it.
+"""Policies that look ahead: they move state before a device leaves, or weigh a change against the time until the next
+one.
 
 Source of ``parcae``: Duan et al., "Parcae: Proactive, Liveput-Optimized DNN Training on Preemptible Instances", NSDI
 2024.
@@ -20,13 +21,14 @@ from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, S
 @policies.register("parcae")
 @dataclass(frozen=True, kw_only=True)
 class Parcae(Policy):
-    """Migrates before an announced departure, while work continues. An unannounced loss leads to a regrouping.
+    """Migrates to other devices before an announced departure, while work continues.
 
-    Parcae also predicts departures that were not announced. That is not modelled.
+    After an unannounced loss it regroups. Parcae also predicts departures that were not announced. That is not
+    modelled.
     """
 
     every_s: float = QUARTER_S
-    """A checkpoint every 15 minutes, for the loss of a whole stage."""
+    """Seconds of training between two checkpoints, which are needed if all replicas of a stage are lost."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -37,14 +39,15 @@ class Parcae(Policy):
 
 
 def _staying(now: Situation) -> Situation:
-    """Return the situation as if devices with an announced departure were gone already."""
+    """Return the situation as if devices that have announced their departure had already left."""
     return replace(now, present=now.present - now.leaving)
 
 
 def migrated(now: Situation, operation: Operation) -> Response | None:
-    """Migrate to the best operation of the devices that stay, prepared while work continues.
+    """Return the answer that migrates to the best operation of the devices that stay. It is prepared while work
+    continues.
 
-    None if no device in use has announced its departure.
+    None if no device in use has announced its departure, or if too few devices stay.
     """
     if not operation.devices & now.leaving:
         return None
@@ -58,23 +61,24 @@ def migrated(now: Situation, operation: Operation) -> Response | None:
 @policies.register("goodput")
 @dataclass(frozen=True, kw_only=True)
 class Goodput(Policy):
-    """The lab's own policy: of all ways to continue, choose the one with most expected samples until the next change.
+    """The lab's own policy: it continues in the way that is expected to train most samples until the next change.
 
     After a loss, the peers of a stage share its work as in SWARM, or all devices regroup in the best shape as in
     Oobleck, whichever yields more. It treats an announced departure as Parcae does. If arrivals or another shape allow
-    a better operation, it is prepared while work continues, if the remaining time pays for it. Hazard rates are those
-    observed so far.
+    a faster operation, the policy prepares it while work continues. It does so only if that pays within the expected
+    time until the next loss, which follows from the losses so far.
 
-    Checkpoints follow Daly's interval. It uses both the setbacks so far and the setbacks that the current plan would
-    have had. A plan's value is its speed less the cost of checkpoints and setbacks.
+    Checkpoints follow Daly's interval. Its rate of setbacks comes from those so far and from those that the current
+    plan would have had. A setback is a return to a checkpoint. A plan's value is its speed less the cost of checkpoints
+    and setbacks.
     """
 
     every_s: float = QUARTER_S
-    """A checkpoint every 15 minutes if writing one costs nothing, or if no setback is expected."""
+    """Seconds of training between two checkpoints if writing one costs nothing, or if no setback is expected."""
     most_ahead_s: float = 3600.0
-    """Maximum seconds of look-ahead."""
+    """Maximum seconds until the next change that the policy counts on."""
     keeps_step: bool = True
-    """True if the current step continues when peers share the work. False if it restarts, as it does for workers of
+    """True if the current step continues when peers take over a lost device's work. False if the step restarts, as in
     ``lab.run``."""
 
     def decide(self, now: Situation) -> Response | None:
@@ -87,15 +91,15 @@ class Goodput(Policy):
         return self._improved(now, now.operation)
 
     def _ahead_s(self, now: Situation) -> float:
-        """Return the expected seconds until the next change."""
+        """Return the expected seconds until the next loss, at most ``most_ahead_s``."""
         return min(self.most_ahead_s, now.mean_life_s / max(1, len(now.present)))
 
     def _best(self, now: Situation, present: frozenset[int], operation: Operation) -> Operation | None:
-        """Return the best of the plan for the devices online and the plans for earlier fleets.
+        """Return the best operation for the devices online, by the plan for them or by the plan for an earlier fleet.
 
         In a plan, all stages have the same number of replicas. If one stage can spare a device and another cannot, a
-        plan for more devices is faster, with peers who share the work of the missing ones. A plan for fewer devices may
-        be faster too, because no search is certain to find the best. The other devices then stand by.
+        plan for more devices is faster. Peers then share the work of the missing ones. A plan for fewer devices may be
+        faster too, because no search is certain to find the best. The other devices then stand by.
         """
         best = now.fleet.operation(present, operation)
         worth = 0.0 if best is None else self._worth(now, best)
@@ -109,7 +113,8 @@ class Goodput(Policy):
         return best
 
     def _worth(self, now: Situation, operation: Operation) -> float:
-        """Return samples per second, less the cost of checkpoints and setbacks at the best checkpoint interval."""
+        """Return the samples per second of an operation, less the cost of checkpoints and setbacks at the best
+        checkpoint interval."""
         cost_s = now.costs.checkpoint_s
         if cost_s <= 0:
             return operation.samples_per_s
@@ -121,7 +126,8 @@ class Goodput(Policy):
         return operation.samples_per_s * every_s / (between_s * math.expm1((every_s + cost_s) / between_s))
 
     def _after_loss(self, now: Situation, operation: Operation) -> Response:
-        """Let peers share the work, and regroup beside it later if that pays. Regroup at once if that is better."""
+        """Answer a loss: peers share the work first, and the policy may prepare a regrouping later. It regroups at once
+        if that trains more until the next change."""
         shared = now.fleet.rerouted(operation, now.lost)
         at_once = regrouped(now, operation, best=self._best(now, now.present, operation))
         if shared is None:
@@ -140,8 +146,7 @@ class Goodput(Policy):
         return at_once if its_worth * (ahead_s - at_once.pause_s) > by_sharing else sharing
 
     def _improved(self, now: Situation, operation: Operation) -> Response | None:
-        """Prepare a faster operation for the devices online while work continues, or return None if that does not
-        pay."""
+        """Return the answer that prepares a faster operation while work continues. None if that does not pay."""
         better = self._best(now, now.present - now.leaving, operation)
         if better is None:
             return None
@@ -153,7 +158,7 @@ class Goodput(Policy):
             return self._safe(now, taken_along(now, better))
         change = prepared(now, better)
         assert change.after_s is not None, "it takes its seconds while the work continues"
-        # Gained until the next change, lost in the pause.
+        # The gain until the next change must exceed what the pause costs.
         gain = (worth - before) * max(0.0, self._ahead_s(now) - change.after_s)
         return self._safe(now, change) if gain > operation.samples_per_s * change.pause_s else None
 
@@ -172,13 +177,13 @@ class Goodput(Policy):
     def _between_setbacks_s(self, now: Situation, operation: Operation) -> float:
         """Return the mean seconds between two setbacks to a checkpoint.
 
-        The rate is the average of two estimates: of setbacks so far, and of those that this operation would have had.
-        The second is the larger of two rates: of past losses that would have been fatal to it, and of departures of
-        devices that are alone in their stage.
+        The rate of setbacks is the average of two estimates. The first counts the setbacks so far. The second is for
+        this operation, and is the larger of two rates: that of past losses that would have sent it back to a
+        checkpoint, and that of departures of devices that are alone in their stage.
 
-        One extra setback in ``most_ahead_s`` extra seconds keeps rates from being 0 at first. The second estimate is
-        only used if departures are not announced. If they are, and no setback has happened, the result is infinite, and
-        checkpoints are as frequent as in other policies.
+        One extra setback in ``most_ahead_s`` extra seconds keeps rates above 0 at first. If departures are announced,
+        only the first estimate is used. If then no setback has happened, the result is infinite, and checkpoints are as
+        frequent as in other policies.
         """
         if now.costs.notice_s > 0 and not now.setbacks:
             return math.inf

@@ -1,4 +1,4 @@
-"""Islands: pipelines train alone and average from time to time, so a loss affects only one island.
+"""Islands: each pipeline trains alone for many steps until all average, so a loss affects only one of them.
 
 Source: Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", arXiv 2311.08105.
 """
@@ -18,15 +18,16 @@ from dtfm_lab.extensions.elasticity.policy import Fleet, Response, Situation, po
 @policies.register("diloco")
 @dataclass(frozen=True, kw_only=True)
 class DiLoCo(Adapting):
-    """A pipeline that loses a device stops and loses its progress since the last average. The others continue.
+    """A pipeline that loses a device stops, and its progress since the last average is lost. The others continue.
 
-    Its remaining devices, and arrivals, join at the next average, in the best shape. A step of the history is a round:
-    ``local_steps`` steps of each island, and the average. Averaging only every few steps is a different training
-    algorithm, so samples are not comparable. The history's ``local_steps`` says so.
+    Its remaining devices and new arrivals join at the next average, in the best shape for all. A step of the history is
+    a round: ``local_steps`` steps of each pipeline, and the average. Averaging so rarely is a different training
+    algorithm, so samples are not comparable with those of other policies. ``local_steps`` of the history shows which
+    algorithm it was.
     """
 
     local_steps: int = 50
-    """Local steps between two averages. 50 is the minimum that the authors try, and 500 is their choice."""
+    """Local steps between two averages. The authors try 50 at least, and choose 500."""
     full_batch = False
 
     def __post_init__(self) -> None:
@@ -48,7 +49,8 @@ class DiLoCo(Adapting):
 
 
 class _Rounds:
-    """Wraps a fleet so that a step is a round. Everything else is as in the wrapped fleet."""
+    """Wraps a fleet so that a step of its operations is a round of local steps. Everything else is as in the wrapped
+    fleet."""
 
     def __init__(self, fleet: Fleet, local_steps: int) -> None:
         self._fleet, self._local_steps = fleet, local_steps

@@ -1,4 +1,4 @@
-"""Policies that move no state: the work of a lost device goes to others, or is skipped.
+"""Policies that move no state after a loss: other devices do the lost device's work, or it is skipped.
 
 Sources: Gandhi et al., "ReCycle: Resilient Training of Large DNNs using Pipeline Adaptation", SOSP 2024; Ryabinin et
 al., "SWARM Parallelism", ICML 2023; Blagoev et al., "SkipPipe", 2025; torchft, github.com/pytorch/torchft.
@@ -17,12 +17,13 @@ from dtfm_lab.extensions.elasticity.policy import QUARTER_S, Policy, Response, S
 
 @dataclass(frozen=True, kw_only=True)
 class Adapting(Policy):
-    """Continues with what ``adapted`` makes of the operation, and includes arrivals after a step."""
+    """Base class of policies that continue after a loss with the operation that ``adapted`` returns. They include
+    arrivals after a step."""
 
     every_s: float = QUARTER_S
-    """A checkpoint every 15 minutes, for the loss of a whole stage."""
+    """Seconds of training between two checkpoints, which are needed if all replicas of a stage are lost."""
     keeps_step: bool = True
-    """True if the current step continues at the new speed. False if it restarts, as it does for workers of
+    """True if the current step continues at the new speed after a loss. False if the step restarts, as in
     ``lab.run``."""
 
     def decide(self, now: Situation) -> Response | None:
@@ -30,7 +31,7 @@ class Adapting(Policy):
             return restarted(now)
         if not now.lost:
             return joined(now, now.operation, at_step=True)
-        # A stage without any replica left is nowhere else, so only a checkpoint helps.
+        # If a stage has no replica left, its state is only in a checkpoint.
         if not now.fleet.survives(now.operation, now.lost):
             return restarted(now)
         adapted = self.adapted(now, now.operation)
@@ -43,20 +44,21 @@ class Adapting(Policy):
         return Response(adapted, pause_s=pause_s, keeps=keeps, again=again)
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:
-        """Return the operation without the lost devices, whose peers share their work. None if another shape is
-        needed."""
+        """Return the operation in which the peers of lost devices share their work. None if another shape is needed."""
         return now.fleet.rerouted(operation, now.lost)
 
     def pausing(self, now: Situation, operation: Operation) -> float:
-        """Return the seconds until work continues."""
+        """Return the seconds of the pause after a loss."""
         return 0.0
 
 
 @policies.register("recycle")
 @dataclass(frozen=True, kw_only=True)
 class ReCycle(Adapting):
-    """The peers of the same stage share the lost device's micro-batches, and fit them into their idle time. The current
-    step restarts."""
+    """The peers of a lost device share its micro-batches and fit them into their idle time.
+
+    Peers hold the same stage. The current step restarts.
+    """
 
     keeps_step: bool = False
 
@@ -67,7 +69,7 @@ class ReCycle(Adapting):
 @policies.register("swarm")
 @dataclass(frozen=True, kw_only=True)
 class Swarm(Adapting):
-    """Micro-batches are rerouted to a peer of the lost stage, including those in flight, so no step is lost.
+    """Micro-batches of a lost device, also those in flight, are rerouted to peers of its stage, so no step is lost.
 
     GWTF reroutes along the cheapest flow. It takes the same time here, because the peers of a stage share its work
     evenly.
@@ -79,8 +81,8 @@ class Swarm(Adapting):
 class TorchFT(Adapting):
     """A pipeline that loses a device leaves the averaging, with its share of the batch.
 
-    The others notice when they average. They refuse to commit the step, and repeat it after a new quorum. An arrival
-    joins after a step, once it has fetched its state from a peer.
+    The others notice the loss when they average. They do not commit the step, and repeat it after a new quorum. An
+    arrival joins after a step, once it has fetched its state from a peer.
     """
 
     keeps_step: bool = False
@@ -97,15 +99,16 @@ class TorchFT(Adapting):
 @policies.register("skippipe")
 @dataclass(frozen=True, kw_only=True)
 class SkipPipe(Adapting):
-    """A pipeline that loses a device continues without its stage's layers, at the same speed, until it is repaired.
+    """A pipeline that loses a device continues without that stage's layers, until the device is replaced.
 
-    Until then only a part of the model is trained: see ``skipping_samples`` of the history. Alternating between whole
-    and shortened models changes what is learned. The authors train this way on purpose, skipping up to a third of the
-    layers.
+    Until then it trains only a part of the model, at the same speed. ``skipping_samples`` of the history counts such
+    samples. Alternating between whole and shortened models changes what is learned. The authors train this way on
+    purpose, skipping up to a third of the layers.
     """
 
     most_skipped: float = 1 / 3
-    """Maximum share of a pipeline's stages that may be missing. Above it, the pipeline leaves as in torchft."""
+    """Maximum share of a pipeline's stages that may be missing. Above it, the pipeline leaves the averaging, as in
+    torchft."""
     full_batch = False
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:

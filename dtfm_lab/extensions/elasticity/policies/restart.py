@@ -18,7 +18,8 @@ from dtfm_lab.extensions.elasticity.policy import (
 
 
 def young_s(checkpoint_s: float, mean_between_losses_s: float) -> float:
-    """Return the seconds of work between two checkpoints by Young's first-order formula, sqrt(2 C M).
+    """Return the seconds of work between two checkpoints by Young's first-order formula, sqrt(2 C M): C seconds per
+    checkpoint, M seconds between losses.
 
     Source: J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974).
     """
@@ -43,13 +44,14 @@ class Restart(Policy):
     """A loss stops everything. All processes restart on the remaining devices, from the newest checkpoint."""
 
     every_s: float = QUARTER_S
-    """A checkpoint every 15 minutes by default."""
+    """Seconds of training between two checkpoints."""
     joins: Literal["loss", "checkpoint"] = "loss"
-    """Arrivals are included at the next ``loss``, or at the next ``checkpoint``, which also costs a restart."""
+    """When arrivals are included: at the next ``loss``, or at the next ``checkpoint``, which then costs a restart."""
     checkpoint_after_loss: bool = False
     """True if a checkpoint follows the first step after a restart."""
     loses_steps: bool = True
-    """True if a loss goes back to the newest checkpoint. False if a checkpoint is written when a loss is announced."""
+    """True if training goes back to the newest checkpoint after a loss. False if only the current step is lost, as with
+    a checkpoint written when the loss is announced."""
 
     def decide(self, now: Situation) -> Response | None:
         # the cost is for the old number of devices, because the new one is not chosen yet
@@ -67,7 +69,8 @@ class Restart(Policy):
 
 
 def _joining(policy: Restart, now: Situation, pause_s: float) -> Response | None:
-    """Include arrivals in a restart that is under way. Otherwise they wait, or join at the next checkpoint."""
+    """Return the answer that includes arrivals: in a restart that is under way, or at the next checkpoint if ``joins``
+    says so. None if they have to wait."""
     assert now.operation is not None
     better = now.fleet.operation(now.present, now.operation)
     # The same devices, so a restart would gain nothing.

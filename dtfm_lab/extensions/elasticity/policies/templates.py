@@ -1,4 +1,5 @@
-"""Policies that continue with the copies of the state that others hold: no checkpoint is read while each stage has one.
+"""Policies that regroup in the best shape for the remaining devices: Varuna from a checkpoint, Oobleck from copies of
+the state on other devices.
 
 Sources: Jang et al., "Oobleck: Resilient Distributed Training of Large Models Using Pipeline Templates", SOSP 2023;
 Athlur et al., "Varuna: Scalable, Low-cost Training of Massive Deep Learning Models", EuroSys 2022.
@@ -37,9 +38,9 @@ class Oobleck(Policy):
     """
 
     joins: Literal["loss", "step"] = "loss"
-    """Arrivals are included at the next ``loss``, as in Oobleck's simulator, or after the ``step``."""
+    """When arrivals are included: at the next ``loss``, as in Oobleck's simulator, or after the current ``step``."""
     every_s: float = QUARTER_S
-    """A checkpoint every 15 minutes, for the loss of a whole stage."""
+    """Seconds of training between two checkpoints, which are needed if all replicas of a stage are lost."""
 
     def decide(self, now: Situation) -> Response | None:
         if now.operation is None:
@@ -50,13 +51,15 @@ class Oobleck(Policy):
 
 
 def restarted(now: Situation) -> Response:
-    """Restart everything from the newest checkpoint, with the best operation for the devices online."""
+    """Return the answer that restarts everything from the newest checkpoint, with the best operation for the devices
+    online."""
     pause_s = now.costs.restarting(len(now.present))
     return Response(now.fleet.operation(now.present), pause_s=pause_s, keeps=WorkKept.CHECKPOINT)
 
 
 def regrouped(now: Situation, operation: Operation, *, best: Operation | None = None) -> Response:
-    """Switch to ``best``, or to the best operation for the remaining devices. The current step is lost.
+    """Return the answer that switches to ``best``, by default the best operation for the devices online. The current
+    step is lost.
 
     State comes from peers. If a stage has none left, everything restarts from the newest checkpoint.
     """
@@ -71,7 +74,8 @@ def regrouped(now: Situation, operation: Operation, *, best: Operation | None = 
 
 
 def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response | None:
-    """Include arrivals: in a regrouping that is under way, or after a step if ``at_step`` and if that is faster.
+    """Return the answer that includes arrivals: in a regrouping that is under way, or with ``at_step`` after a step, if
+    that is faster. None if they have to wait.
 
     Their state is moved while work continues, so only the regrouping interrupts it.
     """
@@ -89,13 +93,15 @@ def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response |
 
 
 def taken_along(now: Situation, better: Operation) -> Response:
-    """Switch to another operation at the end of the current pause, extended until its state has arrived."""
+    """Return the answer that switches to another operation at the end of the current pause. The pause is extended until
+    the state has arrived."""
     return Response(
         better, pause_s=max(now.pause_left_s, now.move_s(better)), meanwhile=now.meanwhile, keeps=WorkKept.STEP
     )
 
 
 def prepared(now: Situation, better: Operation) -> Response:
-    """Switch to another operation at the end of a step, once its state was moved while work continued."""
+    """Return the answer that moves state while work continues, and then switches to another operation at the end of a
+    step."""
     pause_s = now.costs.regrouping(len(better.devices))
     return Response(better, pause_s=pause_s, keeps=WorkKept.STEP, after_s=now.move_s(better))

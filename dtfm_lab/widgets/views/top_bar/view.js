@@ -119,6 +119,8 @@ function render({ model, el }) {
   let comesBack = false;
   /** @type {{ left: number | string, stop: () => void } | null} */
   let recording = null; // { left, stop } while a video is made
+  /** @type {{ resolve: () => void, reject: (why: Error) => void } | null} */
+  let killing = null; // while a video waits for the kill that it is to show
   /** @type {Headline | null} */
   let told = null; // what the page itself has to say, until there is news
   let room = 0; // pixels wide, for the numbers
@@ -236,7 +238,11 @@ function render({ model, el }) {
   }
 
   function showAction() {
-    const { label = "", why_not: why = "" } = gone ? restoring() : recording ? { label: `Stop recording (${recording.left} s)` } : model.get("action");
+    const { label = "", why_not: why = "" } = gone
+      ? restoring()
+      : recording
+        ? { label: recording.left === "…" ? "Cancel recording" : `Stop recording (${recording.left} s)` }
+        : model.get("action");
     action.textContent = label;
     action.title = why;
     action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
@@ -248,24 +254,35 @@ function render({ model, el }) {
     return { label: "Restart and restore", why_not: canBringBack(model) ? "" : "This lab was not saved: run its cell again" };
   }
 
-  /** @type {(pane: HTMLElement) => Promise<void>} */
-  async function recordPane(pane) {
+  /**
+   * Asks Python for a kill; resolves when it is about to happen. Rejects with the reason if it cannot.
+   * @type {() => Promise<void>}
+   */
+  const askForKill = () =>
+    new Promise((resolve, reject) => {
+      killing = { resolve, reject };
+      press("record-kill");
+    });
+
+  /** @type {(pane: HTMLElement, isKill: boolean) => Promise<void>} */
+  async function recordPane(pane, isKill) {
     if (recording) return;
-    recording = { left: "…", stop() {} };
+    recording = { left: "…", stop: () => killing?.reject(new Error("it was stopped before the kill")) };
     closeMenus(el);
     more.focus(); // the keys of the lab go on
     try {
-      const name = await record(pane, (left, stop) => {
+      const tell = (/** @type {number} */ left, /** @type {() => void} */ stop) => {
         recording = { left, stop };
         showAction();
-      });
+      };
+      const name = await record(pane, tell, isKill ? askForKill : undefined);
       told = { lead: "Recorded.", rest: `${name} is among your downloads.` };
     } catch (thrown) {
       const error = /** @type {Error} */ (thrown);
       const refused = error.name === "NotAllowedError";
       told = { lead: "Nothing was recorded:", rest: refused ? "the browser was not allowed to capture this tab." : `${error.message}.`, kind: "error" };
     }
-    recording = null;
+    recording = killing = null;
     showAction();
     showHeadline();
   }
@@ -310,6 +327,7 @@ function render({ model, el }) {
   /** @type {(message: Message) => void} */
   const onMessage = (message) => {
     if (message?.kind === "menu") toggleMenu(el, message.name, there(root.querySelector(`[data-menu="${message.name}"]`)));
+    if (message?.kind === "kill") message.why_not ? killing?.reject(new Error(message.why_not)) : killing?.resolve();
     if (message?.kind === "copy") copyLink(message.link, message.address).then((done) => press(done ? "copied" : "not-copied"));
   };
   model.on("msg:custom", onMessage);

@@ -6,12 +6,13 @@ from dtfm_lab.widgets.views.view import View
 
 
 class CardView(View):
-    """Shows an SVG, in the page's colours by its classes. It is copied as a PNG and saved as an SVG, on white."""
+    """Shows an SVG. The page's styles colour it by its classes. Buttons copy it as a PNG or save it as an SVG, on
+    white."""
 
     svg = traitlets.Unicode("").tag(sync=True)
-    """The picture. Empty for none."""
+    """The picture as SVG text. Empty for no picture."""
     words = traitlets.Unicode("").tag(sync=True)
-    """Its sentence, to be copied as text and read aloud."""
+    """The picture's sentence, for screen readers and for copying as text."""
     name = traitlets.Unicode("card").tag(sync=True)
     """Name of the saved file, without its ending."""
 

@@ -17,12 +17,13 @@ NOTHING = GuessQuestion("nothing", "There is no question here yet.", 1.0)
 
 
 class GuessView(View):
-    """Asks a question. The page sends {"kind": "guess", "value", "reason"}. No trait holds the answer before that."""
+    """Asks a question. The page sends {"kind": "guess", "value", "reason"}. No trait holds the answer before the
+    guess."""
 
     question = traitlets.Unicode().tag(sync=True)
     unit = traitlets.Unicode().tag(sync=True)
     low = traitlets.Float(None, allow_none=True).tag(sync=True)
-    """Ends of the slider; None for no slider."""
+    """Smallest guess of the slider; None for no slider."""
     high = traitlets.Float(None, allow_none=True).tag(sync=True)
     is_log = traitlets.Bool(False).tag(sync=True)
     """True if the slider is logarithmic."""
@@ -33,7 +34,7 @@ class GuessView(View):
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)
     """Marks on the scale after a guess: {"value", "text", "kind": "guess" | "answer"}."""
     words = traitlets.Unicode("").tag(sync=True)
-    """How far off the guess is; empty before it."""
+    """How far off the guess is, in words; empty before the guess."""
     score = traitlets.Unicode("").tag(sync=True)
     problem = traitlets.Unicode("").tag(sync=True)
     """Why there is no answer, or why the guess is not kept; empty if there is no problem."""

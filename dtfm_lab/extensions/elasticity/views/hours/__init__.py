@@ -1,4 +1,4 @@
-"""When devices are online: one row per device. Arrivals and departures are dragged, added and removed by hand."""
+"""Shows when devices are online, with one row per device. The user drags, adds and removes arrivals and departures."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,12 +29,12 @@ class HoursView(View):
     moment_s = traitlets.Float(-1.0).tag(sync=True)
     """The selected second, -1 for none. Set by the page or from Python."""
     said = traitlets.Unicode("").tag(sync=True)
-    """What happens at the selected moment, in words."""
+    """What happens at the selected second, in words."""
     chosen = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the devices that are selected on the network."""
 
     def __init__(self, edit: Callable[[dict[str, Any]], None] = lambda _: None, **traits: Any) -> None:
-        """``edit`` is called with what the page sends."""
+        """``edit`` is called with each message that the page sends."""
         self._edit = edit
         super().__init__(**traits)
 

@@ -1,8 +1,10 @@
-// Ten seconds of the result that is shown, as a video: the browser captures its own tab, cut to that half of the lab.
+// A few seconds of the lab as a video: the browser captures its own tab, cut to the shown result, or to the whole lab
+// while a device is killed.
 import { there } from "shared/there.js";
 /** @import { CleanUps } from "shared/types.d.ts" */
 
-const SECONDS = 10;
+const RESULT_S = 10;
+const KILL_S = 8; // long enough to see the device go and its copy take over
 /** @type {[string, string][]} */
 const FORMATS = [
   ["video/mp4", "mp4"],
@@ -11,14 +13,16 @@ const FORMATS = [
 const BITS_PER_S = 8e6; // small letters stay sharp
 
 /**
- * `start(pane)` when the lab's button Record is pressed.
- * @type {(el: HTMLElement, start: (pane: HTMLElement) => void, cleanUp: CleanUps) => void}
+ * `start(pane, isKill)` when the lab's button Record, or Record a kill, is pressed.
+ * @type {(el: HTMLElement, start: (pane: HTMLElement, isKill: boolean) => void, cleanUp: CleanUps) => void}
  */
 export function onRecord(el, start, cleanUp) {
   /** @type {(event: MouseEvent) => void} */
   const onClick = ({ target }) => {
     const lab = el.closest(".dtfm-lab");
-    if (target instanceof Element && target.closest(".dtfm-record") && lab?.contains(target)) start(there(lab.querySelector(".dtfm-effect")));
+    if (!(target instanceof Element) || !lab?.contains(target)) return;
+    if (target.closest(".dtfm-record-kill")) start(lab, true);
+    else if (target.closest(".dtfm-record")) start(there(lab.querySelector(".dtfm-effect")), false);
   };
   document.addEventListener("click", onClick);
   cleanUp.add(() => document.removeEventListener("click", onClick));
@@ -27,11 +31,12 @@ export function onRecord(el, start, cleanUp) {
 /**
  * Records `pane` and hands the video over as a download; resolves to its name.
  *
- * `tell(seconds, stop)` is called each second with how many are left. Rejects where the browser cannot, or the reader
- * does not allow it.
- * @type {(pane: HTMLElement, tell: (seconds: number, stop: () => void) => void) => Promise<string>}
+ * `tell(seconds, stop)` is called each second with how many are left. If there is a `kill`, it is called once the reader
+ * has allowed the capture, and the video begins when it resolves, shortly before the device is killed. Rejects where the
+ * browser cannot, the reader does not allow it, or `kill` rejects.
+ * @type {(pane: HTMLElement, tell: (seconds: number, stop: () => void) => void, kill?: () => Promise<void>) => Promise<string>}
  */
-export async function record(pane, tell) {
+export async function record(pane, tell, kill) {
   const [type, ending] = FORMATS.find(([one]) => globalThis.MediaRecorder?.isTypeSupported(one)) ?? [];
   if (!type || !navigator.mediaDevices?.getDisplayMedia) throw new Error("this browser cannot, or the page comes neither from this machine nor over https");
   const stream = await navigator.mediaDevices.getDisplayMedia({ video: { frameRate: 30 }, audio: false, preferCurrentTab: true });
@@ -49,7 +54,8 @@ export async function record(pane, tell) {
     const stop = () => {
       if (recorder.state !== "inactive") recorder.stop();
     };
-    let left = SECONDS;
+    let left = kill ? KILL_S : RESULT_S;
+    if (kill) await kill();
     recorder.start();
     tell(left, stop);
     const clock = setInterval(() => {
@@ -58,7 +64,7 @@ export async function record(pane, tell) {
     }, 1000);
     await over;
     clearInterval(clock);
-    const name = `lab.${ending}`,
+    const name = `${kill ? "kill" : "lab"}.${ending}`,
       address = URL.createObjectURL(new Blob(parts, { type }));
     Object.assign(document.createElement("a"), { href: address, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60_000);
