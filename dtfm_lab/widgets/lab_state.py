@@ -343,7 +343,7 @@ def network_names(plan: Plan | None, names: Iterable[str]) -> list[str]:
 
 
 def members_of(lab_state: LabState, names: Iterable[str]) -> list[list[str]]:
-    """Return the network's devices that each of a plan's devices consists of: itself, or the GPUs of a group."""
+    """Return the network's devices in each of these devices of a plan: the device itself, or its group's GPUs."""
     plan, topology = lab_state.plan, lab_state.topology
     planned = None if plan is None or topology is None or plan.job.group_gpus == 1 else planned_as(plan, topology)
     if plan is None or planned is None:

@@ -71,10 +71,10 @@ def rows_of_trace(trace: Trace) -> Rows:
 
 
 def split_into_gpus(rows: Rows, members: Sequence[Sequence[str]]) -> tuple[Rows, list[str]]:
-    """Return rows in which each GPU of a group computes what the group computes, and the GPUs by their number in them.
+    """Return rows of single GPUs, and the names of the GPUs in the order of their numbers in these rows.
 
-    ``members`` lists the GPUs of each device of ``rows``: one for a device that is no group. Messages go from the first
-    GPU of a group to the first GPU of the other.
+    ``members`` lists the GPUs of each device of ``rows``, which may be a single one. Every GPU of a group computes what
+    the group computes. Messages go from the first GPU of one group to the first GPU of the other.
     """
     sizes = np.array([len(gpus) for gpus in members], dtype=np.int64)
     firsts = np.cumsum(sizes) - sizes

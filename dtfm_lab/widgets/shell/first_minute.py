@@ -35,7 +35,7 @@ LEFT_AFTER_KILL = 8
 BEFORE_KILL_S = 2.0
 """Seconds of a video before the kill, so that a viewer sees what normal training looks like."""
 RECORDED_S = 12.0
-"""Minimum predicted seconds of a run that is started for a video of 8 s. The first iterations are over before it."""
+"""Minimum predicted seconds of a run that is started for a video of 8 s, which begins after the first iterations."""
 NEAR = (0.02, 0.10)
 """Limits between the three guesses, as relative errors of the prediction."""
 GUESSES = ("under 2 %", "2 to 10 %", "more than 10 %")
