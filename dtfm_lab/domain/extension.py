@@ -96,7 +96,10 @@ def extensions() -> Mapping[str, Extension]:
 
 
 def offered(kind: str) -> Mapping[str, Any]:
-    """Return what all extensions offer in one field of ``Extension``, by name. The first one of a name wins."""
+    """Return what all extensions offer in the field ``kind`` of ``Extension``, by name.
+
+    If two offer the same name, the first extension wins.
+    """
     assert kind in {each.name for each in fields(Extension)}, kind
     merged: dict[str, Any] = {}
     for extension in extensions().values():
@@ -111,7 +114,10 @@ def load(place: str) -> Any:
 
 
 def answered_instead(function: F) -> F:
-    """Decorate a function so that an extension may answer instead, if its keyword is given."""
+    """Decorate a function so that an extension's function is called instead if its keyword is given.
+
+    See ``Extension.instead``.
+    """
 
     @wraps(function)
     def answer(*args: Any, **keywords: Any) -> Any:
@@ -124,7 +130,8 @@ def answered_instead(function: F) -> F:
 
 
 def attribute(kind: str, module: str, name: str) -> Any:
-    """Return a name that an extension adds to a module, for the module's ``__getattr__``. Raises AttributeError."""
+    """Return what an extension adds to a module under ``name``, for the module's ``__getattr__``. Raises
+    AttributeError."""
     if not name.startswith("_") and (place := offered(kind).get(name)):
         return load(place)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")

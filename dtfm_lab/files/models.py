@@ -23,7 +23,8 @@ CONFIG_NAME = "config.json"
 
 
 class LayersSection(Section):
-    """``times`` equal layers. Without ``held_elements``, they hold what a gpt layer of this width holds."""
+    """``times`` equal layers. Without ``held_elements``, they hold as much as a gpt layer with as many output
+    elements."""
 
     kind: LayerKind
     times: int = Field(1, ge=1, le=10_000)

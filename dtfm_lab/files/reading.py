@@ -32,7 +32,7 @@ LONGEST_NUMBER = 10_000
 MOST_COPIES = 100_000
 """Maximum number of nodes that YAML aliases may repeat. Ten lines of nested aliases can expand to a billion."""
 MOST_SHOWN = 10_000
-"""A YAML file whose top level is a list is given up after this many values: none of our files is a list."""
+"""Reading stops after this many values of a YAML file whose top level is a list. No file of the lab is a list."""
 MOST_LEVELS = 100
 """Maximum nesting of collections in a YAML file."""
 LONGEST_SCALAR = 100_000

@@ -22,9 +22,9 @@ Speed = tuple[float, float]
 def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, Any]:
     """Return a mapping from which ``topology_from_mapping`` makes an equal topology.
 
-    Numbers that were once milliseconds and Gbit/s come back exactly; others to the last bit or two of a float. NICs
-    replace links if that saves lines. Without ``hosts``, speeds inside hosts are left out, because the canvas cannot
-    draw them.
+    Numbers that were entered in milliseconds and Gbit/s are read back exactly. Others may differ in the last bit or two
+    of a float. Uplinks and downlinks of devices replace single links if that saves lines. Without ``hosts``, speeds
+    inside hosts are left out, because the canvas cannot draw them.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
@@ -94,7 +94,7 @@ def _messages(topology: Topology) -> dict[str, Any]:
 
 
 def _nics(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return (N,) the narrowest uplinks and downlinks that do not reduce any link's bandwidth."""
+    """Return the narrowest uplink and downlink of each device, (N,) each, that do not reduce any link's bandwidth."""
     apart = gbps.copy()
     np.fill_diagonal(apart, 0.0)
     return apart.max(axis=1), apart.max(axis=0)
@@ -118,8 +118,10 @@ def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> F
 def _entries(
     topology: Topology, latency_ms: FloatArray, gbps: FloatArray, *, hosts: bool, cap_gbps: FloatArray | None = None
 ) -> dict[str, Any]:
-    """Return the file's ``default``, ``regions``, ``between``, ``hosts`` and ``links``. NICs may cap their
-    bandwidths."""
+    """Return the file's ``default``, ``regions``, ``between``, ``hosts`` and ``links``.
+
+    With ``cap_gbps``, (N, N), the file also has uplinks and downlinks, which cap the bandwidths between regions.
+    """
     n = len(topology)
     region_of, host_of = _codes([d.region for d in topology.devices]), _codes([d.host for d in topology.devices])
     if cap_gbps is None:
@@ -175,8 +177,10 @@ def _entries(
 
 
 def _links(names: Sequence[str], wrong: BoolArray, real: _Speeds) -> list[dict[str, Any]]:
-    """Return one line for each pair of devices whose speed no other line states; one for both directions if they are
-    equal."""
+    """Return one line for each pair of devices whose speed no other line states.
+
+    If both directions are equal, they share a line.
+    """
     links: list[dict[str, Any]] = []
     for i, j in np.argwhere(np.triu(wrong | wrong.T)).tolist():
         apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong[a, b]]

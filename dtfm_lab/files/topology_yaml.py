@@ -107,9 +107,11 @@ class HardwareSection(UnitSection):
     price_per_hour: float | None = Field(default=None, ge=0)
     """US dollars per hour."""
     uplink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Maximum Gbit/s that leave the device over links of a region or the default."""
+    """Highest rate in Gbit/s at which the device sends. It does not limit speeds under `links`, `hosts` or
+    `inside_host`."""
     downlink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Maximum Gbit/s that reach the device over links of a region or the default."""
+    """Highest rate in Gbit/s at which the device receives. It does not limit speeds under `links`, `hosts` or
+    `inside_host`."""
 
 
 class DeviceSection(HardwareSection):
@@ -227,9 +229,9 @@ class MeasuredGpuSection(Section):
     step_gib: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Peak memory of a training step, with Adam's states in fp32, of the widest block that fits, in GiB."""
     host: Name = ""
-    """Where it was measured."""
+    """Name of the machine on which it was measured."""
     date: Name = ""
-    """When it was measured."""
+    """Day of the measurement, as 2026-11-30."""
     versions: Name = ""
     """Versions of the software that computed."""
 
@@ -242,7 +244,7 @@ class MeasuredSection(Section):
     links: Annotated[list[MeasuredLinkSection], FailFast()] = Field(default_factory=list)
     """One line per measured direction of a link."""
     gpus: list[MeasuredGpuSection] = Field(default_factory=list, max_length=100)
-    """A part for each kind of GPU that was measured."""
+    """Measurements of each kind of GPU."""
 
 
 class EstimateSection(Section):
@@ -454,7 +456,10 @@ def _measured_gpu(section: MeasuredGpuSection) -> MeasuredGpu:
 
 
 def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
-    """Return the fields of a Topology for times by message size, with NaN for pairs without any."""
+    """Return ``message_bytes`` and ``message_s`` of a Topology, with NaN for pairs that were not measured.
+
+    Empty if no pair was measured.
+    """
     if measured is None or not (measured.message_bytes or measured.links):
         return {}
     n_sizes = len(measured.message_bytes)

@@ -81,7 +81,7 @@ def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
 
 
 class _FlatSchema:
-    """The JSON schema of a context in a file."""
+    """Makes the JSON schema of a context as files hold it: the plan's fields next to the others."""
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = dict(handler.resolve_ref_schema(handler(core)))

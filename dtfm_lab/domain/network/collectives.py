@@ -69,10 +69,10 @@ def checked_collectives(given: Any, most_spread: float) -> tuple[CollectiveSpeed
 
 
 def slowdowns(rows: Sequence[CollectiveSpeed], n_hosts: int) -> FloatArray:
-    """Return (n_hosts + 1,) the factor on a collective's seconds by the number of hosts that take part; 1 for none.
+    """Return (n_hosts + 1,) factors. Entry h multiplies the seconds of a collective over h hosts; entry 0 is 1.
 
-    Between two rows, the logarithm of the fraction is linear in the logarithm of the number of hosts. A table that
-    begins above one host begins with the whole bandwidth at one. Beyond its last row, the last row holds.
+    Between two rows, the logarithm of the fraction is linear in the logarithm of the number of hosts. If the table has
+    no row for one host, one host has the whole bandwidth. More hosts than in the last row are as fast as the last row.
     """
     at = np.log(np.arange(1, n_hosts + 1))
     fraction = np.interp(at, *_columns([(row.hosts, np.log(row.fraction)) for row in rows], 0.0))

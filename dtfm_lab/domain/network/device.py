@@ -450,7 +450,7 @@ def shortened(value: object) -> str:
 
 
 GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
-"""Fields of a device that say something only if it has several GPUs."""
+"""Fields that matter only for a device with several GPUs."""
 MOST_GPUS = 8
 """Maximum number of GPUs per group in ``group_sizes``."""
 
@@ -512,7 +512,10 @@ def group_device(devices: Sequence[Device], members: list[int], latency_s: Float
 
 
 def between_groups(best: np.ufunc, matrix: FloatArray, groups: list[list[int]]) -> FloatArray:
-    """Return (G, G) the best entry of a matrix over the devices of every two groups. All groups have the same size."""
+    """Return (G, G): for every two groups, the ``best`` entry (minimum or maximum) among the pairs of their devices.
+
+    All groups have the same size.
+    """
     order, size = np.concatenate(groups), len(groups[0])
     if not np.array_equal(order, np.arange(len(matrix))):
         matrix = matrix[np.ix_(order, order)]

@@ -53,8 +53,8 @@ class Programs:
     """Passes and their messages, by distinct number of micro-batches (largest first) and by position in the pipeline.
     Replicas with equally many micro-batches share them."""
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
-    """Steps after the passes, by position and replica. Their needs are counted from the beginning of the program. If
-    devices are absent, these are all steps, because no two programs are alike."""
+    """Steps after the passes, by position and replica. Positions in their ``needs`` count from the first step of the
+    whole program, passes included. If devices are absent, no two programs are alike, and the passes are here, too."""
     blocking: bool = False
     """True if devices wait until what they send along the pipeline has arrived (``Step.arrivals``)."""
     takes_turns: bool = False
@@ -77,12 +77,12 @@ class Programs:
 
     @cached_property
     def number(self) -> tuple[int, ...]:
-        """(replicas,) index into ``pipelines`` of the one that each replica runs."""
+        """(replicas,) which entry of ``pipelines`` each replica runs."""
         distinct = sorted(set(self.microbatch_counts), reverse=True)
         return tuple(distinct.index(count) for count in self.microbatch_counts)
 
     def pipeline(self, position: int, replica: int) -> tuple[Step, ...]:
-        """Return the passes and messages of one device, in order."""
+        """Return the passes of one device and their messages, in order."""
         return self.pipelines[self.number[replica]][position]
 
     def of(self, position: int, replica: int) -> tuple[Step, ...]:
@@ -292,7 +292,7 @@ def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: 
 
 
 def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule) -> tuple[Step, ...]:
-    """Return the steps of a pipeline's first ``n_microbatches`` micro-batches, in order."""
+    """Return those of a device's steps that belong to the first ``n_microbatches`` micro-batches, in order."""
     if n_microbatches == schedule.n_microbatches:
         return steps
     place: dict[int, int] = {}

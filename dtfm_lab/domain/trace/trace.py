@@ -66,7 +66,7 @@ def interval_of(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[fl
 
 
 def predicted_ends(trace: TraceColumns, length_s: float) -> tuple[float, float] | None:
-    """Return the seconds between which a predicted iteration ends with 90 % confidence.
+    """Return the earliest and the latest end of a predicted iteration, in seconds, with 90 % confidence.
 
     The interval is scaled to ``length_s``, the length that a chart shows. None for a measured iteration, or if no
     spread is known.
@@ -107,8 +107,7 @@ def travel(trace: TraceColumns) -> Travel:
     """Return how long messages are in flight, and how much of that time overlaps with computation.
 
     A message lasts from the start of its send to the end of its receive. It counts only if both are in the trace.
-    Several iterations are averaged. If only every H-th iteration synchronises, such an iteration has a weight of one in
-    H.
+    Several iterations are averaged, with ``iteration_weights``.
     """
     n_positions, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
     n_devices = n_positions * n_replicas

@@ -28,8 +28,8 @@ no dropout.
 Selective checkpointing selects operators as torchtitan does ("op" in its distributed/activation_checkpoint.py). It
 keeps the block's input, the attention's output, and the output of every other matrix product, beginning with the first.
 Everything else is computed again. A llama has the products query, key, value, out, gate, other and down. It computes
-key, out and other again. A gpt has query-key-value, out, in and down. It computes out again, but not down, because
-nothing behind it needs its output.
+key, out and other again. A gpt has query-key-value, out, in and down. It computes out again, but not down, because no
+backward needs the output of down.
 
 ========= ========================= ==========================================
           gpt                       llama
@@ -186,11 +186,12 @@ def block_of(
     moved: int,
     kv: int,
 ) -> Layer:
-    """Return a block of this width, heads, numbers per head (0: width / heads) and sequence length.
+    """Return a block. ``shape`` is its width, heads, elements per head (0: width / heads) and sequence length.
 
-    Its ``weights`` multiply every token; its ``vectors`` (biases, norms) do not. ``held``, ``selective``, ``moved`` and
-    ``kv`` (keys and values) are numbers per token. ``half_scores`` counts half numbers that an unfused attention keeps
-    per pair of tokens and head.
+    ``weights`` counts the parameters in matrices that every token is multiplied by, ``vectors`` the others (biases,
+    norms). ``held``, ``selective``, ``moved`` and ``kv`` (keys and values) are elements per token. ``half_scores`` is
+    twice the number of elements that unfused attention keeps per pair of tokens and head, because a dropout mask counts
+    half.
     """
     d, n_heads, head_dim, t = shape
     return Layer(
@@ -242,7 +243,11 @@ NUMBERS_OF_CHOICES = (
 
 
 def completed(model: ModelSpec) -> ModelSpec:
-    """Return the model with its missing numbers filled in, if all others match exactly what its family builds."""
+    """Return the model with the numbers that its layers lack.
+
+    They come from its family's builder, if that reproduces all other numbers exactly. Otherwise the model is returned
+    unchanged.
+    """
     if model.gives_all:
         return model
     try:
@@ -258,8 +263,10 @@ def completed(model: ModelSpec) -> ModelSpec:
 
 
 def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
-    """Return the builder of the model's family, and the arguments that the block's numbers imply. Raises JobError if
-    none fits."""
+    """Return the builder of the model's family, and the arguments with which it builds this block.
+
+    Raises JobError for a family other than gpt and llama.
+    """
     d, t = model.d_model, model.seq_len
     sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
     sizes |= {"vocab_size": model.vocab_size, "tied": model.tied}
