@@ -188,7 +188,7 @@ def _nic(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[tuple[IntArray, IntArray, Mask, Mask]]:
-    """Walk back along the longest chain of all columns at once.
+    """Walk back along the longest chain of every column (one sample of one iteration), all columns at once.
 
     Yields four arrays per step: the columns that still continue, the node of each, True if the node's own duration
     counts (not if the next node waited for its start), and True if the node waited for the start of its send.

@@ -40,8 +40,8 @@ class Extension:
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """For each command of ``dtfm-lab``, the place of its ``click.Command`` and one line of help.
 
-    A subject such as ``explain --worth`` or ``network from`` is a command that another command selects by an option or
-    a word. A command with an empty line is not listed.
+    A key such as ``explain --worth`` or ``network from`` is a command that ``explain`` or ``network`` runs if it is
+    given this option or word. A command with an empty line of help is not listed.
     """
     panes: Mapping[str, str] = field(default_factory=dict)
     """Panes by name: places of functions that take the ``Lab`` and return a ``LabStep``.
@@ -63,11 +63,11 @@ class Extension:
     ``{"run.neighbours": place}`` answers ``lab.run(plan, neighbours=...)``, with the same arguments.
     """
     words: Mapping[str, str] = field(default_factory=dict)
-    """Glossary entries, each explained in one sentence."""
+    """Glossary: term -> its explanation in one sentence."""
     moved: Mapping[str, str] = field(default_factory=dict)
-    """New places of names that ``lab`` had until this release. The old names still work, with a warning."""
+    """Old name in ``lab`` -> its new place. The old names still work in this release, with a warning."""
     went: Mapping[str, str] = field(default_factory=dict)
-    """What to use instead of names that ``lab`` no longer has."""
+    """Name that ``lab`` no longer has -> what to use instead."""
 
 
 @cache

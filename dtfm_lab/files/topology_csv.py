@@ -37,7 +37,7 @@ def read(path: Path) -> Topology:
             return Topology.from_matrices(name=title_of(path).removesuffix(f".{named}"), **matrices)
     rows = _rows(path)
     header = [cell.lower() for cell in next(rows)]
-    if "source" not in header:  # told before a large file of something else is read to its end
+    if "source" not in header:  # refuses another kind of file before reading all of it
         found = shortened(", ".join(header))
         raise FileError(f"{path.name}: no column 'source' among {found}; wanted one row per link, source to target")
     links = pd.DataFrame(list(rows), columns=header, dtype=object)

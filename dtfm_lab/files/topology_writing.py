@@ -62,8 +62,10 @@ def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:
 
 
 def _measured(topology: Topology) -> dict[str, Any]:
-    """Times of blocks by GPU, and of messages by size, with an entry for each measured directed link; empty where none
-    was measured."""
+    """Return the file's ``measured``: block times by GPU, and message times by size for each measured directed link.
+
+    Empty if nothing was measured.
+    """
     gpus = {device.gpu: device.measured for device in topology.devices if device.measured is not None}
     found = _messages(topology) | ({"gpus": [_measured_gpu(*one) for one in gpus.items()]} if gpus else {})
     return {"measured": found} if found else {}
@@ -199,7 +201,7 @@ class _Speeds:
     codes: IntArray
     """(N, N) code of each pair's speed, in order of first appearance."""
     latencies_ms: FloatArray
-    """Latency for each code."""
+    """(codes,) latency of each code."""
     bandwidths_gbps: FloatArray
 
     @classmethod
@@ -215,7 +217,10 @@ class _Speeds:
         return self._speed(int(self.codes[i, j]))
 
     def commonest(self, chosen: BoolArray, grid: Any = ...) -> Speed | None:
-        """Return the most common speed of these pairs, in all or a part of the matrix; None if no pair is chosen."""
+        """Return the most common speed of the chosen pairs; None if no pair is chosen.
+
+        ``grid`` selects a part of the matrix; ``chosen`` has its shape.
+        """
         return self.most_common(self.codes[grid][chosen])
 
     def most_common(self, codes: IntArray) -> Speed | None:

@@ -48,7 +48,8 @@ def model_named(given: str, known: Collection[str]) -> str:
 
 
 def unknown_model(noun: str, given: object, known: Collection[str]) -> UnknownName:
-    """Return the error for an unknown name of a model or its job. It lists the nearest known names."""
+    """Return the error for an unknown name of a model or job. It suggests the most similar known names, and lists known
+    ones."""
     name = str(given)
     near = [repr(each) for each in _nearest(name, known)]
     hint = f"did you mean {', '.join(near)}? " if near else ""

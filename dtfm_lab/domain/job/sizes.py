@@ -90,7 +90,7 @@ def _beside(job: Job, layer: Layer) -> int:
     model = job.modelled()
     if layer.kind is LayerKind.HEAD:
         if layer.held_elements < USUAL_LOGITS * layer.output_elements:
-            return 0  # of no family
+            return 0  # not built by a family
         eager = 3 * max(4 // BYTES_PER_ELEMENT[job.dtype], 1)
         each = {"usual": USUAL_LOGITS, "eager": eager, "fused": 1}[job.operators]
         return (each - USUAL_LOGITS) * layer.output_elements
@@ -118,7 +118,7 @@ def kept_elements(job: Job, layer: Layer) -> int:
         return min((1 + _copies(job)) * job.modelled().boundary_elements, needed)
     if not _copies(job):
         return min(layer.selective_elements, needed)
-    share = layer.selective_elements / max(layer.held_elements, 1)  # of what is whole, as of all
+    share = layer.selective_elements / max(layer.held_elements, 1)  # whole elements are kept in the same share as all
     return min(layer.selective_elements + math.ceil(share * _copies(job) * whole_elements(job, layer)), needed)
 
 

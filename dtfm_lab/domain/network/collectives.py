@@ -36,7 +36,7 @@ class CollectiveSpeed:
 
 
 def checked_collectives(given: Any, most_spread: float) -> tuple[CollectiveSpeed, ...]:
-    """Return the rows of a table. A row may be a sequence of its numbers.
+    """Return the checked rows of ``Topology.collectives``. A row may be given as a sequence of its numbers.
 
     Raises TopologyError if the number of hosts does not rise from row to row, or if a spread is out of range. A
     fraction must not rise, and must be above 0 and at most 1.

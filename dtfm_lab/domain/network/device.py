@@ -289,7 +289,7 @@ class Device:
     price_per_hour: float = 0.0
     """US dollars per hour; 0 if unknown."""
     position: tuple[float, float] | None = None
-    """Position on the canvas. It affects no cost."""
+    """(x, y) on the canvas in pixels, y downwards. It affects no cost."""
     host: str = ""
     """The machine that holds the device. Devices of one host share its NIC. Empty if the device has its own NIC.
     """

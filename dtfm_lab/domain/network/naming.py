@@ -35,10 +35,10 @@ def set_words(devices: Sequence[Device], members: Iterable[int], few: int = FEW_
     by_host, by_region = [device.host for device in devices], [device.region for device in devices]
     gpus = [device.gpus for device in devices]
     ways = [parts_of(kind, chosen, gpus) for kind in (by_host, by_region) if all(kind[i] for i in chosen)]
-    # By host says most, then by region, by number and by kind.
+    # Hosts say most about a set, then regions, then runs of numbers, then kinds of GPU.
     ways.append(in_ranges(names))
     ways.append([counted(n, f"{gpu} device") for gpu, n in Counter(devices[i].gpu for i in chosen).most_common()])
-    # The first way that is short enough, because the earlier ones say more.
+    # The first way that is short enough, because earlier ways say more.
     best = next((way for way in ways if len(way) <= most), min(ways, key=len))
     return listed(best, most)
 

@@ -57,7 +57,8 @@ MOST_TIMES = 2**26
 LARGEST = 1e30
 """Maximum seconds, bytes and bytes/s; 1 / LARGEST is the minimum bytes/s. Beyond it, transfer times overflow floats."""
 LINK_SPREAD = 0.1
-"""Spread of links that state none. A guess: how far a long transfer is from a bandwidth that was measured once."""
+"""Default of ``Topology.link_spread``. A guess of how far long transfers deviate from a bandwidth that was measured
+once."""
 MOST_SPREAD = 3.0
 """Maximum spread. At this value, one in six messages takes twenty times as long as the median."""
 

@@ -31,8 +31,8 @@ def subplan_for(plan: Plan, workers: int | Sequence[int]) -> tuple[Plan, Subplan
     Parameters
     ----------
     workers
-        The maximum number of workers, divided by ``largest_shape``. Or (stages, pipelines), clipped to the plan's
-        shape.
+        The maximum number of workers, from which ``largest_shape`` chooses a shape. Or (stages, pipelines), clipped to
+        the plan's shape.
 
     Raises JobError if a count is not a whole number, and PlanError if a sequence does not have two entries.
     """
@@ -65,7 +65,8 @@ def largest_shape(of: tuple[int, int], workers: int) -> tuple[int, int]:
 
 
 def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
-    """Return only these stages and pipelines. Return the plan itself without ``kept``, or if that is the whole plan.
+    """Return only the kept stages and pipelines of a plan. If ``kept`` is None or all of the plan, return the plan
+    itself.
 
     The cost is the cost of the kept stages in the whole plan, with all its pipelines. Raises TraceError unless they are
     the first stages and pipelines of a plan of this shape.

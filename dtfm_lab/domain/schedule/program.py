@@ -268,7 +268,7 @@ def _with_messages(schedule: Schedule) -> tuple[tuple[Step, ...], ...]:
 def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: bool) -> list[Step]:
     steps: list[Step] = []
     at: dict[tuple[int, Kind, int | None], int] = {}
-    """Position of each pass."""
+    """(stage, kind, micro-batch) of each pass so far -> its position in ``steps``."""
     for action in program:
         stage, kind, m, _ = action
         if kind is Kind.BACKWARD_WEIGHT:
@@ -349,7 +349,8 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _on_the_same_device(
     schedule: Schedule, at: dict[tuple[int, Kind, int | None], int], action: Action, source: int
 ) -> int:
-    """Return the position of the pass whose result a one-device pipeline hands to its next stage."""
+    """Return the position of the pass at stage ``source`` whose result ``action`` needs, in a pipeline of one
+    device."""
     kinds = (Kind.FORWARD,) if action.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT)
     for kind in kinds:
         if (source, kind, action.microbatch) in at:

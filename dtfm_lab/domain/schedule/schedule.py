@@ -256,7 +256,7 @@ class Schedule:
                 held = ", ".join(map(str, self.stages_of(position)))
                 raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")
             before = passed.get((stage, m), ())
-            # What may follow is all that decides, because a backward may be whole or in two parts.
+            # The passes so far decide what may follow, because a backward is whole or in two halves.
             if kind not in FOLLOWING.get(before, ()):
                 needed = next((needs[-1] for needs, kinds in FOLLOWING.items() if needs and kind in kinds), kind)
                 if needed is not kind and needed not in before:

@@ -339,7 +339,7 @@ def tail_of(
         several = n_buckets > 1
         share = buckets[number].share if several else 1.0
         bucket = number if several else None
-        fraction = share * n_buckets  # the mean over buckets is a profile's time
+        fraction = share * n_buckets  # 1 on average over the buckets, because a profile has the mean time
         share *= how.averaged
         step = Action(position, Kind.STEP, bucket)
         ready = (*whole, *exchanged)
@@ -361,7 +361,7 @@ def tail_of(
             if part.key == last_sum:  # the average is not sent, so it is not coded
                 coded -= share / rounds
             at[part.key] = add(Step(action, needs, carried, coded, part.in_turn, bucket, fraction, rounds=part.rounds))
-            if part.key == last_sum:  # what waits for it waits for the step that it is used in
+            if part.key == last_sum:  # what waits for this sum has to wait for its step
                 needs = (*ready, at[part.key])
                 at[part.key] = add(Step(step, needs, bucket=bucket, fraction=fraction))
         arrived += [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]

@@ -6,8 +6,9 @@ weights (Shazeer et al. 2017, "Outrageously Large Neural Networks"; Jiang et al.
 tokens evenly. If it does not, an iteration takes longer than predicted.
 
 Attention is a llama's with grouped queries, or DeepSeek's with latent keys and values (DeepSeek-AI 2024, "DeepSeek-V2",
-section 2.1). There, queries and keys of each head have ``nope_dim`` numbers from a latent of ``q_rank`` or ``kv_rank``,
-and ``rope_dim`` rotary ones. All heads share the rotary keys. In training, keys and values are expanded.
+section 2.1). There, the query and the key of each head have ``nope_dim`` numbers computed from a latent of ``q_rank``
+or ``kv_rank`` numbers, and ``rope_dim`` rotary ones. All heads share the rotary keys. In training, keys and values are
+expanded.
 
 Numbers that a block holds for its backward, per token, beyond the 4 d of its norms:
 

@@ -6,7 +6,8 @@ window or not), as in Narayanan et al. 2021, equation 3. Norms, activations and 
 A layer keeps for its backward the tensors that its operators need again, as counted by Korthikanti et al. 2022
 ("Reducing Activation Recomputation in Large Transformer Models", section 4). The attention matrix is not among them,
 because a fused attention computes it again. So a block whose MLP is four widths wide keeps 34 bytes per token and width
-in half precision. Per token,
+in half precision. Per token, with d the width of the model, q and kv the widths of all query heads and of all key
+heads, and d_ff the width of the MLP:
 
 ========= ==================================================== =====================================
           gpt                                                  llama
@@ -21,9 +22,9 @@ head      2 d: input and output of its norm; 2 vocab_size: the logits and their 
 embedding 1: the token
 ========= ==================================================== =====================================
 
-An unfused attention keeps its matrices, too. Per pair of tokens and head, it keeps the softmax. A gpt also keeps its
-dropout mask of half a number, and the result of the dropout: in half precision Korthikanti's 5 a s^2 bytes. A llama has
-no dropout.
+An unfused attention keeps its matrices, too. For each head and pair of tokens, it keeps one number of the softmax. A
+gpt also keeps a dropout mask, which counts as half a number, and the result of the dropout. In half precision these are
+Korthikanti's 5 a s^2 bytes. A llama has no dropout.
 
 Selective checkpointing selects operators as torchtitan does ("op" in its distributed/activation_checkpoint.py). It
 keeps the block's input, the attention's output, and the output of every other matrix product, beginning with the first.
