@@ -39,7 +39,7 @@ class Times(NamedTuple):
 
     duration_s: FloatArray
     latency_s: FloatArray
-    """Seconds from the start of a receive's send to the first byte; 0 for all others."""
+    """For a receive, seconds from the start of its send until its first byte arrives; 0 for all other actions."""
     late_s: FloatArray
     """Delay: how much later an action started than its dependencies allowed."""
 
@@ -67,7 +67,7 @@ class Times(NamedTuple):
 
 
 class TimedIterations(NamedTuple):
-    """Iterations that all synchronise, or all do not, with their predicted and measured times."""
+    """Iterations of one kind (all synchronise, or none does), with their predicted and measured times."""
 
     dependencies: Dependencies
     predicted: Times
@@ -75,7 +75,8 @@ class TimedIterations(NamedTuple):
     group: IntArray
     """(nodes,) number of the link or device that each action belongs to: its row in ``owners``."""
     late_group: IntArray
-    """(nodes,) number of the owner of each action's delay. For messages this is the NIC, if messages queue at NICs."""
+    """(nodes,) row in ``owners`` that each action's delay is charged to: its link or device or, for messages that queue
+    at NICs, the NIC."""
 
     @classmethod
     def of(

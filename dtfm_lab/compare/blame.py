@@ -54,17 +54,17 @@ class Blame:
 
     @property
     def suspects(self) -> pd.DataFrame:
-        """The rows of suspects, without the column ``named``."""
+        """The rows of ``table`` that are ``named``, without that column."""
         return self.table.loc[self.table["named"], COLUMNS].reset_index(drop=True)
 
     @property
     def computation_s(self) -> float:
-        """The part of the error caused by devices. Messages cause the rest."""
+        """Seconds of the error that devices cause. Messages cause the rest."""
         return float(self.table.loc[self.table["of"] == "device", "longer_s"].sum())
 
     @property
     def messages_s(self) -> float:
-        """The part of the error caused by links and NICs."""
+        """Seconds of the error that links and NICs cause."""
         return self.error_s - self.computation_s
 
     @property

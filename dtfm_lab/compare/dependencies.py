@@ -22,7 +22,8 @@ class Dependencies:
 
     graph: TaskGraph
     before: tuple[tuple[int, ...], ...]
-    """By node, the nodes that must have ended: those in the graph, and the previous message on its link or NIC."""
+    """For each node, the nodes that must end before it starts: its predecessors in the graph, and the previous message
+    on its link or NIC."""
     send_of: IntArray
     """For a receive, the node of its send, which must have started one latency earlier; -1 for all other nodes."""
     order: tuple[int, ...]

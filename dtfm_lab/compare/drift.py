@@ -62,7 +62,7 @@ class Drift:
     """Seconds by which lateness grows from one iteration to the next: the median slope (Theil and Sen) with its 95 %
     interval. The interval is infinitely wide for fewer than five iterations."""
     shifts: tuple[Shift, ...]
-    """The iterations from which on the error has another value. Empty if the error stays the same or grows steadily."""
+    """The lasting changes of the error, in order. Empty if the error stays the same or grows steadily."""
 
     @property
     def grows(self) -> bool:
@@ -88,7 +88,7 @@ class Drift:
 
     @property
     def growth(self) -> str:
-        """In words: whether later iterations are further off. Empty for fewer than five iterations."""
+        """Sentence on whether later iterations are further off; empty for fewer than five iterations."""
         if (n := len(self.iterations)) < FEWEST:
             return ""
         if self.shifts:

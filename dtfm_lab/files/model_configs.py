@@ -16,7 +16,7 @@ from dtfm_lab.files.reading import located, parse
 
 
 def _size(key: str, most: int = 10**9) -> Any:
-    """Return a field for a required size under this key of config.json."""
+    """Return a pydantic field for a size that config.json must state under this key."""
     return Field(alias=key, ge=1, le=most)
 
 

@@ -152,16 +152,16 @@ class HostSection(SpeedSection):
     """Speed between two devices of one host."""
 
     name: Name
-    """The host."""
+    """Name of the host."""
 
 
 class OneWaySection(SpeedSection):
     """Speed in one direction."""
 
     source: Name | None = Field(default=None, alias="from")
-    """Sender."""
+    """Region or device that sends."""
     target: Name | None = Field(default=None, alias="to")
-    """Receiver."""
+    """Region or device that receives."""
 
     def ends(self, pair: tuple[str, str] | None, noun: str) -> tuple[str, str]:
         """Return source and target, or both ends of the pair. Raises TopologyError unless exactly one form is given."""
@@ -202,7 +202,7 @@ class MeasuredBlockSection(Section):
     """The time of a transformer block on one GPU."""
 
     d_model: int = Field(gt=0)
-    """Width."""
+    """Width of the block."""
     n_heads: int = Field(gt=0)
     """Attention heads."""
     seq_len: int = Field(gt=0)
@@ -255,9 +255,9 @@ class EstimateSection(Section):
     bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
     """Bandwidth of these links."""
     least_gbps: float = Field(gt=0, allow_inf_nan=False)
-    """The lowest that it may be."""
+    """Lowest bandwidth that these links may have."""
     most_gbps: float = Field(gt=0, allow_inf_nan=False)
-    """The highest that it may be."""
+    """Highest bandwidth that these links may have."""
 
 
 class CollectiveSection(Section):

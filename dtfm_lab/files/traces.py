@@ -46,7 +46,7 @@ PLANNED = {each.name for each in fields(TracedPlan)}
 """Keys of a context that belong to the plan. A file holds them next to the others."""
 
 FORMER_KEYS = {"cards": "nics"}
-"""Old names of context keys in files of earlier versions."""
+"""Old name of a context key, in files of earlier versions -> its name now."""
 
 
 def context_to_mapping(context: RunContext) -> dict[str, Any]:

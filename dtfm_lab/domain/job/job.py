@@ -252,7 +252,8 @@ class Job(JobOptions):
 
     @property
     def embedding_bytes(self) -> float:
-        """Bytes that the first and last stage exchange if they tie their embeddings: its gradient, never compressed."""
+        """Bytes that the first and the last stage exchange if they share an embedding: the embedding's gradient, never
+        compressed."""
         model = self.modelled()
         return float(model.vocab_size * model.d_model * BYTES_PER_ELEMENT[self.gradients_in])
 

@@ -27,7 +27,8 @@ OTHER_MODELS = "another model is read from its config.json (model=PATH) or plann
 
 
 def model_named(given: str, known: Collection[str]) -> str:
-    """Return the known name for input such as ``meta-llama/Llama-3.1-8B-Instruct``, or the input itself."""
+    """Return the known name for input such as ``meta-llama/Llama-3.1-8B-Instruct``, or the input itself if no name
+    matches."""
     if given in known:
         return given
     name = given.strip().casefold()

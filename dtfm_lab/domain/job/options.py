@@ -27,7 +27,7 @@ else:
 
 COMPRESSIONS = ("none", "fp16", "int8")
 INT8_BLOCK = 256
-"""Numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
+"""Number of elements that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
 TRANSPORTS = ("overlapped", "batched", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
@@ -307,12 +307,12 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def gradient_coding(self) -> Coding:
-        """Bytes that gradients take in the messages between replicas."""
+        """Bytes per element of gradients in the messages between replicas."""
         return coding_of(self.gradients_in, self.gradients_as)
 
     @property
     def average_coding(self) -> Coding:
-        """Bytes that averaged gradients take in the messages that return them to the replicas.
+        """Bytes per element of averaged gradients in the messages that return them to the replicas.
 
         If replicas split the optimizer states, updated parameters return instead, and they are never compressed.
         """
@@ -353,33 +353,33 @@ class JobChanges(JobOptions):
 
 
 class Coding(NamedTuple):
-    """Bytes that numbers take in a message."""
+    """Bytes per element in a message, uncompressed and compressed."""
 
     plain: float
-    """Bytes of an uncompressed number."""
+    """Bytes of an uncompressed element."""
     coded: float
-    """Bytes of a compressed number."""
+    """Bytes of a compressed element."""
     scales: float
-    """Bytes of the scale that is sent with every ``INT8_BLOCK`` compressed numbers; 0 without scales."""
+    """Bytes of the scale that is sent with every ``INT8_BLOCK`` compressed elements; 0 without scales."""
 
 
 def coding_of(dtype: str, compression: str) -> Coding:
-    """Return the bytes that numbers of a dtype take in a message under one of ``COMPRESSIONS``."""
+    """Return the bytes per element of a dtype in messages with one of ``COMPRESSIONS``."""
     plain = float(BYTES_PER_ELEMENT[dtype])
     return Coding(plain, *{"none": (plain, 0.0), "fp16": (2.0, 0.0), "int8": (1.0, 4.0)}[compression])
 
 
 def coded_bytes(n_elements: Any, coding: Coding) -> Any:
-    """Return the bytes of a count of numbers, or of an array of counts, in a message.
+    """Return the bytes of ``n_elements`` in a message. It may be an array of counts.
 
-    Numbers are compressed only if that is smaller. The search compiles this function with numba.
+    Elements are compressed only if that makes the message smaller. The search compiles this function with numba.
     """
     plain_bytes = n_elements * coding.plain
     return np.minimum(plain_bytes, n_elements * coding.coded + coding.scales * np.ceil(n_elements / INT8_BLOCK))
 
 
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
-    """Return the bytes of ``n_elements`` numbers in a message: uncompressed, or compressed if that is smaller."""
+    """Return the bytes of ``n_elements`` in a message: uncompressed, or compressed if that is smaller."""
     return float(coded_bytes(n_elements, coding_of(dtype, compression)))
 
 

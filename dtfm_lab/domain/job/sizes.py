@@ -31,15 +31,15 @@ WHOLE_WIDTHS = {"gpt": 5, "llama": 4, "moe": 4}
 """Widths per token that every GPU of a group holds whole: input and output of both norms, and in a gpt two dropout
 masks of half a number each."""
 WHOLE_SHARE = 10 / 34
-"""Share of a block's held numbers that every GPU of a group holds whole, for other families: a gpt's share."""
+"""Share of a block's held elements that every GPU of a group holds whole, for other families: a gpt's share."""
 
 
 DROPOUT_WIDTHS = {"gpt": 1}
-"""Dropout masks that a block holds, in widths per token: two masks, each of half a number per element."""
+"""Dropout masks that a block holds, in widths per token: two masks, of which each element counts half."""
 DROPOUT_SHARE = {"gpt": 3 / 5}
-"""Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 numbers."""
+"""Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 elements."""
 USUAL_LOGITS = 2
-"""Numbers that families count for each logit: in half precision, the 4 bytes of the softmax."""
+"""Elements that ``families`` counts for each logit: in half precision, the 4 bytes of the softmax."""
 
 
 def frozen_bytes(job: Job, layer: Layer) -> float:
@@ -70,7 +70,7 @@ def whole_elements(job: Job, layer: Layer) -> int:
 
 
 def needed_elements(job: Job, layer: Layer) -> int:
-    """Return how many numbers the backward of one sequence needs, kept or recomputed."""
+    """Return how many elements per sequence the layer's backward needs, kept or recomputed."""
     held = layer.held_elements + _beside(job, layer)
     if job.attention == "unfused":
         share = 0.0 if job.dropout else DROPOUT_SHARE.get(job.modelled().family, 0.0)
@@ -169,7 +169,7 @@ def repeated_flop(job: Job, layer: Layer) -> float:
 
 
 def moved_elements(job: Job, layer: Layer) -> float:
-    """Return how many numbers of one sequence operators other than matrix products read and write in a forward.
+    """Return how many elements per sequence operators other than matrix products read and write in a forward.
 
     Each matrix that an unfused attention keeps is written by one operator that reads another matrix of its size.
     """

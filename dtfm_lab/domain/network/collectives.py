@@ -18,14 +18,14 @@ from dtfm_lab.domain.network.device import as_number, shortened
 from dtfm_lab.domain.units import FloatArray
 
 MOST_ROWS = 100
-"""Maximum rows of a table."""
+"""Maximum number of rows of ``Topology.collectives``."""
 LEAST_FRACTION = 1e-6
 """Minimum fraction of a bandwidth. Below it a link counts as broken, not as slow."""
 
 
 @dataclass(frozen=True)
 class CollectiveSpeed:
-    """The speed of collectives in which a number of hosts take part."""
+    """How fast collectives are if a certain number of hosts take part."""
 
     hosts: int
     """Number of hosts."""

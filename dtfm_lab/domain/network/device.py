@@ -79,7 +79,7 @@ less. Prices are list prices per GPU. They change monthly and differ between sel
 
 
 OTHER_NAMES = {other: gpu for gpu, row in HARDWARE.items() for other in row.other_names}
-"""Other names for rows of the table."""
+"""Other name of a GPU -> its name in the table."""
 
 MAKERS_WORDS = "nvidia", "tesla", "geforce", "amd", "instinct", "radeon", "apple"
 """Words that may come before a GPU's own name."""
@@ -112,7 +112,7 @@ NOISE = re.compile(
 """Words in a driver's name of a GPU that the table's names leave out."""
 MEMORY_WORD = re.compile(r"(\d{1,5})gb")
 OTHER_WORDS = {"a800": "a100", "h800": "h100", "mi325": "mi325x"}
-"""Words in a driver's name, and the table's words for the same GPU."""
+"""Word in a driver's name -> the table's word for the same GPU."""
 
 
 def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:

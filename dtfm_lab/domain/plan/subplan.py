@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import counted
 LEAST_TO_SYNCHRONISE = 4
 """Smallest number of workers for two pipelines of two stages, so that replicas have to synchronise."""
 AS_RECORDED = {"synchronise_every": "averages_every"}
-"""Fields whose name in a trace's context differs from their name in a job."""
+"""Field of a trace's context -> the job's field of another name that it records."""
 SIDES = ("stages", "pipelines")
 
 

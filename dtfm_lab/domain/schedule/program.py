@@ -226,8 +226,10 @@ def _check_size(
     groups: tuple[tuple[str, ...], ...],
     buckets: tuple[tuple[Bucket, ...], ...],
 ) -> None:
-    """Check the number of steps before anything is made: two messages per pass, plus the parts of a group's first
-    and last replica."""
+    """Raise ScheduleError for too many steps, before any is made.
+
+    There are two messages per pass. Synchronisation is counted from the first and the last replica of a group.
+    """
     n_replicas = len(groups[0])
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes

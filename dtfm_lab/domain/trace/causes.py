@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPUTE = "compute"
-"""The critical path's cause for a forward or backward."""
+"""Name under which forwards and backwards appear among the causes of a critical path."""
 PATH = ["row", "replica", "stage", "device", "link", "action", "kind", "microbatch", "what", "start_s", "end_s"]
 
 

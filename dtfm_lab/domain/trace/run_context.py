@@ -235,7 +235,8 @@ class RunContext:
     rehearsed: Subplan | None = None
     """The part of a larger plan that ran; None if all of it did."""
     stand_in: str = ""
-    """Name of the model that was trained because the job's own is too large here. Messages are as long as the job's."""
+    """Name of the model that was trained because the job's own is too large here. Messages have the sizes of the job's
+    own."""
     runs_on: str = "cpu"
     """The hardware that the workers computed on: ``cpu`` or ``cuda``."""
     held_out: tuple[tuple[int, float], ...] = ()

@@ -31,7 +31,7 @@ REPEAT_NOISE = 0.035
 """Standard deviation of the logarithm of a repeated measurement's seconds. Sailor's authors measured 15 plans twice.
 They differ by 5.0 % on average, which is 3.5 % per measurement. No prediction is more certain than that."""
 CONFIDENCE = 0.9
-"""Default confidence."""
+"""Default confidence of intervals."""
 UNKNOWN = 0.0, math.inf
 """The interval of a number with unknown uncertainty."""
 OF_A_MEDIAN = math.sqrt(math.pi / 2)
@@ -78,8 +78,10 @@ def predicted_ends(trace: TraceColumns, length_s: float) -> tuple[float, float] 
 
 
 def _of_iterations(trace: TraceColumns, confidence: float) -> tuple[float, float]:
-    """Return Student's interval of the median around ``iteration_s``; with two kinds of iterations, of their weighted
-    mean."""
+    """Return the interval of ``iteration_s`` that follows from the differences between iterations (Student's t).
+
+    Iterations that synchronise and those that do not are compared separately, and their variances are added.
+    """
     variance, freedom = 0.0, 0
     ends_s, weights = trace.iteration_ends_s, trace.iteration_weights
     for weight in np.unique(weights):

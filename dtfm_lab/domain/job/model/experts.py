@@ -48,7 +48,7 @@ class _Attention(NamedTuple):
     moved: int
     kv: int
     head_dim: int
-    """Numbers per head for counting FLOP: the average over a key and a value."""
+    """Width of a head for counting FLOP: the average of the widths of a key and a value."""
     products: tuple[tuple[int, int], ...]
     """Rows and columns of its weight matrices, in the order in which a token passes them."""
     made: int

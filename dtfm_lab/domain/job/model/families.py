@@ -142,7 +142,7 @@ def llama(
     n_kv_heads
         Number of key and value heads, which divides ``n_heads`` (default ``n_heads``).
     head_dim
-        Numbers per head (default d_model / n_heads).
+        Width of a head (default d_model / n_heads).
     """
     d, t, vocab_size = sizes_of(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
     thing = f"model {name}"

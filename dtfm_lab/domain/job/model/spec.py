@@ -60,7 +60,10 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A part of a model that stays on one stage. All numbers are for one sequence."""
+    """A part of a model that stays on one stage.
+
+    FLOP and activation elements (single numbers of a tensor) are for one sequence.
+    """
 
     kind: LayerKind
     parameters: int
@@ -69,18 +72,18 @@ class Layer:
     """FLOP of a forward, two per multiply-add. If the blocks of your own module were timed, the model's FLOP are
     divided among them by seconds."""
     output_elements: int
-    """Numbers passed to the next layer. They cross a stage boundary if one follows this layer."""
+    """Elements passed to the next layer. They cross a stage boundary if one follows this layer."""
     held_elements: int = 0
-    """Numbers kept from forward to backward, including the layer's input. A one-byte mask counts as half a number.
-    ``families`` documents how the builders count."""
+    """Elements kept from forward to backward, including the layer's input. An element of a one-byte mask counts as
+    half. ``families`` documents how the builders count."""
     attention_elements: float = 0.0
-    """Additional numbers kept by unfused attention: its matrices, with masks as halves. 0 if unknown."""
+    """Additional elements kept by unfused attention: its matrices, with masks as halves. 0 if unknown."""
     selective_elements: int = 0
-    """Numbers kept from forward to backward with selective checkpointing; 0 if unknown."""
+    """Elements kept from forward to backward with selective checkpointing; 0 if unknown."""
     selective_flop: float = 0.0
     """FLOP of the matrix products that selective checkpointing recomputes."""
     moved_elements: int = 0
-    """Numbers that operators other than matrix products read and write in a forward: norms, activation functions,
+    """Elements that operators other than matrix products read and write in a forward: norms, activation functions,
     residuals, the loss. 0 if unknown."""
     frozen_elements: int = 0
     """Parameters that are held but not trained, as with adapters."""
@@ -115,7 +118,7 @@ class ModelSpec:
     """A model as the planner and the simulator see it.
 
     It has at most one embedding, first; blocks; and at most one head, last. Every layer but the head passes on seq_len
-    x d_model numbers (at most that many in a module of your own). Raises JobError for other layers or counts.
+    x d_model elements (at most that many in a module of your own). Raises JobError for other layers or counts.
     """
 
     name: str
@@ -131,7 +134,7 @@ class ModelSpec:
     family: str = "gpt"
     """Name of the builder that made it. Real runs can only build ``gpt``."""
     head_dim: int = 0
-    """Numbers per head. 0 is replaced by d_model / n_heads."""
+    """Width of a head. 0 is replaced by d_model / n_heads."""
     n_experts: int = 0
     """Number of routed experts per block; 0 for a model without experts."""
     experts_per_token: int = 0
@@ -246,7 +249,7 @@ class ModelSpec:
 
     @property
     def boundary_elements(self) -> int:
-        """Numbers of one sequence that cross the widest stage boundary forward. The gradient has as many."""
+        """Elements of one sequence that cross the widest stage boundary forward. The gradient has as many."""
         return self.seq_len * self.d_model
 
     @property
@@ -321,7 +324,7 @@ class ModelSpec:
         return tuple(layers)
 
     def even_cut(self, n_stages: int, by: str = "blocks") -> tuple[int, ...]:
-        """Return the blocks of each of ``n_stages`` stages that hold equal parts of the model.
+        """Return the number of blocks of each of ``n_stages`` stages that hold equal parts of the model.
 
         ``by`` is one of ``CUTS_BY`` and says what is equal. Spare blocks go to the first stages. Raises JobError if
         there are more stages than blocks.
