@@ -48,7 +48,7 @@ class Times(NamedTuple):
         """Return the times of actions that started and ended at these seconds, each (nodes, iterations).
 
         Give ``link``, the number of each node's link, if first bytes may wait for the receiver's NIC. The latency of a
-        link is then that of its quickest message.
+        link is then the shortest latency of its messages.
         """
         received = dependencies.send_of >= 0
         latency_s = np.zeros_like(start_s)

@@ -62,9 +62,9 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
 def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     """Return the dependencies of an iteration that synchronises, or of one that does not.
 
-    Messages on one link (``pairs``) or one sender's NIC (``nics``) are ordered as in its program. Messages are ordered
-    as in the trace if they are received at one NIC, leave through a NIC that several devices share, or use a link whose
-    two directions take turns. So are computations that synchronise buckets.
+    Messages on one link (``pairs``) or one sender's NIC (``nics``) are ordered as in its program. The trace decides the
+    order of messages that are received at one NIC, leave through a shared NIC, or use a link whose directions take
+    turns. It also decides the order of computations that synchronise buckets.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)

@@ -92,7 +92,7 @@ class ConfidenceInterval(NamedTuple):
 
 
 def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArray], object]) -> ConfidenceInterval:
-    """Return the average over iterations of each one's ``centre`` (its mean or median).
+    """Compute the ``centre`` (mean or median) of each iteration, and return the average over iterations.
 
     Values of one iteration are not independent, so the interval follows from the differences between iterations. With
     one or two iterations, all values are treated as independent, and the result is their centre.

@@ -131,7 +131,7 @@ def _sizes(plan: Plan, measured: Trace) -> FloatArray:
 def _separated(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray, specified_latency_s: float
 ) -> tuple[ConfidenceInterval, ConfidenceInterval, str]:
-    """Return (latency, seconds per byte, note) of a link, from nothing but the total time of each message."""
+    """Return (latency, seconds per byte, note) of a link, if only the total time of each message is known."""
     if n_bytes.max() >= UNLIKE * n_bytes.min():
         return *_by_size(n_bytes, iteration, whole_s), ""
     size = float(n_bytes.mean())

@@ -122,7 +122,7 @@ FAR_TIMES = 100
 """Above this multiple of its bound, a value is shown as "far above the bound", without the factor. So loose a bound
 carries no information."""
 LOOSE_TIMES = 1.5
-"""Above this multiple of its lower bound, an iteration is shown with a note that the bound is loose. "At most 98 times
+"""Above this multiple of its lower bound, an iteration is shown with the words "the bound is loose". "At most 98 times
 faster" would read as a promise, although the bound leaves out what takes the time."""
 
 

@@ -162,7 +162,7 @@ OTHER_TYPES = {
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe_text": "qwen3_moe",
 }
-"""``model_type`` -> the known type with the same architecture. For vision-language models, that of their language
+"""``model_type`` -> the known type with the same architecture. For a vision-language model, the type of its language
 model."""
 ARCHITECTURES = {
     **{"GPT2": "gpt2", "Llama": "llama", "LLaMA": "llama", "Mistral": "mistral", "Mixtral": "mixtral"},

@@ -171,7 +171,7 @@ class SystemOptions:
     the distributed optimizer)."""
     gradient_buffers: Annotated[str, Option(choices=GRADIENT_BUFFERS)] = "none"
     """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
-    gradients in the job's dtype next to those that it accumulates in gradient_dtype.
+    gradients in the job's dtype. It accumulates the first copy in gradient_dtype.
 
     ``none``: gradients are accumulated in the buffers from which they are sent, as in Megatron-LM, FSDP, or torch's DDP
     with ``gradient_as_bucket_view=True``. ``buckets``: torch's DDP by default copies every gradient into a bucket, so
@@ -254,7 +254,7 @@ class PipelineOptions:
 
     ``blocks``: the number of blocks. ``layers``: the same, but embedding and head count as a block each, as with
     Megatron-LM's account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split, or DeepSpeed's
-    type:transformer|embedding. ``flop``: the FLOP, including those of the head, as in nanotron. A search for seconds or
+    type:transformer|embedding. ``flop``: the FLOP, including the head's, as in nanotron. A search for seconds or
     dollars chooses the cut itself."""
     microbatches_per_replica: Annotated[tuple[int, ...] | None, Option(varies=False)] = None
     """Micro-batches of each replica; split as evenly as possible if omitted."""

@@ -35,7 +35,7 @@ WHOLE_SHARE = 10 / 34
 
 
 DROPOUT_WIDTHS = {"gpt": 1}
-"""Dropout masks that a block holds, in widths per token: two masks, of which each element counts half."""
+"""Dropout masks that a block holds, in widths per token: two masks, whose elements count half."""
 DROPOUT_SHARE = {"gpt": 3 / 5}
 """Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 elements."""
 USUAL_LOGITS = 2
@@ -288,7 +288,7 @@ def _last_backwards(schedule: Schedule, position: int) -> dict[int, Kind]:
 def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list[float]:
     """Return the fraction of a backward that each layer takes, by its FLOP.
 
-    The repeated forward of a block counts as part of its own backward. If the whole stage is recomputed first, that
+    The repeated forward of a block counts as part of the block's backward. If the whole stage is recomputed first, that
     counts as part of the last layer's backward.
     """
     flops = [layer.forward_flop for layer in layers]

@@ -65,8 +65,8 @@ def largest_shape(of: tuple[int, int], workers: int) -> tuple[int, int]:
 
 
 def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
-    """Return only the kept stages and pipelines of a plan. If ``kept`` is None or all of the plan, return the plan
-    itself.
+    """Return only the kept stages and pipelines of a plan. Without ``kept``, or if the whole plan is kept, return the
+    plan itself.
 
     The cost is the cost of the kept stages in the whole plan, with all its pipelines. Raises TraceError unless they are
     the first stages and pipelines of a plan of this shape.

@@ -294,7 +294,7 @@ def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: 
 
 
 def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule) -> tuple[Step, ...]:
-    """Return those of a device's steps that belong to the first ``n_microbatches`` micro-batches, in order."""
+    """Return a device's steps for the first ``n_microbatches`` micro-batches, in order."""
     if n_microbatches == schedule.n_microbatches:
         return steps
     place: dict[int, int] = {}

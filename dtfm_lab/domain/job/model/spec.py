@@ -41,8 +41,8 @@ def even_shares(total: int, n_shares: int) -> tuple[int, ...]:
 
 
 class Backward(NamedTuple):
-    """FLOP of a model's backward per FLOP of its forward: for the gradients of its inputs, and for those of its
-    weights."""
+    """FLOP of a model's backward per FLOP of its forward: for the gradients of its inputs, and for its weights'
+    gradients."""
 
     inputs: float
     weights: float
