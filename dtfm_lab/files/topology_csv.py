@@ -2,10 +2,10 @@
 
 The first row of a list holds ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in any order and among
 other columns, as in ``Topology.to_frame``. Matrices are two files, ``NAME.latency_ms.csv`` and
-``NAME.bandwidth_gbps.csv``. Their rows send to their columns. They are bare, or have names in the first row and column.
-Both forms also accept ``latency_s`` and ``bandwidth_bytes_per_s``, which are never written. Diagonals are ignored. CSV
-holds no GPUs, regions, hosts, prices, times by message size or spread of the links. Devices are read as V100s without a
-region.
+``NAME.bandwidth_gbps.csv``. Rows are senders, columns receivers. The matrices are bare, or have names in the first row
+and column. Both forms also accept ``latency_s`` and ``bandwidth_bytes_per_s``, which are never written. Diagonals are
+ignored. CSV holds no GPUs, regions, hosts, prices, times by message size or spread of the links. Devices are read as
+V100s without a region.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 With ``selective`` and ``block`` checkpointing, a block keeps less than its operators need and recomputes the rest, one
 block at a time. Embedding and head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
-checkpointing, whole stages are recomputed. What remains is then not a sum over layers; ``costs.memory`` counts it.
+checkpointing, whole stages are recomputed. What a stage keeps is then not a sum over its layers, so ``costs.memory``
+counts it.
 
 With context and expert parallelism, every GPU of a group has its own tokens, and activations are the sum over all. Each
 GPU holds its own copy of the parameters, except for experts, which are split among expert-parallel GPUs.
