@@ -73,7 +73,7 @@ class Blame:
         if abs(self.error_s) <= ROUNDING * self.iteration_s:
             return "on average an iteration is as long as predicted"
         how = "longer" if self.error_s > 0 else "shorter"
-        predicted_s = self.iteration_s - self.error_s  # all shares of an error are of the prediction
+        predicted_s = self.iteration_s - self.error_s  # errors are always given as shares of the prediction
         share = f" ({format_share(abs(self.error_s) / predicted_s)})" if predicted_s > 0 else ""
         error = f"on average an iteration is {format_s(abs(self.error_s))}{share} {how}"
         explaining = self.table[self.table["named"] & (self.table["share"].abs() >= NOTABLE)]

@@ -76,7 +76,7 @@ def extensions() -> Mapping[str, Extension]:
 
     An extension that cannot be loaded, or that lacks one it needs, is left out with a warning in the log.
     """
-    from importlib.metadata import entry_points  # takes a tenth of the lab's import, for it loads an e-mail parser
+    from importlib.metadata import entry_points  # takes a tenth of the lab's import time: it loads an e-mail parser
 
     # The lab's own first, so that no other package can take their names.
     points = sorted(entry_points(group=GROUP), key=lambda point: not point.value.startswith(OURS))

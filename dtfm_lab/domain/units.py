@@ -55,12 +55,12 @@ or more."""
 
 def format_s(seconds: float) -> str:
     """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``, ``1 h 28 min``; rounding noise as ``0 s``."""
-    # Differences of equal seconds end up here.
+    # The difference of equal times is rounding noise.
     if abs(seconds) < 1e-9:
         return "0 s"
     if MINUTES_FROM_S <= abs(seconds) < math.inf:
         return f"{'-' if seconds < 0 else ''}{_format_long(abs(seconds))}"
-    if abs(seconds) >= 0.9995:  # three figures of a thousand would need one, too
+    if abs(seconds) >= 0.9995:  # from 999.5 ms on, three digits would give 1e+03 ms
         return f"{seconds:.4g} s"
     if abs(seconds) >= 0.9995e-3:
         return f"{seconds * 1e3:.3g} ms"

@@ -35,7 +35,7 @@ OPERATORS = ("usual", "eager", "fused")
 MEMORY_ONLY = (
     *("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights", "gradient_buffers"),
 )
-"""Choices that change memory only. They change seconds only if ``memory_traffic`` is set."""
+"""Choices that change memory. They change seconds only if ``memory_traffic`` is set."""
 GRADIENT_BUFFERS = ("none", "buckets", "whole")
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}

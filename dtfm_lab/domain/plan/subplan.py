@@ -120,7 +120,7 @@ def _part_of_job(job: Job, n_stages: int, n_pipelines: int) -> Job:
     # The last stage kept ends the model now, so it takes the head.
     head = tuple(layer for layer in model.layers[-1:] if layer.kind is LayerKind.HEAD)
     blocks = job.blocks_per_stage
-    if blocks is None and job.cut_by != "blocks":  # a part of the model would be cut elsewhere
+    if blocks is None and job.cut_by != "blocks":  # a part of the model alone would be cut at other places
         blocks = model.even_cut(job.n_stages, job.cut_by)
     blocks = None if blocks is None else blocks[:n_stages]
     return replace(

@@ -166,7 +166,7 @@ def lower(
         )
     synchronise = synchronise and sharding != "zero-3"
     blocking = transport != "overlapped"
-    # there is nothing to average, or it travels during all passes anyway
+    # no buckets if there is nothing to average, or if the averages travel during all passes anyway
     buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     counts = counts[:period]
@@ -203,7 +203,7 @@ def lower(
     for position in range(schedule.n_devices):
         in_group = groups_of[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
-        # as if each replica were alone, which averages nothing
+        # without synchronisation, each replica counts as alone and averages nothing
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(len(counts))]
         made: dict[tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]] = {}
         """Replicas of a ring all do the same."""

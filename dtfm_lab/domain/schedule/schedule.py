@@ -203,8 +203,8 @@ class Step(NamedTuple):
     whole: Kind | None = None
     """For a PART, the kind of the pass that it belongs to."""
     rounds: int = 1
-    """Number of messages of ``share``, or sums of ``fraction``, that the action stands for. Above 1 for a ring that has
-    one action of each kind per replica."""
+    """Number of equal messages or sums that the action stands for, each of ``share`` or ``fraction``. It is above 1 in
+    a ring whose rounds are combined into one action."""
     arrivals: tuple[int, ...] = ()
     """Positions, in the same program, of sends whose messages must have arrived at the other end."""
 

@@ -288,7 +288,7 @@ class Averaging(NamedTuple):
     compressed: bool
     locally: bool
     shards_states: bool
-    """True if each replica steps the shard that it averages."""
+    """True if each replica updates only the shard of the parameters that it averages."""
     averaged: float
     """Fraction of each device's parameters that is averaged."""
     delayed: bool

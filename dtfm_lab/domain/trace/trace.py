@@ -90,7 +90,7 @@ def _of_iterations(trace: TraceColumns, confidence: float) -> tuple[float, float
             return UNKNOWN
         variance += float((weight * len(alike)) ** 2 * alike.var(ddof=1) / len(alike))
         freedom += len(alike) - 1
-    from scipy.special import stdtrit  # loading it takes a while, for which every kernel would wait
+    from scipy.special import stdtrit  # takes a while to load, and every notebook kernel would wait
 
     half_s = float(stdtrit(freedom, (1 + confidence) / 2)) * OF_A_MEDIAN * math.sqrt(variance)
     return max(0.0, trace.iteration_s - half_s), trace.iteration_s + half_s
@@ -139,7 +139,7 @@ def _covered_s(spans: Sequence[np.ndarray], n_owners: int) -> FloatArray:
         return np.zeros(n_owners)
     order = np.lexsort((start_s, owner))
     owner, start_s, end_s = owner[order], start_s[order], end_s[order]
-    apart = owner * (float(end_s.max()) + 1.0)  # on one axis, the owners one after the other
+    apart = owner * (float(end_s.max()) + 1.0)  # puts all owners on one time axis, one after the other
     reach = np.maximum.accumulate(apart + end_s)
     known = np.concatenate([[-np.inf], reach[:-1]]) - apart
     new_s = np.maximum(end_s - np.maximum(start_s, known), 0.0)
