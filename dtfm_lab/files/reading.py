@@ -126,7 +126,7 @@ class _Loader(FAST):  # type: ignore[misc]  # which of two it is depends on how 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             value = super().construct_object(node, deep)
-            if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:  # one in base 60 may be too long for str()
+            if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:  # too long for str() if in base 60
                 raise ValueError
             return value
         except (ValueError, LookupError, TypeError, AttributeError):  # such as a 13th month, or digits by the thousand
@@ -264,7 +264,7 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
         message = "input should be a mapping" if first["type"] == "model_type" else first["msg"]
         message = message.removeprefix("Value error, ")
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
-        place = place if len(place) <= 100 else place[:97] + "..."  # keys from a file may be of any length and hold any character
+        place = place if len(place) <= 100 else place[:97] + "..."  # keys of a file may be long
         place = "".join(c if is_plain(c) else "?" for c in place)
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
     except LabError as error:  # raised by a dataclass inside, which checks its own fields
