@@ -32,14 +32,14 @@ BATCH = 16
 
 
 class Times(NamedTuple):
-    """Seconds that each action takes or waits by itself, (nodes, iterations), apart from waiting for other actions.
+    """Seconds that each action itself takes, without waiting for other actions; all arrays are (nodes, iterations).
 
-    The start and end of every action follow from them.
+    Together with the dependencies, they determine when every action starts and ends.
     """
 
     duration_s: FloatArray
     latency_s: FloatArray
-    """Seconds from the start of a receive's send to the first byte; 0 for all others."""
+    """For a receive, seconds from the start of its send until its first byte arrives; 0 for all other actions."""
     late_s: FloatArray
     """Delay: how much later an action started than its dependencies allowed."""
 
@@ -47,8 +47,8 @@ class Times(NamedTuple):
     def of(cls, dependencies: Dependencies, start_s: FloatArray, end_s: FloatArray, link: IntArray | None) -> Times:
         """Return the times of actions that started and ended at these seconds, each (nodes, iterations).
 
-        ``link`` is the number of each node's link if first bytes may wait for the receiver's NIC. The latency of a link
-        is then the shortest of its messages.
+        Give ``link``, the number of each node's link, if first bytes may wait for the receiver's NIC. The latency of a
+        link is then the shortest latency of its messages.
         """
         received = dependencies.send_of >= 0
         latency_s = np.zeros_like(start_s)
@@ -67,7 +67,7 @@ class Times(NamedTuple):
 
 
 class TimedIterations(NamedTuple):
-    """Iterations that all synchronise, or all do not, with their predicted and measured times."""
+    """Iterations of one kind (all synchronise, or none does), with their predicted and measured times."""
 
     dependencies: Dependencies
     predicted: Times
@@ -75,13 +75,15 @@ class TimedIterations(NamedTuple):
     group: IntArray
     """(nodes,) number of the link or device that each action belongs to: its row in ``owners``."""
     late_group: IntArray
-    """(nodes,) number of the owner of each action's delay. For messages this is the NIC, if messages queue at NICs."""
+    """(nodes,) row in ``owners`` that each action's delay is charged to: its link or device or, for messages that queue
+    at NICs, the NIC."""
 
     @classmethod
     def of(
         cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_nic: bool
     ) -> TimedIterations:
-        """Return the iterations ``numbers`` of ``Comparison.rows``. Raises TraceError if they hold other actions."""
+        """Return the iterations ``numbers`` of ``Comparison.rows``. Raises TraceError if their actions are not those of
+        the graph."""
         import pandas as pd  # takes a while to load
 
         graph = dependencies.graph
@@ -116,7 +118,8 @@ class TimedIterations(NamedTuple):
     def own_s(self, times: Times, n_groups: int) -> FloatArray:
         """Return (3, groups, iterations) seconds of each group's durations, latencies and delays.
 
-        Durations and latencies belong to computations and receives. Every action can have a delay.
+        Durations and latencies of sends are left out, because their receives stand for the messages. Every action can
+        have a delay.
         """
         counts = self.dependencies.graph.role != SEND
         whole = np.zeros((3, n_groups, times.duration_s.shape[1]))
@@ -159,7 +162,8 @@ class TimedIterations(NamedTuple):
 
 
 def owners(rows: pd.DataFrame, *, one_nic: bool) -> pd.DataFrame:
-    """Return the columns ``of`` and ``name`` for all links and devices, and for NICs if messages queue there."""
+    """Return all links and devices, and NICs if messages queue there: one row each, with the columns ``of`` and
+    ``name``."""
     import pandas as pd  # takes a while to load
 
     parts = [_owner(rows), _nic(rows)] if one_nic else [_owner(rows)]
@@ -185,7 +189,7 @@ def _nic(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[tuple[IntArray, IntArray, Mask, Mask]]:
-    """Walk back along the longest chain of all columns at once.
+    """Walk back along the longest chain of every column (one sample of one iteration), all columns at once.
 
     Yields four arrays per step: the columns that still continue, the node of each, True if the node's own duration
     counts (not if the next node waited for its start), and True if the node waited for the start of its send.
@@ -201,7 +205,8 @@ def _chains(last: IntArray, came_from: IntArray, from_start: Mask) -> Iterator[t
 
 
 def _weights(progress: FloatArray, length_s: FloatArray, growth_s: FloatArray) -> FloatArray:
-    """Return (iterations, samples) the fraction of the path on which each sample's chain counts as the longest.
+    """Return (iterations, samples) weights: on which fraction of the way from predicted to measured each sample's chain
+    counts as the longest.
 
     The length is the maximum of many straight lines, so one chain takes over from another where the lines of
     neighbouring samples cross. The growth therefore adds up to the whole error, even with few samples.

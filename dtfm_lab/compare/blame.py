@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NOTABLE = 0.02
-"""A link or device is a suspect from this share of the iteration on. Real runs on the virtual clock differ by as
-much."""
+"""A link or device that adds or saves at least this share of the iteration is a suspect. Real runs on the virtual clock
+differ by as much."""
 OFF = 0.25
 """A link or device is also a suspect if its own times differ by this share or more, even if the iteration hardly
 changes. CPU seconds on a busy machine differ by a tenth."""
 ROUNDING = 1e-6
 """Below this share of the iteration, an error counts as none."""
 HIDDEN = 0.001
-"""Below this share of the iteration, an effect is reported as hidden behind other work."""
+"""A link or device that changes the iteration by less than this share is reported as hidden behind other work."""
 COLUMNS = ["of", "name", "longer_s", "low_s", "high_s", "share", "what", "ratio", "own_s", "sentence"]
 WHAT = ("duration", "latency", "delay", "both")
 PART = 0.2
-"""From this share of an effect on, both duration and latency are named as its reason."""
+"""If duration and latency each cause at least this share of an effect, both are named as its reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,12 @@ class Blame:
     """One row per link or device, worst first:
 
     * of ("link" or "device"; also "nic" if messages queue at NICs), name
-    * longer_s: average seconds that it adds to an iteration compared with the prediction; low_s and high_s, the 95 %
-    interval;
-      share of the measured iteration
-    * what: the main reason, "duration", "latency", "both", or "delay"; ratio of that to its prediction
+    * longer_s: average seconds that it adds to an iteration compared with the prediction; low_s and high_s: the 95 %
+      interval; share: longer_s as a fraction of the measured iteration
+    * what: the main reason, "duration", "latency", "both", or "delay"; ratio: its measured seconds divided by the
+      predicted ones
     * own_s: seconds by which its own actions in an iteration took longer, whether or not others waited for them
-    * sentence; named, True for a suspect
+    * sentence: the finding in words; named: True for a suspect
     """
     error_s: float
     """Average seconds by which an iteration is longer than predicted."""
@@ -54,17 +54,17 @@ class Blame:
 
     @property
     def suspects(self) -> pd.DataFrame:
-        """The rows of suspects, without the column ``named``."""
+        """The rows of ``table`` that are ``named``, without that column."""
         return self.table.loc[self.table["named"], COLUMNS].reset_index(drop=True)
 
     @property
     def computation_s(self) -> float:
-        """The part of the error caused by devices. Messages cause the rest."""
+        """Seconds of the error that devices cause. Messages cause the rest."""
         return float(self.table.loc[self.table["of"] == "device", "longer_s"].sum())
 
     @property
     def messages_s(self) -> float:
-        """The part of the error caused by links and NICs."""
+        """Seconds of the error that links and NICs cause."""
         return self.error_s - self.computation_s
 
     @property
@@ -73,7 +73,7 @@ class Blame:
         if abs(self.error_s) <= ROUNDING * self.iteration_s:
             return "on average an iteration is as long as predicted"
         how = "longer" if self.error_s > 0 else "shorter"
-        predicted_s = self.iteration_s - self.error_s  # all shares of an error are of the prediction
+        predicted_s = self.iteration_s - self.error_s  # errors are always given as shares of the prediction
         share = f" ({format_share(abs(self.error_s) / predicted_s)})" if predicted_s > 0 else ""
         error = f"on average an iteration is {format_s(abs(self.error_s))}{share} {how}"
         explaining = self.table[self.table["named"] & (self.table["share"].abs() >= NOTABLE)]
@@ -117,10 +117,9 @@ class _Iterations:
     """Averages over iterations, with intervals."""
 
     weight: FloatArray
-    """(iterations,) weights of the average. If only every H-th iteration synchronises, such an iteration counts one
-    in H."""
+    """(iterations,) weights of the average: see ``TraceColumns.iteration_weights``."""
     together: Mask
-    """(iterations,) True if the iteration synchronises."""
+    """(iterations,) True if the replicas synchronise in the iteration."""
 
     def mean(self, seconds: FloatArray) -> FloatArray:
         """Return the weighted average over the last axis."""
@@ -150,8 +149,10 @@ def _table(
     predicted_s: FloatArray,
     measured_s: FloatArray,
 ) -> pd.DataFrame:
-    """Build ``Blame.table`` from (duration, latency and delay; groups; iterations) shares of the error and own
-    seconds."""
+    """Build ``Blame.table`` from (3, groups, iterations) arrays, whose first axis is duration, latency and delay.
+
+    ``longer_s`` has the shares of the error; the others have each group's own seconds.
+    """
     share_s, share_half_s = iterations.mean(longer_s.sum(axis=0)), iterations.half_width(longer_s.sum(axis=0))
     # delays do not count as own time: they may come from another order of messages
     own = (measured_s - predicted_s)[:2].sum(axis=0)
@@ -189,7 +190,10 @@ def _table(
 
 
 def _beyond(seconds: FloatArray, half_s: FloatArray) -> Mask:
-    """Return True where seconds differ from 0 with confidence. Those from a single iteration count as certain."""
+    """Return True where seconds differ from 0 by more than the half width of their interval.
+
+    An infinite half width, from a single iteration, counts as 0.
+    """
     return np.asarray(np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s))
 
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LINK_MODEL, CLOCK = "link model", "clock"
-"""Where a measured action's duration comes from."""
+"""Where a measured action's duration comes from: computed by the link model, or timed."""
 SMALL = 0.02
-"""Below this share of the prediction, an error without a suspect gets no explanation."""
+"""An error below this share of the prediction is not explained further if there is no suspect."""
 SHOWN = 5
 """Maximum number of suspects in a notebook's output."""
 TABLES = ("iterations", "kinds", "stages", "devices", "links")
@@ -71,7 +71,8 @@ class Comparison:
 
     @property
     def predicted_iteration_s(self) -> float:
-        """See ``errors.predicted_iteration_s``."""
+        """Predicted seconds of the iteration that the measured one is compared with: see
+        ``errors.predicted_iteration_s``."""
         return predicted_iteration_s(self.predicted, self.measured)
 
     @cached_property
@@ -83,7 +84,7 @@ class Comparison:
 
     @property
     def is_inside(self) -> bool:
-        """True if the measured iteration lies in that interval."""
+        """True if the measured iteration lies in ``predicted_interval``."""
         low_s, high_s = self.predicted_interval
         return low_s <= self.measured.iteration_s <= high_s
 

@@ -1,4 +1,8 @@
-"""Find which action waits for which in one iteration of a trace, from its schedule alone."""
+"""Find which action waits for which in one iteration of a trace.
+
+This follows from the trace's schedule. Only where messages or buckets may overtake each other, the measured order
+counts.
+"""
 
 from dataclasses import dataclass
 
@@ -18,11 +22,12 @@ class Dependencies:
 
     graph: TaskGraph
     before: tuple[tuple[int, ...], ...]
-    """By node, the nodes that must have ended: those in the graph, and the previous message on its link or NIC."""
+    """For each node, the nodes that must end before it starts: its predecessors in the graph, and the previous message
+    on its link or NIC."""
     send_of: IntArray
-    """By node, the send of a receive, which must have started one latency earlier; -1 for all others."""
+    """For a receive, the node of its send, which must have started one latency earlier; -1 for all other nodes."""
     order: tuple[int, ...]
-    """All nodes, each after those that it waits for."""
+    """All nodes in an order in which each comes after those that it waits for."""
 
 
 def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
@@ -57,9 +62,9 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
 def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
     """Return the dependencies of an iteration that synchronises, or of one that does not.
 
-    Messages on one link (``pairs``) or one sender's NIC (``nics``) are ordered as in its program. Other messages are
-    ordered as in the trace. They are received at one NIC, leave through a NIC that several devices share, or use a link
-    whose two directions take turns. Computations that synchronise buckets are ordered as in the trace too.
+    Messages on one link (``pairs``) or one sender's NIC (``nics``) are ordered as in its program. The trace decides the
+    order of messages that are received at one NIC, leave through a shared NIC, or use a link whose directions take
+    turns. It also decides the order of computations that synchronise buckets.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)
@@ -102,8 +107,10 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
 
 
 def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
-    """Return (stages, replicas) a name for each set of replicas that gather at one replica, like regions in
-    hierarchical averaging."""
+    """Return (stages, replicas) region names for hierarchical averaging, recovered from the trace.
+
+    Replicas of a stage that sent their gradients to the same replica form a region.
+    """
     import networkx as nx  # takes a while to load
 
     n_stages, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
@@ -118,7 +125,8 @@ def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
 
 
 def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
-    """Return edges from what an action needs, from the previous computation, and from arrivals that it waits for."""
+    """Divide the graph's edges by their source: an action of the same device that is needed, the previous computation,
+    or an arrival from another device."""
     source, target = graph.sources, graph.successors
     computed = np.flatnonzero(graph.role == COMPUTATION)
     before = np.full(len(graph), -1)
@@ -131,7 +139,7 @@ def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
 
 
 def _by_target(*edges: Edges) -> Edges:
-    """Return all edges ordered by target, and by argument for equal targets."""
+    """Return all edges ordered by target. Edges with equal targets keep the order of the arguments."""
     source, target = (np.concatenate(ends) for ends in zip(*edges, strict=True))
     by_target = np.argsort(target, kind="stable")
     return source[by_target], target[by_target]

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEWEST = 5
-"""Minimum number of iterations to estimate growth. Five random values rise or fall in a row once in 60 times."""
+"""Minimum number of iterations to estimate growth or shifts. Five random values all rise or all fall once in 60
+times."""
 SHARE = 0.01
-"""From this share of the predicted iteration on, an action counts as late or early."""
+"""An action counts as late or early if it is off by more than this share of the predicted iteration."""
 CHANCE = 0.01
 """Maximum probability that an iteration is reported as a shift although all errors follow one normal distribution."""
 ROUNDING = 1e-6
-"""Below this share of the threshold, a standard error counts as rounding."""
+"""Standard errors are taken to be at least this share of the threshold; anything smaller is rounding."""
 MOST_SHIFTS = 3
 SHORTEST = 2
 """Minimum number of iterations before and after a shift. A single iteration could be an outlier."""
@@ -37,7 +38,7 @@ FIRST = ["stage", "replica", "device", "link", "action", "at_s", "late_s"]
 
 
 class Shift(NamedTuple):
-    """An iteration from which on the error has another value."""
+    """A lasting change of the error, from one iteration on."""
 
     iteration: int
     by_s: float
@@ -49,7 +50,7 @@ class Drift:
     """Where each device and each iteration departs from its prediction."""
 
     threshold_s: float
-    """Error in seconds, at its end, from which an action counts as having departed from the prediction."""
+    """An action has departed from the prediction if its end is off by more than this many seconds."""
     devices: pd.DataFrame
     """One row per device that departs from the prediction, the earliest first. Columns: stage and replica of the
     action, device, link ("a -> b", empty for a computation), action, at_s (when it ended) and late_s (negative: too
@@ -61,7 +62,7 @@ class Drift:
     """Seconds by which lateness grows from one iteration to the next: the median slope (Theil and Sen) with its 95 %
     interval. The interval is infinitely wide for fewer than five iterations."""
     shifts: tuple[Shift, ...]
-    """The iterations from which on the error has another value. Empty if the error stays the same or grows steadily."""
+    """The lasting changes of the error, in order. Empty if the error stays the same or grows steadily."""
 
     @property
     def grows(self) -> bool:
@@ -87,7 +88,7 @@ class Drift:
 
     @property
     def growth(self) -> str:
-        """In words: whether later iterations are further off. Empty for fewer than five iterations."""
+        """Sentence on whether later iterations are further off; empty for fewer than five iterations."""
         if (n := len(self.iterations)) < FEWEST:
             return ""
         if self.shifts:
@@ -117,7 +118,7 @@ class Drift:
 
 
 def drift(rows: pd.DataFrame, iterations: pd.DataFrame, predicted_iteration_s: float) -> Drift:
-    """Return the drift of ``Comparison.rows`` and ``Comparison.iterations``."""
+    """Find the drift in ``Comparison.rows`` and ``Comparison.iterations``."""
     import pandas as pd  # takes a while to load
 
     threshold_s = SHARE * predicted_iteration_s
@@ -181,7 +182,8 @@ def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[
 
 
 def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
-    """Return the iterations at which the mean shifts. Of several solutions, the one with most shifts is returned.
+    """Return the indices of ``late_s`` at which the mean shifts. If several numbers of shifts qualify, the largest is
+    used.
 
     Each shift exceeds the threshold, and is too large to be random.
 
@@ -210,8 +212,9 @@ def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
 
 
 def _best_split(late_s: FloatArray, n_parts: int) -> list[int] | None:
-    """Return where to cut into ``n_parts`` parts of at least SHORTEST with the smallest sum of squares; None if too
-    few.
+    """Return the indices at which to cut ``late_s`` into ``n_parts`` parts with the smallest sum of squares.
+
+    Each part has at least SHORTEST values. Return None if there are too few.
 
     Uses dynamic programming over the ends of the first parts, with running sums.
     """
@@ -240,5 +243,5 @@ def _best_split(late_s: FloatArray, n_parts: int) -> list[int] | None:
 
 
 def _spread(*parts: FloatArray) -> float:
-    """Return the sum of squares around the mean of each part."""
+    """Return the sum, over all parts, of squares around the part's mean."""
     return float(sum(((part - part.mean()) ** 2).sum() for part in parts))

@@ -51,7 +51,8 @@ def iteration_error(predicted: Trace, measured: Trace) -> float:
 def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
     """Return ``predicted.iteration_s``.
 
-    If only every H-th iteration synchronises and no measured one does, return the prediction for one that does not.
+    If only every H-th iteration synchronises and none of the measured ones does, return the prediction for one that
+    does not.
     """
     compared = np.unique(predicted_by(predicted, measured))
     if len(compared) > 1:
@@ -79,7 +80,7 @@ def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
 
 CONFIDENCE = 0.95
 FEW_ITERATIONS = 3
-"""Minimum number of iterations for estimating the differences between iterations."""
+"""Minimum number of iterations from which an interval is estimated by iteration (see ``estimate``)."""
 
 
 class ConfidenceInterval(NamedTuple):
@@ -91,9 +92,10 @@ class ConfidenceInterval(NamedTuple):
 
 
 def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArray], object]) -> ConfidenceInterval:
-    """Average the ``centre`` of each iteration. Measurements within an iteration are not independent.
+    """Compute the ``centre`` (mean or median) of each iteration, and return the average over iterations.
 
-    With one or two iterations, return the centre of all values as if they were independent.
+    Values of one iteration are not independent, so the interval follows from the differences between iterations. With
+    one or two iterations, all values are treated as independent, and the result is their centre.
     """
     numbers = np.unique(iteration)
     if len(numbers) < FEW_ITERATIONS:
@@ -104,7 +106,8 @@ def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArr
 
 
 def around(value: float, samples: FloatArray, worse: float = 1.0) -> ConfidenceInterval:
-    """Return Student's interval of the samples' mean, widened by the factor ``worse`` and centred on a value."""
+    """Return Student's interval of the samples' mean, moved so that ``value`` is its centre and widened by
+    ``worse``."""
     n = len(samples)
     if n < 2:
         return ConfidenceInterval(value, -np.inf, np.inf)

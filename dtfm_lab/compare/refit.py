@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COMPUTE = "compute_s"
 UNLIKE = 1.2
-"""From this ratio of a link's largest to its smallest message on, size separates latency from bandwidth."""
+"""If a link's largest message is at least this many times its smallest, latency and bandwidth are fitted separately."""
 TIMED = "drawn by times of several sizes, fitted as latency and bandwidth"
 ONE_SIZE = "messages of one size: latency as drawn"
 TOO_QUICK = "quicker than the specified latency: all counted as bandwidth"
@@ -42,7 +42,7 @@ class FittedValue(NamedTuple):
     n: int
     """Number of measurements."""
     note: str = ""
-    """What could not be separated, or how the specified value differs in kind; empty for an ordinary link."""
+    """A remark, such as that latency and bandwidth could not be separated; empty for an ordinary link."""
 
 
 def fit_links(plan: Plan, measured: Trace) -> list[FittedValue]:
@@ -131,7 +131,7 @@ def _sizes(plan: Plan, measured: Trace) -> FloatArray:
 def _separated(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray, specified_latency_s: float
 ) -> tuple[ConfidenceInterval, ConfidenceInterval, str]:
-    """Return (latency, seconds per byte, note) if only the total time of messages is known."""
+    """Return (latency, seconds per byte, note) of a link, if only the total time of each message is known."""
     if n_bytes.max() >= UNLIKE * n_bytes.min():
         return *_by_size(n_bytes, iteration, whole_s), ""
     size = float(n_bytes.mean())
@@ -145,7 +145,7 @@ def _separated(
 def _by_size(
     n_bytes: FloatArray, iteration: IntArray, whole_s: FloatArray
 ) -> tuple[ConfidenceInterval, ConfidenceInterval]:
-    """Return (latency, seconds per byte) from a line of seconds over message size.
+    """Return (latency, seconds per byte) from a straight line through seconds by message size.
 
     The line is fitted to each iteration separately, or to all iterations together if there are few.
     """
@@ -166,7 +166,7 @@ def _by_size(
 
 
 def _line(n_bytes: FloatArray, whole_s: FloatArray) -> tuple[float, float]:
-    """Return (latency, seconds per byte) by the medians of Theil and Sen, neither below 0."""
+    """Return (latency, seconds per byte) of the line of Theil and Sen, neither below 0."""
     with np.errstate(invalid="ignore"):
         found = theil_sen(n_bytes, whole_s)
     # larger messages took no longer, so the bandwidth is unknown
@@ -192,7 +192,7 @@ def _inverse(slowness: ConfidenceInterval) -> ConfidenceInterval:
 
 
 SAME = 0.005
-"""Below this difference of two relative errors, neither counts as worse."""
+"""Two relative errors that differ by less than this count as equally good."""
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
 ROUNDING = 1e-6
 """Below this relative difference, two numbers count as equal."""
@@ -216,7 +216,7 @@ class Refit:
     measured: RunContext
     """Context of the measured trace."""
     predicted: Trace
-    """One iteration simulated on ``topology`` with the fitted computing times."""
+    """One iteration simulated on ``topology`` with ``profile``."""
     error_before: float
     """Relative error of the original prediction: see ``Comparison.iteration_error``."""
     error: float
@@ -235,8 +235,10 @@ class Refit:
 
     @property
     def is_worse(self) -> bool:
-        """True if the fitted network predicts the iteration worse than the specified one, on data that neither was
-        fitted to."""
+        """True if the fitted network predicts the iteration worse than the specified one.
+
+        Iterations that it was not fitted to decide this, if there are enough.
+        """
         after = self.error if self.checked_error is None else self.checked_error
         return abs(after) > abs(self.error_before) + SAME
 

@@ -20,16 +20,16 @@ _config_lock = threading.Lock()
 def compiled(function: Function) -> Function:
     """Compile a function to machine code, cached on disk.
 
-    The code runs without the interpreter's lock. Floating-point sums keep their order.
+    The code runs without the GIL. Floating-point sums keep their order.
     """
     return _compiled(function, inline="never")
 
 
 def inlined(function: Function) -> Function:
-    """Compile a part of one long kernel, inlined into its caller.
+    """Compile a function that is inlined into each kernel that calls it.
 
-    Without inlining, a call counts references to every array argument, which takes longer than a short part does. The
-    price is that the part is compiled again with each function that calls it.
+    Use it for short functions. A normal call updates the reference count of every array argument, which can take longer
+    than the function itself. In return, the function is compiled again with each of its callers.
     """
     return _compiled(function, inline="always")
 
@@ -71,10 +71,10 @@ def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _cache(folder: Path, from_elsewhere: tuple[str, ...]) -> str:
-    """Return the cache folder for this version of a folder of kernels, and of what they call from other folders.
+    """Return the cache folder for the current sources of the kernels in ``folder`` and of what they call elsewhere.
 
-    numba checks only the file of the function itself. A kernel that calls one from another file would keep the other's
-    old code after a change.
+    numba's own cache watches only the file of a kernel. A kernel would keep the old code of a function that it calls
+    from another file.
     """
     digest = hashlib.sha256("".join(from_elsewhere).encode())
     for source in sorted(folder.glob("*.py")):

@@ -40,8 +40,8 @@ class Extension:
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """For each command of ``dtfm-lab``, the place of its ``click.Command`` and one line of help.
 
-    A subject such as ``explain --worth`` or ``network from`` is a command that another command selects by an option or
-    a word. A command with an empty line is not listed.
+    A key such as ``explain --worth`` or ``network from`` is a command that ``explain`` or ``network`` runs if it is
+    given this option or word. A command with an empty line of help is not listed.
     """
     panes: Mapping[str, str] = field(default_factory=dict)
     """Panes by name: places of functions that take the ``Lab`` and return a ``LabStep``.
@@ -63,11 +63,11 @@ class Extension:
     ``{"run.neighbours": place}`` answers ``lab.run(plan, neighbours=...)``, with the same arguments.
     """
     words: Mapping[str, str] = field(default_factory=dict)
-    """Glossary entries, each explained in one sentence."""
+    """Glossary: term -> its explanation in one sentence."""
     moved: Mapping[str, str] = field(default_factory=dict)
-    """New places of names that ``lab`` had until this release. The old names still work, with a warning."""
+    """Old name in ``lab`` -> its new place. The old names still work in this release, with a warning."""
     went: Mapping[str, str] = field(default_factory=dict)
-    """What to use instead of names that ``lab`` no longer has."""
+    """Name that ``lab`` no longer has -> what to use instead."""
 
 
 @cache
@@ -76,7 +76,7 @@ def extensions() -> Mapping[str, Extension]:
 
     An extension that cannot be loaded, or that lacks one it needs, is left out with a warning in the log.
     """
-    from importlib.metadata import entry_points  # takes a tenth of the lab's import, for it loads an e-mail parser
+    from importlib.metadata import entry_points  # takes a tenth of the lab's import time: it loads an e-mail parser
 
     # The lab's own first, so that no other package can take their names.
     points = sorted(entry_points(group=GROUP), key=lambda point: not point.value.startswith(OURS))
@@ -96,7 +96,10 @@ def extensions() -> Mapping[str, Extension]:
 
 
 def offered(kind: str) -> Mapping[str, Any]:
-    """Return what all extensions offer in one field of ``Extension``, by name. The first one of a name wins."""
+    """Return what all extensions offer in the field ``kind`` of ``Extension``, by name.
+
+    If two offer the same name, the first extension wins.
+    """
     assert kind in {each.name for each in fields(Extension)}, kind
     merged: dict[str, Any] = {}
     for extension in extensions().values():
@@ -111,7 +114,10 @@ def load(place: str) -> Any:
 
 
 def answered_instead(function: F) -> F:
-    """Decorate a function so that an extension may answer instead, if its keyword is given."""
+    """Decorate a function so that an extension's function is called instead if its keyword is given.
+
+    See ``Extension.instead``.
+    """
 
     @wraps(function)
     def answer(*args: Any, **keywords: Any) -> Any:
@@ -124,7 +130,8 @@ def answered_instead(function: F) -> F:
 
 
 def attribute(kind: str, module: str, name: str) -> Any:
-    """Return a name that an extension adds to a module, for the module's ``__getattr__``. Raises AttributeError."""
+    """Return what an extension adds to a module under ``name``, for the module's ``__getattr__``. Raises
+    AttributeError."""
     if not name.startswith("_") and (place := offered(kind).get(name)):
         return load(place)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -63,7 +63,10 @@ class Option:
     may_be_none: bool = False
 
     def checked(self, value: Any, *, thing: str = "", error: type[LabError] = LabError) -> Any:
-        """Return ``value`` as a plain Python value. Text without choices, and values of other types, pass unchanged.
+        """Return ``value`` as a plain Python value.
+
+        Numbers become an int or a float, and former names of choices the current ones. Everything else is returned
+        unchanged.
 
         Raises
         ------

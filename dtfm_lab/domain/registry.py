@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NAME_SHOWN, MOST_SHOWN = 80, 12
 LEAST_PREFIX = 4
-"""From this many letters on, the beginning of a name suggests the whole name."""
+"""An unknown name that is the beginning of a known one suggests it if it has at least this many letters."""
 log = logging.getLogger(__name__)
 
 
@@ -40,7 +40,7 @@ FORMER_NAMES = {
     ("links of a trace", "drawn"): "specified",
     ("topology", "shared-cards"): "shared-nics",
 }
-"""New names of values, by noun and old name. Old names are accepted until the next release."""
+"""(noun, old name) -> new name of a value. Old names are accepted until the next release."""
 
 
 def current_name(noun: str, name: Any) -> Any:

@@ -12,7 +12,7 @@ CHANGES = "†"
 """Marks systems and policies that change the training itself, so that seconds alone do not compare them."""
 MARKED = re.compile(r"\*\*(.+?)\*\*")
 """Text between double stars is emphasised, such as a missed target."""
-# It names a class twice where JupyterLab's own rules for tables in outputs would win over one.
+# Some rules name a class twice, because JupyterLab's rules for tables in outputs would override a single class.
 STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 

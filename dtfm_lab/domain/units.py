@@ -49,17 +49,18 @@ def to_gbps(bytes_per_s: Number) -> Number:
 
 
 MINUTES_FROM_S = 119.95
-"""Durations from here on are written in minutes, hours or days: what four digits would round to 120 s."""
+"""Durations of this many seconds or more are written in minutes, hours or days. Four digits would round them to 120 s
+or more."""
 
 
 def format_s(seconds: float) -> str:
     """Seconds as text: ``3.44 s``, ``12.1 ms``, ``840 µs``, ``1 h 28 min``; rounding noise as ``0 s``."""
-    # Differences of equal seconds end up here.
+    # The difference of equal times is rounding noise.
     if abs(seconds) < 1e-9:
         return "0 s"
     if MINUTES_FROM_S <= abs(seconds) < math.inf:
         return f"{'-' if seconds < 0 else ''}{_format_long(abs(seconds))}"
-    if abs(seconds) >= 0.9995:  # three figures of a thousand would need one, too
+    if abs(seconds) >= 0.9995:  # from 999.5 ms on, three digits would give 1e+03 ms
         return f"{seconds:.4g} s"
     if abs(seconds) >= 0.9995e-3:
         return f"{seconds * 1e3:.3g} ms"
@@ -116,12 +117,13 @@ def signed_share(share: float, digits: int = 1) -> str:
 
 
 TIMES = 10
-"""From this multiple of a bound on, it is shown without decimals."""
+"""Factors from this one on are shown without decimals."""
 FAR_TIMES = 100
-"""From this multiple on, a bound is not shown: so loose a bound carries no information."""
+"""Above this multiple of its bound, a value is shown as "far above the bound", without the factor. So loose a bound
+carries no information."""
 LOOSE_TIMES = 1.5
-"""From this multiple of its lower bound on, an iteration is shown with the words that the bound is loose. "At most 98
-times faster" would read as a promise, although the bound leaves out what takes the time."""
+"""Above this multiple of its lower bound, an iteration is shown with the words "the bound is loose". "At most 98 times
+faster" would read as a promise, although the bound leaves out what takes the time."""
 
 
 def format_times(times: float) -> str:

@@ -134,7 +134,8 @@ def _of_model(given: dict[str, Any], model: ModelSpec, job: Job) -> dict[str, An
 
 
 def _model(model: object, seq_len: int | None, adapters: int | None) -> ModelSpec | None:
-    """Return a model by itself, its name or its path, with ``seq_len`` and ``adapters`` applied if given."""
+    """Return the model that is given as a ModelSpec, a name or a path, with ``seq_len`` and ``adapters`` applied if
+    given."""
     if isinstance(model, str | os.PathLike):
         model = load_model(model)
     if model is not None and not isinstance(model, ModelSpec):

@@ -16,7 +16,7 @@ from dtfm_lab.files.reading import located, parse
 
 
 def _size(key: str, most: int = 10**9) -> Any:
-    """Return a field for a required size under this key of config.json."""
+    """Return a pydantic field for a size that config.json must state under this key."""
     return Field(alias=key, ge=1, le=most)
 
 
@@ -162,18 +162,19 @@ OTHER_TYPES = {
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe_text": "qwen3_moe",
 }
-"""Known architectures under another ``model_type``. For vision-language models, their language model."""
+"""``model_type`` -> the known type with the same architecture. For a vision-language model, the type of its language
+model."""
 ARCHITECTURES = {
     **{"GPT2": "gpt2", "Llama": "llama", "LLaMA": "llama", "Mistral": "mistral", "Mixtral": "mixtral"},
     **{"Qwen2": "qwen2", "Qwen3": "qwen3", "Qwen3Moe": "qwen3_moe"},
     **{"DeepseekV2": "deepseek_v2", "DeepseekV3": "deepseek_v3"},
 }
-"""Prefixes of transformers' class names, as listed in ``architectures``, before one of ``CLASS_ENDINGS``."""
+"""Class name in a config's ``architectures``, without its ending (``CLASS_ENDINGS``) -> ``model_type``."""
 CLASS_ENDINGS = ("ForCausalLM", "LMHeadModel", "Model")
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 """Keys under which a multimodal model's config holds its language model's config."""
 OTHER_KEYS = {"num_experts": "num_local_experts"}
-"""Keys that transformers 5 writes instead of those in published files."""
+"""Key in published files -> the key that transformers 5 writes instead."""
 WITH_MODULE = "any other torch module is planned with --module FILE.PY:FUNCTION"
 
 

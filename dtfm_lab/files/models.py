@@ -23,7 +23,8 @@ CONFIG_NAME = "config.json"
 
 
 class LayersSection(Section):
-    """``times`` equal layers. Without ``held_elements``, they hold what a gpt layer of this width holds."""
+    """``times`` equal layers. Without ``held_elements``, they hold as much as a gpt layer with as many output
+    elements."""
 
     kind: LayerKind
     times: int = Field(1, ge=1, le=10_000)
@@ -80,7 +81,7 @@ def section_of(build: Callable[..., ModelSpec]) -> type[Section]:
 
 
 def model_or_file(given: str | os.PathLike[str], known: Collection[str], folder: str | os.PathLike[str] = "") -> str:
-    """Return the known name for the input, in any spelling, or the input itself if it is unknown or a file."""
+    """Return the known name that ``given`` spells. If it is unknown or names a file, return ``given`` itself."""
     name = os.fspath(given)
     # os.path.exists is False for a name too long for a file, where Path.exists raises OSError
     return name if os.path.exists(os.path.join(folder, name)) else model_named(name, known)

@@ -32,7 +32,7 @@ LONGEST_NUMBER = 10_000
 MOST_COPIES = 100_000
 """Maximum number of nodes that YAML aliases may repeat. Ten lines of nested aliases can expand to a billion."""
 MOST_SHOWN = 10_000
-"""A YAML file whose top level is a list is given up after this many values: none of our files is a list."""
+"""Reading stops after this many values of a YAML file whose top level is a list. No file of the lab is a list."""
 MOST_LEVELS = 100
 """Maximum nesting of collections in a YAML file."""
 LONGEST_SCALAR = 100_000
@@ -126,7 +126,7 @@ class _Loader(FAST):  # type: ignore[misc]  # which of two it is depends on how 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             value = super().construct_object(node, deep)
-            if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:  # base 60 grows past what str takes
+            if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:  # too long for str() if in base 60
                 raise ValueError
             return value
         except (ValueError, LookupError, TypeError, AttributeError):  # such as a 13th month, or digits by the thousand
@@ -264,7 +264,7 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
         message = "input should be a mapping" if first["type"] == "model_type" else first["msg"]
         message = message.removeprefix("Value error, ")
         found = "" if first["type"] in ("value_error", "missing") else f"; found {shortened(first['input'])}"
-        place = place if len(place) <= 100 else place[:97] + "..."  # keys are the file's own, whatever it has in them
+        place = place if len(place) <= 100 else place[:97] + "..."  # keys of a file may be long
         place = "".join(c if is_plain(c) else "?" for c in place)
         raise FileError(f"{where}: {place + ': ' if place else ''}{message[0].lower()}{message[1:]}{found}") from None
     except LabError as error:  # raised by a dataclass inside, which checks its own fields
@@ -331,7 +331,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, *, private: bool = Fa
 def _replace(path: Path, data: bytes, *, private: bool) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.unlink(missing_ok=True)  # one that was left, or planted as a link, keeps its own mode and place
+        partial.unlink(missing_ok=True)  # an old partial file may have another mode, or be a link
         with open(partial, "xb", opener=_owners_alone if private else None) as file:
             file.write(data)
         partial.replace(path)

@@ -7,7 +7,8 @@
 | .csv                                        | links and names: one row per directed link       |
 | .latency_ms.csv with .bandwidth_gbps.csv    | links and names: two matrices                    |
 
-Numbers that were once milliseconds and Gbit/s come back exactly. Others come back to the last bit or two of a float.
+Latencies and bandwidths that were entered in milliseconds and Gbit/s are read back exactly. Others may differ in the
+last bit or two of a float.
 """
 
 import os

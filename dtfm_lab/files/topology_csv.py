@@ -2,10 +2,10 @@
 
 The first row of a list holds ``source``, ``target``, ``latency_ms`` and ``bandwidth_gbps``, in any order and among
 other columns, as in ``Topology.to_frame``. Matrices are two files, ``NAME.latency_ms.csv`` and
-``NAME.bandwidth_gbps.csv``. Their rows send to their columns. They are bare, or have names in the first row and column.
-Both forms also accept ``latency_s`` and ``bandwidth_bytes_per_s``, which are never written. Diagonals are ignored. CSV
-holds no GPUs, regions, hosts, prices, times by message size or spread of the links. Devices are read as V100s without a
-region.
+``NAME.bandwidth_gbps.csv``. Rows are senders, columns receivers. The matrices are bare, or have names in the first row
+and column. Both forms also accept ``latency_s`` and ``bandwidth_bytes_per_s``, which are never written. Diagonals are
+ignored. CSV holds no GPUs, regions, hosts, prices, times by message size or spread of the links. Devices are read as
+V100s without a region.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read(path: Path) -> Topology:
             return Topology.from_matrices(name=title_of(path).removesuffix(f".{named}"), **matrices)
     rows = _rows(path)
     header = [cell.lower() for cell in next(rows)]
-    if "source" not in header:  # told before a large file of something else is read to its end
+    if "source" not in header:  # refuses another kind of file before reading all of it
         found = shortened(", ".join(header))
         raise FileError(f"{path.name}: no column 'source' among {found}; wanted one row per link, source to target")
     links = pd.DataFrame(list(rows), columns=header, dtype=object)

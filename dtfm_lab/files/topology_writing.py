@@ -22,9 +22,9 @@ Speed = tuple[float, float]
 def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, Any]:
     """Return a mapping from which ``topology_from_mapping`` makes an equal topology.
 
-    Numbers that were once milliseconds and Gbit/s come back exactly; others to the last bit or two of a float. NICs
-    replace links if that saves lines. Without ``hosts``, speeds inside hosts are left out, because the canvas cannot
-    draw them.
+    Numbers that were entered in milliseconds and Gbit/s are read back exactly. Others may differ in the last bit or two
+    of a float. Uplinks and downlinks of devices replace single links if that saves lines. Without ``hosts``, speeds
+    inside hosts are left out, because the canvas cannot draw them.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
@@ -62,8 +62,10 @@ def _estimate(estimate: BandwidthEstimate) -> dict[str, Any]:
 
 
 def _measured(topology: Topology) -> dict[str, Any]:
-    """Times of blocks by GPU, and of messages by size, with an entry for each measured directed link; empty where none
-    was measured."""
+    """Return the file's ``measured``: block times by GPU, and message times by size for each measured directed link.
+
+    Empty if nothing was measured.
+    """
     gpus = {device.gpu: device.measured for device in topology.devices if device.measured is not None}
     found = _messages(topology) | ({"gpus": [_measured_gpu(*one) for one in gpus.items()]} if gpus else {})
     return {"measured": found} if found else {}
@@ -94,7 +96,7 @@ def _messages(topology: Topology) -> dict[str, Any]:
 
 
 def _nics(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return (N,) the narrowest uplinks and downlinks that do not reduce any link's bandwidth."""
+    """Return the narrowest uplink and downlink of each device, (N,) each, that do not reduce any link's bandwidth."""
     apart = gbps.copy()
     np.fill_diagonal(apart, 0.0)
     return apart.max(axis=1), apart.max(axis=0)
@@ -118,8 +120,10 @@ def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> F
 def _entries(
     topology: Topology, latency_ms: FloatArray, gbps: FloatArray, *, hosts: bool, cap_gbps: FloatArray | None = None
 ) -> dict[str, Any]:
-    """Return the file's ``default``, ``regions``, ``between``, ``hosts`` and ``links``. NICs may cap their
-    bandwidths."""
+    """Return the file's ``default``, ``regions``, ``between``, ``hosts`` and ``links``.
+
+    With ``cap_gbps``, (N, N), the file also has uplinks and downlinks, which cap the bandwidths between regions.
+    """
     n = len(topology)
     region_of, host_of = _codes([d.region for d in topology.devices]), _codes([d.host for d in topology.devices])
     if cap_gbps is None:
@@ -175,8 +179,10 @@ def _entries(
 
 
 def _links(names: Sequence[str], wrong: BoolArray, real: _Speeds) -> list[dict[str, Any]]:
-    """Return one line for each pair of devices whose speed no other line states; one for both directions if they are
-    equal."""
+    """Return one line for each pair of devices whose speed no other line states.
+
+    If both directions are equal, they share a line.
+    """
     links: list[dict[str, Any]] = []
     for i, j in np.argwhere(np.triu(wrong | wrong.T)).tolist():
         apart = [(a, b) for a, b in ((i, j), (j, i)) if wrong[a, b]]
@@ -195,7 +201,7 @@ class _Speeds:
     codes: IntArray
     """(N, N) code of each pair's speed, in order of first appearance."""
     latencies_ms: FloatArray
-    """Latency for each code."""
+    """(codes,) latency of each code."""
     bandwidths_gbps: FloatArray
 
     @classmethod
@@ -211,7 +217,10 @@ class _Speeds:
         return self._speed(int(self.codes[i, j]))
 
     def commonest(self, chosen: BoolArray, grid: Any = ...) -> Speed | None:
-        """Return the most common speed of these pairs, in all or a part of the matrix; None if no pair is chosen."""
+        """Return the most common speed of the chosen pairs; None if no pair is chosen.
+
+        ``grid`` selects a part of the matrix; ``chosen`` has its shape.
+        """
         return self.most_common(self.codes[grid][chosen])
 
     def most_common(self, codes: IntArray) -> Speed | None:

@@ -107,9 +107,11 @@ class HardwareSection(UnitSection):
     price_per_hour: float | None = Field(default=None, ge=0)
     """US dollars per hour."""
     uplink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Maximum Gbit/s that leave the device over links of a region or the default."""
+    """Highest rate in Gbit/s at which the device sends. It does not limit speeds under `links`, `hosts` or
+    `inside_host`."""
     downlink_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Maximum Gbit/s that reach the device over links of a region or the default."""
+    """Highest rate in Gbit/s at which the device receives. It does not limit speeds under `links`, `hosts` or
+    `inside_host`."""
 
 
 class DeviceSection(HardwareSection):
@@ -120,7 +122,7 @@ class DeviceSection(HardwareSection):
     region: Name | None = None
     """Region that it is in. A device listed under a region is in that region."""
     position: tuple[float, float] | None = None
-    """Latitude and longitude in degrees, for maps."""
+    """x and y on the canvas in pixels, y downwards. It affects no cost."""
     gpus: int = Field(default=1, ge=1)
     """Number of GPUs that act as one device. The device's numbers are their totals."""
     inner: SpeedSection | None = None
@@ -150,16 +152,16 @@ class HostSection(SpeedSection):
     """Speed between two devices of one host."""
 
     name: Name
-    """The host."""
+    """Name of the host."""
 
 
 class OneWaySection(SpeedSection):
     """Speed in one direction."""
 
     source: Name | None = Field(default=None, alias="from")
-    """Sender."""
+    """Region or device that sends."""
     target: Name | None = Field(default=None, alias="to")
-    """Receiver."""
+    """Region or device that receives."""
 
     def ends(self, pair: tuple[str, str] | None, noun: str) -> tuple[str, str]:
         """Return source and target, or both ends of the pair. Raises TopologyError unless exactly one form is given."""
@@ -200,7 +202,7 @@ class MeasuredBlockSection(Section):
     """The time of a transformer block on one GPU."""
 
     d_model: int = Field(gt=0)
-    """Width."""
+    """Width of the block."""
     n_heads: int = Field(gt=0)
     """Attention heads."""
     seq_len: int = Field(gt=0)
@@ -227,9 +229,9 @@ class MeasuredGpuSection(Section):
     step_gib: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Peak memory of a training step, with Adam's states in fp32, of the widest block that fits, in GiB."""
     host: Name = ""
-    """Where it was measured."""
+    """Name of the machine on which it was measured."""
     date: Name = ""
-    """When it was measured."""
+    """Day of the measurement, as 2026-11-30."""
     versions: Name = ""
     """Versions of the software that computed."""
 
@@ -242,7 +244,7 @@ class MeasuredSection(Section):
     links: Annotated[list[MeasuredLinkSection], FailFast()] = Field(default_factory=list)
     """One line per measured direction of a link."""
     gpus: list[MeasuredGpuSection] = Field(default_factory=list, max_length=100)
-    """A part for each kind of GPU that was measured."""
+    """Measurements of each kind of GPU."""
 
 
 class EstimateSection(Section):
@@ -253,9 +255,9 @@ class EstimateSection(Section):
     bandwidth_gbps: float = Field(gt=0, allow_inf_nan=False)
     """Bandwidth of these links."""
     least_gbps: float = Field(gt=0, allow_inf_nan=False)
-    """The lowest that it may be."""
+    """Lowest bandwidth that these links may have."""
     most_gbps: float = Field(gt=0, allow_inf_nan=False)
-    """The highest that it may be."""
+    """Highest bandwidth that these links may have."""
 
 
 class CollectiveSection(Section):
@@ -454,7 +456,10 @@ def _measured_gpu(section: MeasuredGpuSection) -> MeasuredGpu:
 
 
 def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
-    """Return the fields of a Topology for times by message size, with NaN for pairs without any."""
+    """Return ``message_bytes`` and ``message_s`` of a Topology, with NaN for pairs that were not measured.
+
+    Empty if no pair was measured.
+    """
     if measured is None or not (measured.message_bytes or measured.links):
         return {}
     n_sizes = len(measured.message_bytes)

@@ -46,7 +46,7 @@ PLANNED = {each.name for each in fields(TracedPlan)}
 """Keys of a context that belong to the plan. A file holds them next to the others."""
 
 FORMER_KEYS = {"cards": "nics"}
-"""Old names of context keys in files of earlier versions."""
+"""Old name of a context key, in files of earlier versions -> its name now."""
 
 
 def context_to_mapping(context: RunContext) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _context_of(data: Any, read: Callable[[Any], RunContext]) -> RunContext:
 
 
 class _FlatSchema:
-    """The JSON schema of a context in a file."""
+    """Makes the JSON schema of a context as files hold it: the plan's fields next to the others."""
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = dict(handler.resolve_ref_schema(handler(core)))

@@ -164,7 +164,7 @@ class WorkspaceState(Section):
     pane: str = ""
     """Name of the step whose result is shown; empty if unknown."""
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Settings of each panel by its name, as plain JSON values."""
+    """Panel name -> its settings, as plain JSON values."""
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -222,8 +222,10 @@ def load_workspace(path: str | os.PathLike[str]) -> WorkspaceState:
 
 
 def _check_choices(state: WorkspaceState) -> None:
-    """Refuse names that do not exist. A user may have registered the schedule, and the job checks the values of
-    choices."""
+    """Raise LabError for an unknown queueing or an unknown job field.
+
+    The schedule may be one that a user registers later. The values of the choices are checked when a job takes them.
+    """
     plain("the chosen schedule", state.schedule)
     if state.queueing not in QUEUEING:
         raise unknown("queueing", state.queueing, QUEUEING)
@@ -239,7 +241,7 @@ MOST_CHARACTERS = 100_000
 MOST_BYTES = 4_000_000
 """Maximum number of bytes that a link may unpack to: a short link could expand to gigabytes."""
 PICTURE = "."
-"""What stands in a link before the picture."""
+"""Separates the state from the picture in a link."""
 LINKED = ("network", "plan")
 """Panels whose settings a link holds."""
 

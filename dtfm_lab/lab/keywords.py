@@ -134,7 +134,7 @@ class SweepKeywords(TypedDict, total=False):
     """Precision to which messages are compressed, if that makes them smaller. One of none, fp16, int8. Default:
     none."""
     gradient_compression: str | Iterable[str | None] | None
-    """Compression of synchronisation messages; the same as of all messages if omitted. One of none, fp16, int8."""
+    """Compression of synchronisation messages; the same as compression if omitted. One of none, fp16, int8."""
     codec_bytes_per_s: float | Iterable[float]
     """Uncompressed bytes that a device compresses or restores per second. More than 0 bytes/s. Default: 1e+11."""
     recompute: bool | Iterable[bool]
@@ -142,8 +142,8 @@ class SweepKeywords(TypedDict, total=False):
     stages_per_device: int | Iterable[int]
     """Stages per device when the schedule interleaves. 1 or more. Default: 2."""
     cut_by: str | Iterable[str]
-    """What a cut without blocks_per_stage spreads evenly over the stages. One of blocks, layers, flop. Default:
-    blocks."""
+    """What to divide evenly among the stages if blocks_per_stage is omitted. One of blocks, layers, flop.
+    Default: blocks."""
     transport: str | Iterable[str]
     """Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions between two
     devices run at once (batched) or alternately (blocking). One of overlapped, batched, blocking. Default:
@@ -188,8 +188,8 @@ class SweepKeywords(TypedDict, total=False):
     gradient_dtype: str | Iterable[str | None] | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str | Iterable[str]
-    """What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or whole
-    gradients in the job's dtype beside those that it adds up in gradient_dtype. One of none, buckets, whole.
+    """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
+    gradients in the job's dtype. It accumulates the first copy in gradient_dtype. One of none, buckets, whole.
     Default: none."""
     optimizer: str | Iterable[str]
     """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""
@@ -286,7 +286,7 @@ class JobKeywords(TypedDict, total=False):
     """Precision to which messages are compressed, if that makes them smaller. One of none, fp16, int8. Default:
     none."""
     gradient_compression: str | None
-    """Compression of synchronisation messages; the same as of all messages if omitted. One of none, fp16, int8."""
+    """Compression of synchronisation messages; the same as compression if omitted. One of none, fp16, int8."""
     codec_bytes_per_s: float
     """Uncompressed bytes that a device compresses or restores per second. More than 0 bytes/s. Default: 1e+11."""
     recompute: bool
@@ -296,8 +296,8 @@ class JobKeywords(TypedDict, total=False):
     blocks_per_stage: tuple[int, ...] | None
     """Blocks of each stage, first stage first; an even cut if omitted."""
     cut_by: str
-    """What a cut without blocks_per_stage spreads evenly over the stages. One of blocks, layers, flop. Default:
-    blocks."""
+    """What to divide evenly among the stages if blocks_per_stage is omitted. One of blocks, layers, flop.
+    Default: blocks."""
     microbatches_per_replica: tuple[int, ...] | None
     """Micro-batches of each replica; split as evenly as possible if omitted."""
     transport: str
@@ -351,8 +351,8 @@ class JobKeywords(TypedDict, total=False):
     gradient_dtype: str | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str
-    """What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or whole
-    gradients in the job's dtype beside those that it adds up in gradient_dtype. One of none, buckets, whole.
+    """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
+    gradients in the job's dtype. It accumulates the first copy in gradient_dtype. One of none, buckets, whole.
     Default: none."""
     optimizer: str
     """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""

@@ -46,7 +46,7 @@ _AHEAD_BY = {
     *("context_parallel", "expert_parallel"),
     *MEMORY_ONLY,
 }
-"""Fields that decide how many forwards each stage may run ahead: the schedule, and what fits into memory."""
+"""Fields on which ``warmups`` depends: those that decide the schedule, the cut, or what fits into memory."""
 
 
 SETTLED = {"sharding": "none", "synchronisation": "sharded", "overlap": False}
@@ -131,7 +131,10 @@ class Job(JobOptions):
 
     @property
     def left_open(self) -> tuple[str, ...]:
-        """Fields that the job leaves to a planner. Recomputation counts as checkpointing and is named next to it."""
+        """Names of the fields that the job leaves to a planner.
+
+        ``checkpointing`` counts as given if ``recompute`` is True. If it is open, ``recompute`` is listed as well.
+        """
         taken = "checkpointing" if self.recompute else ""
         found = tuple(what for what in LEFT_TO_PLANNERS if getattr(self, what) is None and what != taken)
         return (*found, "recompute") if "checkpointing" in found else found
@@ -142,7 +145,8 @@ class Job(JobOptions):
 
     @property
     def settled(self) -> Job:
-        """The job with the paper's sharding and averaging, if it leaves these to a planner."""
+        """The job with the paper's choice (``SETTLED``) for each of sharding, synchronisation and overlap that it
+        leaves open."""
         chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
         return self.with_fields(**chosen, warmups=self.warmups) if chosen else self
 
@@ -154,7 +158,7 @@ class Job(JobOptions):
 
     @property
     def schedule_name(self) -> str:
-        """The job's pipeline schedule; the paper's if it names none."""
+        """Name of the job's pipeline schedule; the paper's if the job names none."""
         return PAPERS_SCHEDULE if self.schedule is None else self.schedule
 
     @property
@@ -217,7 +221,7 @@ class Job(JobOptions):
 
     @property
     def activation_elements(self) -> int:
-        """Numbers of one micro-batch that cross the job's widest stage boundary.
+        """Activation elements of one micro-batch that cross the job's widest stage boundary.
 
         Boundaries differ only in a torch module of your own. With a single stage there is no boundary, so the widest
         possible cut counts.
@@ -227,12 +231,12 @@ class Job(JobOptions):
 
     @cached_property
     def stage_gradient_bytes(self) -> tuple[float, ...]:
-        """Bytes of each stage's whole gradient, as sent in messages."""
+        """Bytes of each stage's whole gradient in messages, after compression."""
         return tuple(coded_bytes(np.array(self.stage_parameters), self.gradient_coding).tolist())
 
     @cached_property
     def stage_parameters(self) -> tuple[int, ...]:
-        """Number of parameters on each stage's devices."""
+        """Number of trained parameters of each stage."""
         self.require_shape()
         return self.parameters_of(self.n_stages)
 
@@ -248,7 +252,8 @@ class Job(JobOptions):
 
     @property
     def embedding_bytes(self) -> float:
-        """Bytes that the first and last stage exchange if they tie their embeddings: its gradient, never compressed."""
+        """Bytes that the first and the last stage exchange if they share an embedding: the embedding's gradient, never
+        compressed."""
         model = self.modelled()
         return float(model.vocab_size * model.d_model * BYTES_PER_ELEMENT[self.gradients_in])
 
@@ -272,8 +277,8 @@ class Job(JobOptions):
         return tuple(model.layers[end - count : end] for count, end in zip(counts, ends, strict=True))
 
     def boundary_elements(self, n_stages: int) -> tuple[int, ...]:
-        """Return (n_stages + 1) numbers of one micro-batch that cross each boundary, for a model in ``n_stages``
-        stages.
+        """Return the activation elements of one micro-batch that cross each of the (n_stages + 1) boundaries of
+        ``n_stages`` stages.
 
         Entry s is the boundary before stage s. Both ends are 0.
         """
@@ -282,8 +287,9 @@ class Job(JobOptions):
         return 0, *crossing, 0
 
     def cut(self, n_stages: int) -> tuple[int, ...]:
-        """Return the number of layers of each of ``n_stages`` stages, which may exceed the job's if devices hold
-        several.
+        """Return the number of layers of each of ``n_stages`` stages.
+
+        There may be more stages than the job's if each device holds several.
 
         Raises JobError if ``blocks_per_stage`` is for another number of stages.
         """
@@ -298,8 +304,10 @@ class Job(JobOptions):
         return model.cut(n_stages, blocks, self.cut_by)
 
     def parameters_of(self, n_stages: int) -> tuple[int, ...]:
-        """Return the parameters of each of ``n_stages`` stages. A tied head on another device holds a copy of the
-        embedding."""
+        """Return the number of trained parameters of each of ``n_stages`` stages.
+
+        A tied head on another device holds a copy of the embedding.
+        """
         counts = [sum(layer.parameters for layer in layers) for layers in self.layers_of(n_stages)]
         model = self.modelled()
         counts[-1] += model.vocab_size * model.d_model if self.ties_stages else 0
@@ -392,7 +400,10 @@ class Job(JobOptions):
         return replace(self, **dropped | fields)
 
     def _shares_of(self, microbatch: int | None) -> tuple[int, ...] | None:
-        """Return each replica's micro-batches if it keeps its sequences but the micro-batch size changes."""
+        """Return each replica's number of micro-batches of a new size, so that every replica keeps its sequences.
+
+        Return None if the new size does not divide them.
+        """
         counts = self.microbatches_per_replica
         if counts is None or self.microbatch is None or not isinstance(microbatch, int) or microbatch < 1:
             return None

@@ -27,7 +27,8 @@ OTHER_MODELS = "another model is read from its config.json (model=PATH) or plann
 
 
 def model_named(given: str, known: Collection[str]) -> str:
-    """Return the known name for input such as ``meta-llama/Llama-3.1-8B-Instruct``, or the input itself."""
+    """Return the known name for input such as ``meta-llama/Llama-3.1-8B-Instruct``, or the input itself if no name
+    matches."""
     if given in known:
         return given
     name = given.strip().casefold()
@@ -48,7 +49,8 @@ def model_named(given: str, known: Collection[str]) -> str:
 
 
 def unknown_model(noun: str, given: object, known: Collection[str]) -> UnknownName:
-    """Return the error for an unknown name of a model or its job. It lists the nearest known names."""
+    """Return the error for an unknown name of a model or job. It suggests the most similar known names, and lists known
+    ones."""
     name = str(given)
     near = [repr(each) for each in _nearest(name, known)]
     hint = f"did you mean {', '.join(near)}? " if near else ""

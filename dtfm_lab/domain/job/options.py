@@ -27,7 +27,7 @@ else:
 
 COMPRESSIONS = ("none", "fp16", "int8")
 INT8_BLOCK = 256
-"""Numbers that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
+"""Number of elements that share one scale of 4 bytes (block-wise quantisation, Dettmers et al. 2022)."""
 TRANSPORTS = ("overlapped", "batched", "blocking")
 SHARDINGS = ("none", "zero-1", "zero-2", "zero-3")
 ATTENTIONS = ("fused", "unfused")
@@ -35,14 +35,14 @@ OPERATORS = ("usual", "eager", "fused")
 MEMORY_ONLY = (
     *("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights", "gradient_buffers"),
 )
-"""Choices that change memory only. They change seconds only if ``memory_traffic`` is set."""
+"""Choices that change memory. They change seconds only if ``memory_traffic`` is set."""
 GRADIENT_BUFFERS = ("none", "buckets", "whole")
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
 """Bytes per frozen weight of a block. None stands for the bytes of the job's dtype."""
 CHECKPOINTINGS = ("none", "selective", "block", "stage")
 BLOCKWISE = ("selective", "block")
-"""Kinds of checkpointing in which blocks recompute one at a time what they did not keep."""
+"""Kinds of checkpointing in which each block recomputes what it did not keep, one block at a time."""
 CUTS_BY = ("blocks", "layers", "flop")
 MiB = 2**20
 LEFT_TO_PLANNERS = (
@@ -103,9 +103,8 @@ class SystemOptions:
     prefetch: Annotated[bool, Option()] = True
     """Exchange sharded parameters and gradients of neighbouring layers while a layer computes.
 
-    If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are
-    separate FSDP units. At most two units are gathered at a time, and a layer's adapters occupy both places until it is
-    done."""
+    If False, each layer waits for its own exchanges. FSDP does so with ``limit_all_gathers`` if adapters are separate
+    FSDP units. It gathers at most two units at a time, and the adapters of one layer already fill both places."""
     overlap: Annotated[Flag, Option()] = False
     """Synchronise gradients in buckets while the last backward pass still runs; chosen by the planner if null."""
     bucket_bytes: Annotated[float, Option(unit="bytes", above=0)] = 25 * MiB
@@ -146,10 +145,10 @@ class SystemOptions:
     """What operators keep for the backward pass: what papers count (usual), what torch keeps with the loss in fp32
     (eager), or less, with fused gate and loss (fused).
 
-    For a gated MLP, ``fused`` keeps 3 widths instead of 4 (Megatron-LM's SwiGLU: the two halves and their product).
-    For a head in half precision, ``usual`` keeps the 4 bytes of the softmax (Korthikanti et al. 2022, section 4.3).
-    ``eager`` holds 12, because ``cross_entropy`` has log-softmax and two gradients in fp32 at the beginning of the
-    backward. ``fused`` keeps 2: the logits, which become their own gradient (Liger, Transformer Engine)."""
+    For a gated MLP, ``fused`` keeps 3 widths instead of 4 (Megatron-LM's SwiGLU: the two halves and their product). For
+    a head in half precision, ``usual`` keeps the 4 bytes of the softmax (Korthikanti et al. 2022, section 4.3).
+    ``eager`` keeps 12, because ``cross_entropy`` holds the log-softmax and two gradients in fp32 when the backward
+    begins. ``fused`` keeps 2: the logits, which become their own gradient (Liger, Transformer Engine)."""
     dropout: Annotated[bool, Option()] = True
     """Whether a gpt model applies dropout and keeps the masks. Other families never do.
 
@@ -163,19 +162,20 @@ class SystemOptions:
     fragmentation: Annotated[float, Option(least=0)] = 0.0
     """Share of the remaining memory that is lost between allocations, below 1.
 
-    Plans must fit into the memory that remains after both. SimuMax counts .06 (its ``mem_factor`` is .94)."""
+    A plan must fit into the memory that remains after ``reserve_bytes`` and this share. SimuMax counts .06 (its
+    ``mem_factor`` is .94)."""
     gradient_dtype: Annotated[str | None, Option(choices=BYTES_PER_ELEMENT)] = None
     """Precision in which gradients are kept and sent; the job's dtype if omitted.
 
     Megatron-LM uses fp32: with half-precision parameters this makes 18 bytes per parameter, 2 + 4 + 12 (its table of
     the distributed optimizer)."""
     gradient_buffers: Annotated[str, Option(choices=GRADIENT_BUFFERS)] = "none"
-    """What the framework holds of gradients a second time: nothing, the buckets in which it sends them, or whole
-    gradients in the job's dtype beside those that it adds up in gradient_dtype.
+    """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
+    gradients in the job's dtype. It accumulates the first copy in gradient_dtype.
 
-    ``none``: gradients lie where they are sent and added up, as in Megatron-LM's buffers, FSDP, or torch's DDP with
-    ``gradient_as_bucket_view=True``. ``buckets``: torch's DDP by default copies every gradient into a bucket, so all
-    buckets together are as large as all gradients, whatever ``bucket_bytes`` is. ``whole``: nanotron's
+    ``none``: gradients are accumulated in the buffers from which they are sent, as in Megatron-LM, FSDP, or torch's DDP
+    with ``gradient_as_bucket_view=True``. ``buckets``: torch's DDP by default copies every gradient into a bucket, so
+    all buckets together are as large as all gradients, whatever ``bucket_bytes`` is. ``whole``: nanotron's
     ``FP32GradientAccumulator`` keeps the bf16 gradients of all parameters beside its fp32 buffer."""
     optimizer: Annotated[str, Option(choices=OPTIMIZERS)] = "adam"
     """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit).
@@ -202,7 +202,7 @@ class SystemOptions:
 
 
 def chosen(options: SystemOptions) -> dict[str, Any]:
-    """Return the choices that differ from their default, by name."""
+    """Return the choices that differ from their default and from ``none``, by name."""
     found = {one.name: (getattr(options, one.field), one.default) for one in options_of(SystemOptions)}
     return {name: value for name, (value, default) in found.items() if value != default and value != "none"}
 
@@ -234,7 +234,7 @@ class PipelineOptions:
     compression: Annotated[str, Option(choices=COMPRESSIONS)] = "none"
     """Precision to which messages are compressed, if that makes them smaller."""
     gradient_compression: Annotated[str | None, Option(choices=COMPRESSIONS)] = None
-    """Compression of synchronisation messages; the same as of all messages if omitted."""
+    """Compression of synchronisation messages; the same as compression if omitted."""
     codec_bytes_per_s: Annotated[float, Option(unit="bytes/s", above=0)] = 100e9
     """Uncompressed bytes that a device compresses or restores per second.
 
@@ -247,15 +247,15 @@ class PipelineOptions:
     blocks_per_stage: Annotated[tuple[int, ...] | None, Option(varies=False)] = None
     """Blocks of each stage, first stage first; an even cut if omitted.
 
-    Interleaved schedules cut the model into more stages, always as ``cut_by`` says. They are refused if this field
-    gives another cut."""
+    Interleaved schedules cut the model into more stages, always by ``cut_by``. The job is refused if it has such a
+    schedule and this field gives a cut other than that of ``cut_by``."""
     cut_by: Annotated[str, Option(choices=CUTS_BY)] = "blocks"
-    """What a cut without blocks_per_stage spreads evenly over the stages.
+    """What to divide evenly among the stages if blocks_per_stage is omitted.
 
-    ``blocks``: their number. ``layers``: the same, with the embedding and the head counted as a block each, as with
+    ``blocks``: the number of blocks. ``layers``: the same, but embedding and head count as a block each, as with
     Megatron-LM's account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split, or DeepSpeed's
-    type:transformer|embedding. ``flop``: FLOP with the head, as in nanotron. A search for seconds or dollars chooses
-    the cut itself."""
+    type:transformer|embedding. ``flop``: the FLOP, including the head's, as in nanotron. A search for seconds or
+    dollars chooses the cut itself."""
     microbatches_per_replica: Annotated[tuple[int, ...] | None, Option(varies=False)] = None
     """Micro-batches of each replica; split as evenly as possible if omitted."""
 
@@ -291,7 +291,8 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def checkpoints(self) -> str:
-        """The checkpointing in effect: ``stage`` if either field says so, ``none`` if neither says anything."""
+        """The checkpointing in effect: ``stage`` if ``recompute`` is True, else ``checkpointing``, or ``none`` if that
+        is left open."""
         return "stage" if self.recompute else self.checkpointing or "none"
 
     @property
@@ -306,14 +307,14 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def gradient_coding(self) -> Coding:
-        """Bytes that gradients take in the messages between replicas."""
+        """Bytes per element of gradients in the messages between replicas."""
         return coding_of(self.gradients_in, self.gradients_as)
 
     @property
     def average_coding(self) -> Coding:
-        """Bytes that what comes back takes in messages: averaged gradients.
+        """Bytes per element of averaged gradients in the messages that return them to the replicas.
 
-        If replicas split the optimizer states, updated parameters come back, which are never compressed.
+        If replicas split the optimizer states, updated parameters return instead, and they are never compressed.
         """
         return coding_of(self.dtype, "none") if self.splits_states else self.gradient_coding
 
@@ -329,7 +330,7 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def averaged_share(self) -> float:
-        """Fraction of the parameters (or gradients) that replicas average in such an iteration."""
+        """Fraction of the parameters (or gradients) that replicas average each time (see ``averages_every``)."""
         return 1 / (self.fragments * max(self.fragment_delay, 1))
 
 
@@ -352,33 +353,33 @@ class JobChanges(JobOptions):
 
 
 class Coding(NamedTuple):
-    """Bytes that numbers take in a message."""
+    """Bytes per element in a message, uncompressed and compressed."""
 
     plain: float
-    """Bytes of an uncompressed number."""
+    """Bytes of an uncompressed element."""
     coded: float
-    """Bytes of a compressed number."""
+    """Bytes of a compressed element."""
     scales: float
-    """Bytes in addition for every ``INT8_BLOCK`` numbers."""
+    """Bytes of the scale that is sent with every ``INT8_BLOCK`` compressed elements; 0 without scales."""
 
 
 def coding_of(dtype: str, compression: str) -> Coding:
-    """Return the bytes that numbers of a dtype take in a message under one of ``COMPRESSIONS``."""
+    """Return the bytes per element of a dtype in messages with one of ``COMPRESSIONS``."""
     plain = float(BYTES_PER_ELEMENT[dtype])
     return Coding(plain, *{"none": (plain, 0.0), "fp16": (2.0, 0.0), "int8": (1.0, 4.0)}[compression])
 
 
 def coded_bytes(n_elements: Any, coding: Coding) -> Any:
-    """Return the bytes of a count of numbers, or of an array of counts, in a message.
+    """Return the bytes of ``n_elements`` in a message. It may be an array of counts.
 
-    Numbers are compressed only if that is smaller. The search compiles this function with numba.
+    Elements are compressed only if that makes the message smaller. The search compiles this function with numba.
     """
     plain_bytes = n_elements * coding.plain
     return np.minimum(plain_bytes, n_elements * coding.coded + coding.scales * np.ceil(n_elements / INT8_BLOCK))
 
 
 def compressed_bytes(n_elements: int, dtype: str, compression: str) -> float:
-    """Return the bytes of ``n_elements`` numbers in a message: uncompressed, or compressed if that is smaller."""
+    """Return the bytes of ``n_elements`` in a message: uncompressed, or compressed if that is smaller."""
     return float(coded_bytes(n_elements, coding_of(dtype, compression)))
 
 
@@ -437,7 +438,8 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
 
 
 def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
-    """Yield one sentence for each thing that context or expert parallelism cannot divide or combine with."""
+    """Yield one sentence for each size that context or expert parallelism cannot divide, and each choice that excludes
+    them."""
     context, experts = job.context_parallel, job.expert_parallel
     # Nothing is divided, so there is nothing to contradict.
     if context * experts == 1:

@@ -2,7 +2,8 @@
 
 With ``selective`` and ``block`` checkpointing, a block keeps less than its operators need and recomputes the rest, one
 block at a time. Embedding and head are not checkpointed, as in torchtitan and Megatron-LM. With ``stage``
-checkpointing, whole stages are recomputed. What remains is then not a sum over layers; ``costs.memory`` counts it.
+checkpointing, whole stages are recomputed. What a stage keeps is then not a sum over its layers, so ``costs.memory``
+counts it.
 
 With context and expert parallelism, every GPU of a group has its own tokens, and activations are the sum over all. Each
 GPU holds its own copy of the parameters, except for experts, which are split among expert-parallel GPUs.
@@ -31,15 +32,15 @@ WHOLE_WIDTHS = {"gpt": 5, "llama": 4, "moe": 4}
 """Widths per token that every GPU of a group holds whole: input and output of both norms, and in a gpt two dropout
 masks of half a number each."""
 WHOLE_SHARE = 10 / 34
-"""Share of a block's held numbers that every GPU of a group holds whole, for other families: a gpt's share."""
+"""Share of a block's held elements that every GPU of a group holds whole, for other families: a gpt's share."""
 
 
 DROPOUT_WIDTHS = {"gpt": 1}
-"""Dropout masks that a block holds, in widths per token: two masks, each of half a number per element."""
+"""Dropout masks that a block holds, in widths per token: two masks, whose elements count half."""
 DROPOUT_SHARE = {"gpt": 3 / 5}
-"""Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 numbers."""
+"""Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 elements."""
 USUAL_LOGITS = 2
-"""Numbers that families count for each logit: in half precision, the 4 bytes of the softmax."""
+"""Elements that ``families`` counts for each logit: in half precision, the 4 bytes of the softmax."""
 
 
 def frozen_bytes(job: Job, layer: Layer) -> float:
@@ -50,14 +51,13 @@ def frozen_bytes(job: Job, layer: Layer) -> float:
 
 
 def copied_elements(job: Job, layer: Layer) -> int:
-    """Return how many parameters of a layer, trained or not, a group holds beyond one copy."""
+    """Return how many more parameters of a layer, trained or not, a group of GPUs holds than a single copy has."""
     beside = layer.parameters - layer.expert_elements
     return (job.data_gpus - 1) * beside + (job.context_parallel - 1) * layer.expert_elements
 
 
 def whole_elements(job: Job, layer: Layer) -> int:
-    """Return how many of a layer's numbers for one sequence are not divided, so that every GPU of a group holds
-    them."""
+    """Return how many of a layer's held elements per sequence every GPU of a tensor-parallel group holds whole."""
     model = job.modelled()
     width = model.boundary_elements
     if layer.kind is LayerKind.EMBEDDING:
@@ -71,7 +71,7 @@ def whole_elements(job: Job, layer: Layer) -> int:
 
 
 def needed_elements(job: Job, layer: Layer) -> int:
-    """Return how many numbers the backward of one sequence needs, kept or recomputed."""
+    """Return how many elements per sequence the layer's backward needs, kept or recomputed."""
     held = layer.held_elements + _beside(job, layer)
     if job.attention == "unfused":
         share = 0.0 if job.dropout else DROPOUT_SHARE.get(job.modelled().family, 0.0)
@@ -81,16 +81,17 @@ def needed_elements(job: Job, layer: Layer) -> int:
 
 
 def _masks(job: Job) -> int:
-    """Return the widths per token that a block saves if dropout is off."""
+    """Return the widths per token that a block need not keep because dropout is off; 0 if it is on."""
     return 0 if job.dropout else DROPOUT_WIDTHS.get(job.modelled().family, 0)
 
 
 def _beside(job: Job, layer: Layer) -> int:
-    """Return how many more numbers of one sequence the job's operators hold than the usual ones; negative if fewer."""
+    """Return how many more elements per sequence the layer holds with the job's ``operators`` and ``dropout`` than by
+    default. It is negative if there are fewer."""
     model = job.modelled()
     if layer.kind is LayerKind.HEAD:
         if layer.held_elements < USUAL_LOGITS * layer.output_elements:
-            return 0  # of no family
+            return 0  # not built by a family
         eager = 3 * max(4 // BYTES_PER_ELEMENT[job.dtype], 1)
         each = {"usual": USUAL_LOGITS, "eager": eager, "fused": 1}[job.operators]
         return (each - USUAL_LOGITS) * layer.output_elements
@@ -107,8 +108,10 @@ def _beside(job: Job, layer: Layer) -> int:
 
 
 def kept_elements(job: Job, layer: Layer) -> int:
-    """Return how many numbers of one sequence are kept after the layer's forward. Without checkpointing, all that are
-    needed."""
+    """Return how many elements per sequence are kept from the layer's forward to its backward.
+
+    Without checkpointing, these are all ``needed_elements``.
+    """
     needed = needed_elements(job, layer)
     if layer.kind is not LayerKind.BLOCK or job.checkpoints not in BLOCKWISE:
         return needed
@@ -116,25 +119,27 @@ def kept_elements(job: Job, layer: Layer) -> int:
         return min((1 + _copies(job)) * job.modelled().boundary_elements, needed)
     if not _copies(job):
         return min(layer.selective_elements, needed)
-    share = layer.selective_elements / max(layer.held_elements, 1)  # of what is whole, as of all
+    share = layer.selective_elements / max(layer.held_elements, 1)  # whole elements are kept in the same share as all
     return min(layer.selective_elements + math.ceil(share * _copies(job) * whole_elements(job, layer)), needed)
 
 
 def _copies(job: Job) -> int:
-    """Return the number of further GPUs in a group, each with a copy of what is not divided."""
+    """Return ``whole_copies`` beyond the first."""
     return whole_copies(job) - 1
 
 
 def whole_copies(job: Job) -> int:
-    """Return how many copies a group holds of what is not divided: one per GPU, or one in total if cut along the
-    sequence."""
+    """Return how many copies a tensor-parallel group holds of activations that it does not divide.
+
+    One per GPU, or one in total with ``sequence_parallel``.
+    """
     return 1 if job.sequence_parallel else job.tensor_parallel or 1
 
 
 def last_product_flop(model: ModelSpec, layer: Layer) -> float:
-    """Return the FLOP of one sequence in a block's last product, from the MLP's width to the model's.
+    """Return the FLOP per sequence of a block's last matrix product, the MLP's down projection.
 
-    0 if the layer does not tell the MLP's width, as with experts.
+    0 if the MLP's width is unknown, as with experts.
     """
     if model.family not in ("gpt", "llama") or not layer.attention_elements:
         return 0.0
@@ -165,7 +170,7 @@ def repeated_flop(job: Job, layer: Layer) -> float:
 
 
 def moved_elements(job: Job, layer: Layer) -> float:
-    """Return how many numbers of one sequence operators other than matrix products read and write in a forward.
+    """Return how many elements per sequence operators other than matrix products read and write in a forward.
 
     Each matrix that an unfused attention keeps is written by one operator that reads another matrix of its size.
     """
@@ -206,14 +211,18 @@ def boundary_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=64)
 def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
-    """Return the parameters at each position of the pipeline, for a model cut into ``n_stages`` stages."""
+    """Return the number of trained parameters of the device at each position of the pipeline.
+
+    The model is cut into ``n_stages`` stages. A device holds several of them if the schedule interleaves.
+    """
     counts = job.parameters_of(n_stages)
     return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
 
 
 @lru_cache(maxsize=64)
 def device_expert_elements(job: Job, n_stages: int) -> tuple[int, ...]:
-    """Return the expert parameters at each position of the pipeline."""
+    """Return the number of expert parameters of the device at each position, as ``device_gradient_elements`` does for
+    all."""
     counts = [sum(layer.expert_elements for layer in layers) for layers in job.layers_of(n_stages)]
     return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
 
@@ -226,7 +235,7 @@ def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=64)
 def device_average_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """Return the bytes that come back for the gradients at each position of the pipeline.
+    """Return the bytes of the averages that return to the device at each position of the pipeline.
 
     These are averaged gradients. If replicas split the optimizer states, they are updated parameters, which are never
     compressed (``Job.average_coding``).
@@ -251,7 +260,8 @@ def _of_device(job: Job, schedule: Schedule, position: int) -> tuple[Bucket, ...
     whole, full = job.parameters_of(schedule.n_stages), job.bucket_bytes / BYTES_PER_ELEMENT[job.gradients_in]
     n_elements = max(sum(whole[stage] for stage in last), 1)
     held: list[tuple[int, dict[int, float]]] = [(0, {})]
-    """For each bucket, its parameters and the fraction of each stage's last backward."""
+    """For each bucket, its number of parameters and, by stage, the fraction of the last backward that its layers
+    take."""
     for stage, kind in last.items():
         layers = stages[stage]
         counts = [layer.parameters for layer in layers]
@@ -279,8 +289,8 @@ def _last_backwards(schedule: Schedule, position: int) -> dict[int, Kind]:
 def _fractions(job: Job, layers: tuple[Layer, ...], *, recomputes: bool) -> list[float]:
     """Return the fraction of a backward that each layer takes, by its FLOP.
 
-    A recomputed block's forward counts just before its own backward. If the whole stage is recomputed, that counts at
-    the last layer.
+    The repeated forward of a block counts as part of the block's backward. If the whole stage is recomputed first, that
+    counts as part of the last layer's backward.
     """
     flops = [layer.forward_flop for layer in layers]
     backward = job.modelled().backward.whole

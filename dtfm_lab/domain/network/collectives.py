@@ -18,14 +18,14 @@ from dtfm_lab.domain.network.device import as_number, shortened
 from dtfm_lab.domain.units import FloatArray
 
 MOST_ROWS = 100
-"""Maximum rows of a table."""
+"""Maximum number of rows of ``Topology.collectives``."""
 LEAST_FRACTION = 1e-6
 """Minimum fraction of a bandwidth. Below it a link counts as broken, not as slow."""
 
 
 @dataclass(frozen=True)
 class CollectiveSpeed:
-    """The speed of collectives in which a number of hosts take part."""
+    """How fast collectives are if a certain number of hosts take part."""
 
     hosts: int
     """Number of hosts."""
@@ -36,7 +36,7 @@ class CollectiveSpeed:
 
 
 def checked_collectives(given: Any, most_spread: float) -> tuple[CollectiveSpeed, ...]:
-    """Return the rows of a table. A row may be a sequence of its numbers.
+    """Return the checked rows of ``Topology.collectives``. A row may be given as a sequence of its numbers.
 
     Raises TopologyError if the number of hosts does not rise from row to row, or if a spread is out of range. A
     fraction must not rise, and must be above 0 and at most 1.
@@ -69,10 +69,10 @@ def checked_collectives(given: Any, most_spread: float) -> tuple[CollectiveSpeed
 
 
 def slowdowns(rows: Sequence[CollectiveSpeed], n_hosts: int) -> FloatArray:
-    """Return (n_hosts + 1,) the factor on a collective's seconds by the number of hosts that take part; 1 for none.
+    """Return (n_hosts + 1,) factors. Entry h multiplies the seconds of a collective over h hosts; entry 0 is 1.
 
-    Between two rows, the logarithm of the fraction is linear in the logarithm of the number of hosts. A table that
-    begins above one host begins with the whole bandwidth at one. Beyond its last row, the last row holds.
+    Between two rows, the logarithm of the fraction is linear in the logarithm of the number of hosts. If the table has
+    no row for one host, one host has the whole bandwidth. More hosts than in the last row are as fast as the last row.
     """
     at = np.log(np.arange(1, n_hosts + 1))
     fraction = np.interp(at, *_columns([(row.hosts, np.log(row.fraction)) for row in rows], 0.0))

@@ -93,7 +93,7 @@ def fields_in_si(fields: Mapping[str, Any], known: Mapping[str, Any], thing: str
 
 
 def is_column(value: object) -> bool:
-    """Return True if the value is a list with one entry per device."""
+    """Return True if the value is a list, array or Series, which has one entry per device."""
     return isinstance(value, list | tuple | np.ndarray) or is_of_pandas("Series", value)
 
 

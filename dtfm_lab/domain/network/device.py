@@ -79,7 +79,7 @@ less. Prices are list prices per GPU. They change monthly and differ between sel
 
 
 OTHER_NAMES = {other: gpu for gpu, row in HARDWARE.items() for other in row.other_names}
-"""Other names for rows of the table."""
+"""Other name of a GPU -> its name in the table."""
 
 MAKERS_WORDS = "nvidia", "tesla", "geforce", "amd", "instinct", "radeon", "apple"
 """Words that may come before a GPU's own name."""
@@ -112,7 +112,7 @@ NOISE = re.compile(
 """Words in a driver's name of a GPU that the table's names leave out."""
 MEMORY_WORD = re.compile(r"(\d{1,5})gb")
 OTHER_WORDS = {"a800": "a100", "h800": "h100", "mi325": "mi325x"}
-"""Words in a driver's name, and the table's words for the same GPU."""
+"""Word in a driver's name -> the table's word for the same GPU."""
 
 
 def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None:
@@ -289,7 +289,7 @@ class Device:
     price_per_hour: float = 0.0
     """US dollars per hour; 0 if unknown."""
     position: tuple[float, float] | None = None
-    """Position on the canvas. It affects no cost."""
+    """(x, y) on the canvas in pixels, y downwards. It affects no cost."""
     host: str = ""
     """The machine that holds the device. Devices of one host share its NIC. Empty if the device has its own NIC.
     """
@@ -450,7 +450,7 @@ def shortened(value: object) -> str:
 
 
 GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
-"""Fields of a device that say something only if it has several GPUs."""
+"""Fields that matter only for a device with several GPUs."""
 MOST_GPUS = 8
 """Maximum number of GPUs per group in ``group_sizes``."""
 
@@ -512,7 +512,10 @@ def group_device(devices: Sequence[Device], members: list[int], latency_s: Float
 
 
 def between_groups(best: np.ufunc, matrix: FloatArray, groups: list[list[int]]) -> FloatArray:
-    """Return (G, G) the best entry of a matrix over the devices of every two groups. All groups have the same size."""
+    """Return (G, G): for every two groups, the ``best`` entry (minimum or maximum) among the pairs of their devices.
+
+    All groups have the same size.
+    """
     order, size = np.concatenate(groups), len(groups[0])
     if not np.array_equal(order, np.arange(len(matrix))):
         matrix = matrix[np.ix_(order, order)]

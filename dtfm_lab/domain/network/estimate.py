@@ -8,7 +8,7 @@ from dtfm_lab.domain.network.device import as_number, shortened
 from dtfm_lab.domain.units import to_gbps
 
 WHERE = INSIDE, BETWEEN = ("inside hosts", "between hosts")
-"""Links between two devices of one host, and all other links."""
+"""The two kinds of links: between two devices of one host, and all others."""
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ def set_words(devices: Sequence[Device], members: Iterable[int], few: int = FEW_
     """Describe a set of devices in at most ``few`` names or ``most`` parts; empty text for an empty set.
 
     The parts are hosts if devices name any, else regions, else runs of numbered names, else kinds of GPU: the first of
-    these that needs few enough parts. A host or region without a count belongs to the set as a whole. Devices that
-    stand for several GPUs are always described by host, because each one carries only the name of its first GPU.
+    these that needs few enough parts. A host or region named without a count has all its devices in the set. Devices
+    that stand for several GPUs are always described by host, because each one carries only the name of its first GPU.
     """
     chosen = sorted(set(members))
     names = [devices[i].name for i in chosen]
@@ -35,10 +35,10 @@ def set_words(devices: Sequence[Device], members: Iterable[int], few: int = FEW_
     by_host, by_region = [device.host for device in devices], [device.region for device in devices]
     gpus = [device.gpus for device in devices]
     ways = [parts_of(kind, chosen, gpus) for kind in (by_host, by_region) if all(kind[i] for i in chosen)]
-    # By host says most, then by region, by number and by kind.
+    # Hosts say most about a set, then regions, then runs of numbers, then kinds of GPU.
     ways.append(in_ranges(names))
     ways.append([counted(n, f"{gpu} device") for gpu, n in Counter(devices[i].gpu for i in chosen).most_common()])
-    # The first way that is short enough, because the earlier ones say more.
+    # The first way that is short enough, because earlier ways say more.
     best = next((way for way in ways if len(way) <= most), min(ways, key=len))
     return listed(best, most)
 
@@ -94,7 +94,8 @@ def uneven_hosts(devices: Sequence[Device]) -> list[str]:
 
 
 def counted_host(region: str, number: int | str) -> str:
-    """Return the name of a region's host that a file counts instead of naming it: ``rack-host-0``."""
+    """Return the name of host ``number`` of a region whose file only says how many devices each host has:
+    ``rack-host-0``."""
     return f"{region}-host-{number}"
 
 

@@ -1,4 +1,4 @@
-"""Coordinates of regions by name, for maps and estimated links. No cost depends on them.
+"""Coordinates of regions by name, for maps and estimated links. Costs follow from a network's links, never from these.
 
 Latitudes and longitudes are in degrees, rounded to 0.1, from the GeoNames gazetteer (geonames.org, CC BY 4.0). If
 several cities share a name, the largest counts. Region codes and names come from Amazon's documentation. If a region

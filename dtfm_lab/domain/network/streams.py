@@ -1,8 +1,8 @@
 """How fast TCP moves bytes: what one stream reaches over a distance, and what several reach together.
 
-A sender may have one window of unacknowledged bytes in flight. Then it waits for an acknowledgement, one round trip
-later. So a stream moves at most one window per round trip, however fast the link is. Several streams add up until they
-fill the link (RFC 9293, section 3.8.6; RFC 7323, section 1.1).
+A sender may have at most one window of unacknowledged bytes in flight. Then it waits for an acknowledgement, which
+takes one round trip. So a stream moves at most one window per round trip, however fast the link is. Several streams add
+up until they fill the link (RFC 9293, section 3.8.6; RFC 7323, section 1.1).
 """
 
 import math

@@ -57,7 +57,8 @@ MOST_TIMES = 2**26
 LARGEST = 1e30
 """Maximum seconds, bytes and bytes/s; 1 / LARGEST is the minimum bytes/s. Beyond it, transfer times overflow floats."""
 LINK_SPREAD = 0.1
-"""Spread of links that state none. A guess: how far a long transfer is from a bandwidth that was measured once."""
+"""Default of ``Topology.link_spread``. A guess of how far long transfers deviate from a bandwidth that was measured
+once."""
 MOST_SPREAD = 3.0
 """Maximum spread. At this value, one in six messages takes twenty times as long as the median."""
 
@@ -235,8 +236,8 @@ class Topology:
 
     @cached_property
     def slowdowns(self) -> FloatArray | None:
-        """(N + 1,) factor on a collective's seconds by the number of hosts that take part; None without a table. A
-        device without a host counts as a host."""
+        """(N + 1,) factors. Entry h multiplies the seconds of a collective over h hosts; None without a table. A device
+        without a host counts as a host."""
         return slowdowns(self.collectives, len(self)) if self.collectives else None
 
     def spread_over(self, n_hosts: int) -> float:
@@ -570,8 +571,7 @@ class Links:
     nic_of: IntArray | None = None
     """(N,) as ``Topology.nic_of``: the first device of each device's host; None if no host has several devices."""
     slowdowns: FloatArray | None = None
-    """(N + 1,) as ``Topology.slowdowns``: the factor on a collective's seconds, by the number of hosts that take
-    part."""
+    """(N + 1,) as ``Topology.slowdowns``: entry h multiplies the seconds of a collective over h hosts."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queueing", current_name("queueing", self.queueing))
@@ -615,14 +615,17 @@ class Links:
         return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
 
     def slower(self, groups: IntArray) -> FloatArray:
-        """Return (...,) the factor by which each message of a collective among ``groups`` (..., R) devices takes
-        longer, because of the number of hosts that take part."""
+        """Return (...,) factors by which the messages of a collective among ``groups``, (..., R) devices, take longer.
+
+        They follow from the number of hosts that hold each group.
+        """
         if self.slowdowns is None:
             return np.ones(groups.shape[:-1])
         return self.slowdowns[hosts_among(groups, self.nic_of)]
 
     def least_slower(self, n_members: int) -> float:
-        """Return the factor for a group of this many devices on as few hosts as can hold it."""
+        """Return the smallest factor of ``slower`` for a group of this many devices: they are on as few hosts as
+        possible."""
         if self.slowdowns is None:
             return 1.0
         hosts = np.arange(len(self.latency_s)) if self.nic_of is None else self.nic_of
@@ -642,7 +645,7 @@ class Links:
 def queues_of(
     sender: IntArray, receiver: IntArray, n_devices: int, queueing: str, nic_of: IntArray | None
 ) -> tuple[IntArray, IntArray]:
-    """Return the number of the queue that each message occupies when it leaves and when it arrives; -1 for none.
+    """Return two arrays: the queue that each message occupies when it leaves, and when it arrives (-1 for none).
 
     Queues are numbered in this order: NICs for sending, NICs for receiving, pairs.
     """

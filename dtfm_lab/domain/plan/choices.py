@@ -47,10 +47,10 @@ def _phrases(job: Job, values: dict[str, Any]) -> Iterator[str]:
     if {"n_stages", "n_replicas"} <= fields.keys():
         fields["n_stages"] = (fields["n_stages"], fields.pop("n_replicas"))
     for what, value in fields.items():
-        # The phrase of the averaging says it already.
+        # The phrase for synchronisation already says so.
         if what == "overlap" and "synchronisation" in fields:
             continue
-        # Equal parts are what everyone expects.
+        # Equal parts need no mention.
         if what in IMPLIED and (value is None or len(set(value)) == 1):
             continue
         yield _phrase(job, what, value)

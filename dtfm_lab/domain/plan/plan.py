@@ -107,14 +107,14 @@ class Plan:
     iteration_s: float | None = None
     """Seconds of the simulated iteration, as returned by ``lab.simulate``; None if the plan was not simulated."""
     iteration_lower_bound_s: float | None = None
-    """No plan within ``scope`` is faster than this, whatever its shape, cut or devices. None if no bound was requested.
-    """
+    """Lower bound, in seconds, of an iteration of any plan within ``scope``, whatever its shape, cut or devices. None
+    if no bound was requested."""
     queueing: str = "pairs"
     """Which messages wait for each other in simulation: messages between the same two devices (``pairs``) or messages
     of one NIC (``nics``)."""
     efficiency: Any = None
-    """The share of peak FLOP/s, or the calibration, behind its seconds. None stands for the lab's value for each GPU.
-    Plan files hold only a share."""
+    """What the plan's seconds assume about computing speed: a share of peak FLOP/s, or a calibration. None stands for
+    the lab's share for each GPU. Plan files hold only a share."""
     seed: int | None = None
     generation: int = 0
     evaluations: int = 0
@@ -194,7 +194,7 @@ class Plan:
         return f"<Plan {self.job.name} on {self.topology.name}: {', '.join(parts)}, by {self.planner}>"
 
     def changed(self, **fields: Any) -> Self:
-        """Return the plan with some fields replaced, such as the job or the topology.
+        """Return the plan with these fields replaced, such as the job or the topology.
 
         Seconds that held for the old fields are dropped.
         """

@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import counted
 LEAST_TO_SYNCHRONISE = 4
 """Smallest number of workers for two pipelines of two stages, so that replicas have to synchronise."""
 AS_RECORDED = {"synchronise_every": "averages_every"}
-"""Fields whose name in a trace's context differs from their name in a job."""
+"""Field of a trace's context -> the job's field of another name that it records."""
 SIDES = ("stages", "pipelines")
 
 
@@ -31,8 +31,8 @@ def subplan_for(plan: Plan, workers: int | Sequence[int]) -> tuple[Plan, Subplan
     Parameters
     ----------
     workers
-        The maximum number of workers, divided by ``largest_shape``. Or (stages, pipelines), clipped to the plan's
-        shape.
+        The maximum number of workers, from which ``largest_shape`` chooses a shape. Or (stages, pipelines), clipped to
+        the plan's shape.
 
     Raises JobError if a count is not a whole number, and PlanError if a sequence does not have two entries.
     """
@@ -65,7 +65,8 @@ def largest_shape(of: tuple[int, int], workers: int) -> tuple[int, int]:
 
 
 def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
-    """Return only these stages and pipelines. Return the plan itself without ``kept``, or if that is the whole plan.
+    """Return only the kept stages and pipelines of a plan. Without ``kept``, or if the whole plan is kept, return the
+    plan itself.
 
     The cost is the cost of the kept stages in the whole plan, with all its pipelines. Raises TraceError unless they are
     the first stages and pipelines of a plan of this shape.
@@ -119,7 +120,7 @@ def _part_of_job(job: Job, n_stages: int, n_pipelines: int) -> Job:
     # The last stage kept ends the model now, so it takes the head.
     head = tuple(layer for layer in model.layers[-1:] if layer.kind is LayerKind.HEAD)
     blocks = job.blocks_per_stage
-    if blocks is None and job.cut_by != "blocks":  # a part of the model would be cut elsewhere
+    if blocks is None and job.cut_by != "blocks":  # a part of the model alone would be cut at other places
         blocks = model.even_cut(job.n_stages, job.cut_by)
     blocks = None if blocks is None else blocks[:n_stages]
     return replace(

@@ -53,8 +53,8 @@ class Programs:
     """Passes and their messages, by distinct number of micro-batches (largest first) and by position in the pipeline.
     Replicas with equally many micro-batches share them."""
     tails: tuple[tuple[tuple[Step, ...], ...], ...]
-    """Steps after the passes, by position and replica. Their needs are counted from the beginning of the program. If
-    devices are absent, these are all steps, because no two programs are alike."""
+    """Steps after the passes, by position and replica. Positions in their ``needs`` count from the first step of the
+    whole program, passes included. If devices are absent, no two programs are alike, and the passes are here, too."""
     blocking: bool = False
     """True if devices wait until what they send along the pipeline has arrived (``Step.arrivals``)."""
     takes_turns: bool = False
@@ -77,12 +77,12 @@ class Programs:
 
     @cached_property
     def number(self) -> tuple[int, ...]:
-        """(replicas,) index into ``pipelines`` of the one that each replica runs."""
+        """(replicas,) which entry of ``pipelines`` each replica runs."""
         distinct = sorted(set(self.microbatch_counts), reverse=True)
         return tuple(distinct.index(count) for count in self.microbatch_counts)
 
     def pipeline(self, position: int, replica: int) -> tuple[Step, ...]:
-        """Return the passes and messages of one device, in order."""
+        """Return the passes of one device and their messages, in order."""
         return self.pipelines[self.number[replica]][position]
 
     def of(self, position: int, replica: int) -> tuple[Step, ...]:
@@ -166,7 +166,7 @@ def lower(
         )
     synchronise = synchronise and sharding != "zero-3"
     blocking = transport != "overlapped"
-    # there is nothing to average, or it travels during all passes anyway
+    # no buckets if there is nothing to average, or if the averages travel during all passes anyway
     buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     counts = counts[:period]
@@ -203,7 +203,7 @@ def lower(
     for position in range(schedule.n_devices):
         in_group = groups_of[position]
         partner = {0: last, last: 0}.get(position) if tied and last > 0 else None
-        # as if each replica were alone, which averages nothing
+        # without synchronisation, each replica counts as alone and averages nothing
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(len(counts))]
         made: dict[tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]] = {}
         """Replicas of a ring all do the same."""
@@ -226,8 +226,10 @@ def _check_size(
     groups: tuple[tuple[str, ...], ...],
     buckets: tuple[tuple[Bucket, ...], ...],
 ) -> None:
-    """Check the number of steps before anything is made: two messages per pass, plus the parts of a group's first
-    and last replica."""
+    """Raise ScheduleError for too many steps, before any is made.
+
+    There are two messages per pass. Synchronisation is counted from the first and the last replica of a group.
+    """
     n_replicas = len(groups[0])
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
     n_steps = n_passes if schedule.n_devices == 1 else 3 * n_passes
@@ -268,7 +270,7 @@ def _with_messages(schedule: Schedule) -> tuple[tuple[Step, ...], ...]:
 def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: bool) -> list[Step]:
     steps: list[Step] = []
     at: dict[tuple[int, Kind, int | None], int] = {}
-    """Position of each pass."""
+    """(stage, kind, micro-batch) of each pass so far -> its position in ``steps``."""
     for action in program:
         stage, kind, m, _ = action
         if kind is Kind.BACKWARD_WEIGHT:
@@ -292,7 +294,7 @@ def _passes_of(schedule: Schedule, program: Sequence[Action], last: int, alone: 
 
 
 def _restricted(steps: tuple[Step, ...], n_microbatches: int, schedule: Schedule) -> tuple[Step, ...]:
-    """Return the steps of a pipeline's first ``n_microbatches`` micro-batches, in order."""
+    """Return a device's steps for the first ``n_microbatches`` micro-batches, in order."""
     if n_microbatches == schedule.n_microbatches:
         return steps
     place: dict[int, int] = {}
@@ -349,7 +351,8 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _on_the_same_device(
     schedule: Schedule, at: dict[tuple[int, Kind, int | None], int], action: Action, source: int
 ) -> int:
-    """Return the position of the pass whose result a one-device pipeline hands to its next stage."""
+    """Return the position of the pass at stage ``source`` whose result ``action`` needs, in a pipeline of one
+    device."""
     kinds = (Kind.FORWARD,) if action.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT)
     for kind in kinds:
         if (source, kind, action.microbatch) in at:

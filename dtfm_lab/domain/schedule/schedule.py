@@ -117,7 +117,7 @@ FOLLOWING = {
     (Kind.FORWARD,): (Kind.BACKWARD, Kind.BACKWARD_INPUT),
     (Kind.FORWARD, Kind.BACKWARD_INPUT): (Kind.BACKWARD_WEIGHT,),
 }
-"""Passes of a micro-batch done so far on a stage -> passes that may come next. Nothing follows a B or a W."""
+"""Passes that a micro-batch has done on a stage -> passes that may come next. Nothing follows a B or a W."""
 COMPUTE = (*PASSES, Kind.PART, Kind.PACK, Kind.REDUCE, Kind.STEP)
 SENDS = {kind: Kind(kind.replace("SEND", "RECV")) for kind in Kind if kind.startswith("SEND")}
 """Each kind of send and the receive at its other end."""
@@ -191,7 +191,8 @@ class Step(NamedTuple):
     share: float = 0.0
     """Fraction of the device's gradient that a synchronisation message carries, or that is compressed."""
     coded: float = 0.0
-    """How many whole gradients a synchronisation computation encodes or decodes, if they are compressed."""
+    """Amount that a synchronisation computation compresses or restores if gradients are compressed: 1 for each whole
+    gradient."""
     in_turn: bool = False
     """True if it waits until this device's previous message sent in turn has arrived."""
     bucket: int | None = None
@@ -202,8 +203,8 @@ class Step(NamedTuple):
     whole: Kind | None = None
     """For a PART, the kind of the pass that it belongs to."""
     rounds: int = 1
-    """Number of messages of ``share``, or sums of ``fraction``, that the action stands for. Above 1 for a ring that has
-    one action of each kind per replica."""
+    """Number of equal messages or sums that the action stands for, each of ``share`` or ``fraction``. It is above 1 in
+    a ring whose rounds are combined into one action."""
     arrivals: tuple[int, ...] = ()
     """Positions, in the same program, of sends whose messages must have arrived at the other end."""
 
@@ -255,7 +256,7 @@ class Schedule:
                 held = ", ".join(map(str, self.stages_of(position)))
                 raise ScheduleError(f"{where}: {action} is out of place; it holds stage {held}")
             before = passed.get((stage, m), ())
-            # What may follow is all that decides, because a backward may be whole or in two parts.
+            # The passes so far decide what may follow, because a backward is whole or in two halves.
             if kind not in FOLLOWING.get(before, ()):
                 needed = next((needs[-1] for needs, kinds in FOLLOWING.items() if needs and kind in kinds), kind)
                 if needed is not kind and needed not in before:
@@ -270,8 +271,8 @@ class Schedule:
 
     @classmethod
     def from_orders(cls, name: str, orders: Sequence[str]) -> Self:
-        """Return the schedule written as ``orders``. Raises ScheduleError if a text is not a pass, or the whole not a
-        schedule."""
+        """Return the schedule whose ``Schedule.orders`` these are. Raises ScheduleError if a text is not a pass, or if
+        the passes do not form a schedule."""
         programs = tuple(tuple(Action.parse(word) for word in order.split()) for order in orders)
         microbatches = {
             action.microbatch for program in programs for action in program if action.microbatch is not None

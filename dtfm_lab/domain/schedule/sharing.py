@@ -1,13 +1,12 @@
 """Share the passes of devices that have left among devices that hold the same stage in other pipelines.
 
-If a pipeline has lost a device, its micro-batches take a detour at that stage. They are dealt out, one after the other,
-to the devices that hold the stage in other pipelines, which receive from and send to the broken pipeline. A micro-batch
-is named by its number in the whole batch, so that names on a device are unique. The remaining replicas average their
-gradients.
+If a pipeline has lost a device, its micro-batches take a detour at that stage. They are dealt out round-robin to the
+devices that hold the stage in other pipelines. These receive from the broken pipeline and send back to it. A
+micro-batch is named by its number in the whole batch, so that names on a device are unique. The remaining replicas
+average their gradients.
 
 A device runs the passes of all its pipelines in the order of the schedule, with passes at the same place next to each
-other. All devices follow this one order, so no device waits for itself. What can finish with all devices present can
-still finish.
+other. All devices follow this one order, so they cannot deadlock if the schedule does not deadlock with all devices.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Sharing:
 
     @cached_property
     def hosts(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
-        """By position, pipeline and micro-batch, the replica whose device runs its passes."""
+        """By position, pipeline and micro-batch, the replica whose device runs the passes of that micro-batch."""
         found = []
         for members in self.members:
             turn = cycle(members)
@@ -49,8 +48,10 @@ class Sharing:
         return tuple(found)
 
     def passes(self, position: int, replica: int, whole: Sequence[Step]) -> tuple[Step, ...]:
-        """Return the passes and messages of one device. ``whole`` has those that the longest pipeline has at its
-        position."""
+        """Return the passes of one device and their messages.
+
+        ``whole`` has the passes and messages of the longest pipeline at this position, with all devices present.
+        """
         first = list(accumulate(self.counts, initial=0))
         place: dict[tuple[int, int], int] = {}
         kept: list[Step] = []
@@ -79,7 +80,10 @@ class Sharing:
     def synchronising(
         self, position: int, replica: int, parts: Iterable[SynchronisationPart]
     ) -> tuple[SynchronisationPart, ...]:
-        """Return the parts of one remaining group member, with its peers counted among all replicas."""
+        """Return the parts of one remaining replica.
+
+        ``parts`` count peers among the remaining replicas. The result counts them among all.
+        """
         members = self.members[position]
         here, n = members.index(replica), len(members)
 
@@ -97,7 +101,7 @@ class Sharing:
 
 
 def _blocks(steps: Sequence[Step]) -> list[list[int]]:
-    """Return the positions of each pass, including the receive before it and the send after it."""
+    """Return, for each pass, the indices of its steps: the receive before it, the pass, and the send after it."""
     blocks: list[list[int]] = []
     received = False
     for i, step in enumerate(steps):

@@ -1,7 +1,7 @@
 """The ways in which replicas of a stage average their gradients, by name.
 
-Each way is a function of a replica and of the group's regions. It yields that replica's parts in order. Peers are
-served in ring order, so that not all replicas send to the same one first.
+Each way is a function of a replica and of the regions of all replicas. It yields that replica's messages and
+computations in order. Peers are served in ring order, so that not all replicas send to the same one first.
 
 If synchronisation overlaps, a device's gradient is cut into buckets that are synchronised while its last backwards
 still run. A bucket holds whole layers, the last layers first. It can leave when the last backward has computed its
@@ -25,7 +25,8 @@ Key = tuple[Kind, int | None, int | None]
 class SynchronisationPart(NamedTuple):
     """A message or computation that one replica performs for synchronisation.
 
-    It starts after the replica's own gradients and all parts in ``after``.
+    A send or a computation starts when the replica's own gradients are complete and all parts in ``after`` have ended.
+    A receive follows its send.
     """
 
     kind: Kind
@@ -35,7 +36,7 @@ class SynchronisationPart(NamedTuple):
     share: float = 0.0
     """Fraction of the gradient that a message carries."""
     coded: float = 0.0
-    """How many whole gradients a computation encodes or decodes, if they are compressed."""
+    """Amount that a computation compresses or restores if gradients are compressed: 1 for each whole gradient."""
     after: tuple[Key, ...] = ()
     in_turn: bool = False
     """True if it waits until this replica's previous message sent in turn has arrived."""
@@ -176,8 +177,8 @@ def _parent(replica: int, n_replicas: int) -> int:
 def hierarchical(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
     """Average inside each region first, then across regions.
 
-    Each region's first replica gathers. These replicas exchange shards, and each sends the average to the others of its
-    region. A device without a region counts as a separate region.
+    Each region's first replica sums the gradients of its region. These first replicas exchange shards, and each sends
+    the average to the others of its region. A device without a region counts as a separate region.
     """
     n = len(regions)
     members_of = by_key((region or f" {member}", member) for member, region in enumerate(regions))
@@ -205,7 +206,8 @@ def _exchange(
     round: int | None = None,
     after: tuple[Key, ...] = (),
 ) -> Iterator[SynchronisationPart]:
-    """Yield the parts in which every member averages one shard of all members' gradients and sends it to all."""
+    """Yield the parts of an exchange: every member averages one shard of all members' gradients and sends it to the
+    others."""
     d, n = len(group), len(group) if n_replicas is None else n_replicas
     here = group.index(replica)
     onward = [(group[(here + k) % d] - replica) % n for k in range(1, d)]
@@ -225,7 +227,7 @@ def _exchange(
 def _gather(group: list[int], replica: int, n_replicas: int, coded_again: float = 1.0) -> Iterator[SynchronisationPart]:
     """Yield the parts in which the group's first replica receives whole gradients and sums them.
 
-    ``coded_again`` is how much of the sum it then encodes: 1 for all of it.
+    ``coded_again`` is the fraction of the sum that it then compresses for sending.
     """
     leader = group[0]
     if replica != leader:
@@ -261,9 +263,10 @@ class Bucket(NamedTuple):
     share: float
     """Fraction of the device's gradient."""
     parts: tuple[tuple[int, float], ...]
-    """(stage, fraction) of each stage whose layers the bucket holds, in the order in which they become ready.
+    """(stage, fraction) of each stage whose layers the bucket holds, in the order in which their gradients become
+    ready.
 
-    These layers take that fraction of the stage's last backward.
+    The bucket's layers take that fraction of the stage's last backward.
     """
 
 
@@ -285,7 +288,7 @@ class Averaging(NamedTuple):
     compressed: bool
     locally: bool
     shards_states: bool
-    """True if each replica steps the shard that it averages."""
+    """True if each replica updates only the shard of the parameters that it averages."""
     averaged: float
     """Fraction of each device's parameters that is averaged."""
     delayed: bool
@@ -336,7 +339,7 @@ def tail_of(
         several = n_buckets > 1
         share = buckets[number].share if several else 1.0
         bucket = number if several else None
-        fraction = share * n_buckets  # the mean over buckets is a profile's time
+        fraction = share * n_buckets  # 1 on average over the buckets, because a profile has the mean time
         share *= how.averaged
         step = Action(position, Kind.STEP, bucket)
         ready = (*whole, *exchanged)
@@ -358,7 +361,7 @@ def tail_of(
             if part.key == last_sum:  # the average is not sent, so it is not coded
                 coded -= share / rounds
             at[part.key] = add(Step(action, needs, carried, coded, part.in_turn, bucket, fraction, rounds=part.rounds))
-            if part.key == last_sum:  # what waits for it waits for the step that it is used in
+            if part.key == last_sum:  # what waits for this sum has to wait for its step
                 needs = (*ready, at[part.key])
                 at[part.key] = add(Step(step, needs, bucket=bucket, fraction=fraction))
         arrived += [at[part.key] for part in parts if part.kind in (Kind.REDUCE, Kind.RECV_P)]
@@ -373,7 +376,7 @@ def tail_of(
 
 
 def _ready(pipeline: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> list[tuple[int, ...]]:
-    """Return, for each bucket, the computations that complete its gradients. A single bucket holds the whole
+    """Return, for each bucket, the indices of the steps that complete its gradients. A single bucket holds the whole
     gradient."""
     computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
     if len(buckets) < 2:

@@ -1,8 +1,8 @@
 """Programs as arrays: a node for every action of every device, an edge for every dependency that the programs fix.
 
-An edge leads to an action from each action that it needs. Another comes from the previous message if messages take
-turns, and one from the arrival of a message that its device waits for. An edge also leads to each computation from the
-previous one on its device. The event loop decides the order of messages on a link.
+Edges lead to an action from each action that it needs, from the previous message if messages take turns, and from each
+message whose arrival its device waits for. To a computation, an edge also leads from the previous one on its device.
+The order of messages on a link is not in the graph: the event loop decides it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TaskGraph:
     rounds: IntArray
     """Number of messages or sums that the action stands for (``Step.rounds``)."""
     n_predecessors: IntArray
-    """Number of incoming edges, plus one for a receive, which follows the start of its send."""
+    """Number of incoming edges. A receive has one more, because it waits for the start of its send."""
     successors_from: IntArray
     successors: IntArray
     """Edges from node i lead to successors[successors_from[i] : successors_from[i + 1]]."""
@@ -88,7 +88,7 @@ class TaskGraph:
 
     @property
     def sources(self) -> IntArray:
-        """(edges,) the node at which each entry of ``successors`` begins."""
+        """(edges,) the node from which each edge starts, in the order of ``successors``."""
         return np.repeat(np.arange(len(self)), np.diff(self.successors_from))
 
     @property
@@ -102,7 +102,7 @@ class Ring:
     """Nodes of a ring whose rounds are combined. Each array is (replicas, buckets), replicas in ring order."""
 
     n_rounds: int
-    """Number of rounds of summing, and equally of distributing."""
+    """Number of rounds of summing. Distributing takes as many."""
     send: IntArray
     """SEND_G nodes. All other nodes of the ring come after them."""
     receive: IntArray
@@ -171,12 +171,15 @@ class _Stretch:
 
     @cached_property
     def received(self) -> dict[Action, int]:
-        """What these devices receive, and in which step."""
+        """Each receive of these devices -> the index of its step in their program."""
         start = int(self.nodes[0, 0] - self.first[0, 0])
         return {self.steps[i].action: start + i for i in np.flatnonzero(self.roles == RECEIVE).tolist()}
 
     def edges(self, sources: list[tuple[int, ...]]) -> tuple[IntArray, IntArray]:
-        """Return the edges that lead to each step from other steps of its program, as (replicas, edges) nodes."""
+        """Return edges between steps of the same program: their sources and their targets, both (replicas, edges).
+
+        ``sources`` has, for each step, the indices of the steps from which edges lead to it.
+        """
         flat = np.fromiter(itertools.chain(*sources), dtype=np.int64)
         return self.first + flat, np.repeat(self.nodes, [len(one) for one in sources], axis=1)
 
@@ -252,7 +255,7 @@ class _Builder:
         return _Stretch(position, np.array(replicas), steps, first + np.arange(start, start + len(steps)), first)
 
     def _lay_out(self, stretch: _Stretch) -> None:
-        """Fill the columns of these steps, and the edges to them from steps of the same device."""
+        """Fill the columns of these steps, and add the edges to them from steps of the same device."""
         steps, nodes, roles = stretch.steps, stretch.nodes, stretch.roles
         self.action[nodes] = [self.actions.setdefault(step.action, len(self.actions)) for step in steps]
         self.role[nodes] = roles

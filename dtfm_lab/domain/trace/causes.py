@@ -1,6 +1,6 @@
 """Why an iteration took as long as it did: its critical path, and each device's idle time by cause.
 
-Both follow ``Trace.after`` backward, from an action to the one whose end it waited for last. On such a chain, an
+Both follow the column ``after`` backward, from an action to the one whose end it waited for last. On such a chain, an
 action's segment runs from the previous end to its own end, so segments neither overlap nor leave gaps. The segment
 covers all of a computation or a send. For a receive it covers the latency or, if messages queue at the receiving NIC,
 the time since the previous one was received.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPUTE = "compute"
-"""The critical path's cause for a forward or backward."""
+"""Name under which forwards and backwards appear among the causes of a critical path."""
 PATH = ["row", "replica", "stage", "device", "link", "action", "kind", "microbatch", "what", "start_s", "end_s"]
 
 
@@ -66,7 +66,7 @@ class Chains:
     cause: IntArray
     """Cause of the segment, as an index into CAUSES."""
     carries: BoolArray
-    """True if the row is a message of a pipeline."""
+    """True if the row is a message along a pipeline: activations or their gradients."""
     if_queued: IntArray
     """Cause of the segment if another message queued behind the row."""
     sends: BoolArray
@@ -108,9 +108,9 @@ class Chains:
     def queued(self, row: IntArray, waiting: IntArray, was_queued: BoolArray) -> BoolArray:
         """Return True for each row ``waiting`` that started at the end of ``row`` because it was queued behind it.
 
-        If it queued behind a message at the receiving NIC, it queued behind that message's receive and its send. The
-        same holds for a pipeline's message that left when the previous one had arrived, on a link whose directions take
-        turns.
+        ``was_queued`` is True if the next row of the chain was queued behind ``waiting``. A message that queues behind
+        another one at the receiving NIC is queued behind both the receive and the send of that message. So is a
+        pipeline's message on a link whose directions take turns, if it leaves when the previous message has arrived.
         """
         sent_after = self.sends[row] & self.sends[waiting]
         received_after = self.receives[row] & self.receives[waiting]
@@ -204,8 +204,8 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
     Returns
     -------
     One row per device: stage (the first that it holds), replica, device, busy_s, then idle seconds by cause from
-    ``dependency_s`` to ``straggler_s``, and iteration_s, which is their sum. Several iterations are averaged. If only
-    every H-th iteration synchronises, such an iteration has a weight of one in H.
+    ``dependency_s`` to ``straggler_s``, and iteration_s, which is their sum. Several iterations are averaged, with
+    ``iteration_weights``.
 
     Raises
     ------
@@ -257,7 +257,7 @@ class _Gaps(NamedTuple):
     replica."""
     begin_s: FloatArray
     row: IntArray
-    """The trace row that ended the gap."""
+    """The trace row whose end closed the gap."""
 
 
 def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]:

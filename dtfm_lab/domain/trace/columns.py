@@ -38,8 +38,8 @@ class Span(NamedTuple):
 class TraceColumns:
     """Columns with one row per (iteration, replica, action). ``action`` indexes the table ``actions``.
 
-    Raises TraceError if columns differ in length, an action ends before it starts, a row occurs twice, or no device of
-    this run can perform an action.
+    Raises TraceError if columns differ in length, an action ends before it starts, a row occurs twice, or there is an
+    action that no device of this run can perform.
     """
 
     context: RunContext
@@ -182,8 +182,8 @@ class TraceColumns:
 
     @cached_property
     def iteration_weights(self) -> FloatArray:
-        """(iterations,) weights for averages. If only every H-th iteration synchronises, those that do have a total
-        weight of one in H."""
+        """(iterations,) weights for averages, which sum to 1. If only every H-th iteration synchronises, all that do so
+        have a total weight of 1/H."""
         iterations, every = np.unique(self.iteration), self.context.synchronise_every
         together = (iterations + 1) % every == 0
         if together.all() or not together.any():
@@ -194,8 +194,8 @@ class TraceColumns:
 
     @cached_property
     def compute_share(self) -> float:
-        """Fraction of device time spent computing, over all present devices and weighted iterations. The rest is
-        bubble."""
+        """Fraction of the devices' time that is spent computing, without absent devices. Iterations are weighted. The
+        rest is bubble."""
         computing = np.array([a.lane is Lane.COMPUTE for a in self.actions])[self.action]
         _, number = np.unique(self.iteration, return_inverse=True)
         weight = self.iteration_weights

@@ -12,20 +12,20 @@ Clock = Literal["virtual", "paced", "real", "model"]
 
 PETA = 1e15
 SWING = 2.0
-"""Standard deviations by which times are shifted up and down for ``RunContext.swings``."""
+"""Number of standard deviations by which times are shortened and lengthened for ``RunContext.swings``."""
 BY_MODEL = "by the link model"
-"""Label for seconds that are not timed messages: see ``RunContext.links_by_model``."""
+"""Label for message seconds that were not timed but follow from the link model: see ``RunContext.links_by_model``."""
 AS_SPECIFIED = ("model", "paced")
 """Clocks that count seconds of the specified devices, whose peaks and prices then apply."""
 
 
 class Basis(NamedTuple):
-    """One word for how much a number is worth, and why."""
+    """How reliable a number is, in one word, and why."""
 
     word: str
     """``measured``, ``calibrated``, ``modelled`` or ``guessed``; empty if unknown."""
     because: str = ""
-    """What it is calibrated with, or what has not been tested; empty if it is measured or modelled."""
+    """For ``calibrated``, the measurement behind it. For ``guessed``, what has not been tested. Empty otherwise."""
 
     @property
     def sentence(self) -> str:
@@ -205,14 +205,15 @@ class RunContext:
     queueing: str = "pairs"
     """Which messages wait for each other: see ``domain.network.topology``."""
     nics: tuple[tuple[str, ...], ...] = ()
-    """(stages, replicas) the first device of each device's host, if devices share a NIC; empty if none do."""
+    """(stages, replicas) name of the first device of each device's host, if devices share a NIC; empty if none do."""
     compute_spread: tuple[tuple[float, ...], ...] = ()
     """(stages, replicas) standard deviation of the logarithm of a device's computation seconds; empty if not stated."""
     link_spread: float = 0.0
     """Standard deviation of the logarithm of the seconds of messages."""
     swings: tuple[tuple[float, float], ...] = cast(Swings, _Swings())
-    """Simulated seconds of an iteration with all computations, and with all messages, ``SWING`` standard deviations
-    shorter and longer. Empty if unknown. A prediction simulates them when they are first read."""
+    """Two pairs (shorter, longer) of simulated iteration times in seconds. In the first, all computations are ``SWING``
+    standard deviations shorter or longer, in the second all messages. Empty if unknown. A prediction simulates them
+    when they are first read."""
     time_scale: float = 1.0
     """Wall seconds per recorded second (paced clock)."""
     profile: tuple[ComputeTime, ...] = ()
@@ -234,7 +235,8 @@ class RunContext:
     rehearsed: Subplan | None = None
     """The part of a larger plan that ran; None if all of it did."""
     stand_in: str = ""
-    """Name of the model that was trained because the job's own is too large here. Messages are as long as the job's."""
+    """Name of the model that was trained because the job's own is too large here. Messages have the sizes of the job's
+    own."""
     runs_on: str = "cpu"
     """The hardware that the workers computed on: ``cpu`` or ``cuda``."""
     held_out: tuple[tuple[int, float], ...] = ()

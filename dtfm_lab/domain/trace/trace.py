@@ -31,7 +31,7 @@ REPEAT_NOISE = 0.035
 """Standard deviation of the logarithm of a repeated measurement's seconds. Sailor's authors measured 15 plans twice.
 They differ by 5.0 % on average, which is 3.5 % per measurement. No prediction is more certain than that."""
 CONFIDENCE = 0.9
-"""Default confidence."""
+"""Default confidence of intervals."""
 UNKNOWN = 0.0, math.inf
 """The interval of a number with unknown uncertainty."""
 OF_A_MEDIAN = math.sqrt(math.pi / 2)
@@ -66,7 +66,7 @@ def interval_of(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[fl
 
 
 def predicted_ends(trace: TraceColumns, length_s: float) -> tuple[float, float] | None:
-    """Return the seconds between which a predicted iteration ends with 90 % confidence.
+    """Return the earliest and the latest end of a predicted iteration, in seconds, with 90 % confidence.
 
     The interval is scaled to ``length_s``, the length that a chart shows. None for a measured iteration, or if no
     spread is known.
@@ -78,8 +78,10 @@ def predicted_ends(trace: TraceColumns, length_s: float) -> tuple[float, float] 
 
 
 def _of_iterations(trace: TraceColumns, confidence: float) -> tuple[float, float]:
-    """Return Student's interval of the median around ``iteration_s``; with two kinds of iterations, of their weighted
-    mean."""
+    """Return the interval of ``iteration_s`` that follows from the differences between iterations (Student's t).
+
+    Iterations that synchronise and those that do not are compared separately, and their variances are added.
+    """
     variance, freedom = 0.0, 0
     ends_s, weights = trace.iteration_ends_s, trace.iteration_weights
     for weight in np.unique(weights):
@@ -88,7 +90,7 @@ def _of_iterations(trace: TraceColumns, confidence: float) -> tuple[float, float
             return UNKNOWN
         variance += float((weight * len(alike)) ** 2 * alike.var(ddof=1) / len(alike))
         freedom += len(alike) - 1
-    from scipy.special import stdtrit  # loading it takes a while, for which every kernel would wait
+    from scipy.special import stdtrit  # takes a while to load, and every notebook kernel would wait
 
     half_s = float(stdtrit(freedom, (1 + confidence) / 2)) * OF_A_MEDIAN * math.sqrt(variance)
     return max(0.0, trace.iteration_s - half_s), trace.iteration_s + half_s
@@ -107,8 +109,7 @@ def travel(trace: TraceColumns) -> Travel:
     """Return how long messages are in flight, and how much of that time overlaps with computation.
 
     A message lasts from the start of its send to the end of its receive. It counts only if both are in the trace.
-    Several iterations are averaged. If only every H-th iteration synchronises, such an iteration has a weight of one in
-    H.
+    Several iterations are averaged, with ``iteration_weights``.
     """
     n_positions, n_replicas = len(trace.context.devices), len(trace.context.devices[0])
     n_devices = n_positions * n_replicas
@@ -138,7 +139,7 @@ def _covered_s(spans: Sequence[np.ndarray], n_owners: int) -> FloatArray:
         return np.zeros(n_owners)
     order = np.lexsort((start_s, owner))
     owner, start_s, end_s = owner[order], start_s[order], end_s[order]
-    apart = owner * (float(end_s.max()) + 1.0)  # on one axis, the owners one after the other
+    apart = owner * (float(end_s.max()) + 1.0)  # puts all owners on one time axis, one after the other
     reach = np.maximum.accumulate(apart + end_s)
     known = np.concatenate([[-np.inf], reach[:-1]]) - apart
     new_s = np.maximum(end_s - np.maximum(start_s, known), 0.0)

@@ -6,24 +6,25 @@ weights (Shazeer et al. 2017, "Outrageously Large Neural Networks"; Jiang et al.
 tokens evenly. If it does not, an iteration takes longer than predicted.
 
 Attention is a llama's with grouped queries, or DeepSeek's with latent keys and values (DeepSeek-AI 2024, "DeepSeek-V2",
-section 2.1). There, queries and keys of each head have ``nope_dim`` numbers from a latent of ``q_rank`` or ``kv_rank``,
-and ``rope_dim`` rotary ones. All heads share the rotary keys. In training, keys and values are expanded.
+section 2.1). There, the query and the key of each head have ``nope_dim`` numbers computed from a latent of ``q_rank``
+or ``kv_rank`` numbers, and ``rope_dim`` rotary ones. All heads share the rotary keys. In training, keys and values are
+expanded.
 
 Numbers that a block holds for its backward, per token, beyond the 4 d of its norms:
 
-========= ============================================================================================ grouped   2 q + 2
-kv; with normed queries and keys q + kv more latent    queries and keys of nope + rope, values and attention's output,
-of all heads; 2 q_rank and
+========= ================================================================================================
+grouped   2 q + 2 kv; with normed queries and keys q + kv more
+latent    queries and keys of nope + rope, values and attention's output, of all heads; 2 q_rank and
           2 kv_rank + rope: the latents and what their norms make of them
 MLP       4 d_ff: gate, activated gate, other half, product; for every expert that a token is sent to,
           and for the shared experts
-routing   2 d for each expert of a token: its input and its output; n_experts: the softmax =========
-============================================================================================
+routing   2 d for each expert of a token: its input and its output; n_experts: the softmax
+========= ================================================================================================
 
-Selective checkpointing is torchtitan's of operators, as in ``families``. It keeps a block's input, the attention's
-output and the output of every other matrix product, including the first. The products of the router and of the
-(grouped) experts are not among them and are recomputed (``per_op_sac_force_recompute_mm_shapes_by_fqns`` and the list
-of saved operators, in torchtitan 0.2's models/qwen3/infra/parallelize.py).
+Selective checkpointing follows torchtitan's operator mode, as in ``families``. It keeps a block's input, the
+attention's output and the output of every other matrix product, including the first. The products of the router and of
+the (grouped) experts are not among them and are recomputed (``per_op_sac_force_recompute_mm_shapes_by_fqns`` and the
+list of saved operators, in torchtitan 0.2's models/qwen3/infra/parallelize.py).
 """
 
 from dataclasses import replace
@@ -36,7 +37,10 @@ from dtfm_lab.domain.options import whole
 
 
 class _Attention(NamedTuple):
-    """What a block's attention adds per token: weights, vectors, and numbers that are held, moved and passed on."""
+    """What attention adds to a block: weights, vectors (biases, norms) and elements per token.
+
+    The elements are those held for the backward, those moved in memory, and the keys and values (``kv``).
+    """
 
     weights: int
     vectors: int
@@ -44,11 +48,11 @@ class _Attention(NamedTuple):
     moved: int
     kv: int
     head_dim: int
-    """Numbers per head for counting FLOP: the average over a key and a value."""
+    """Width of a head for counting FLOP: the average of the widths of a key and a value."""
     products: tuple[tuple[int, int], ...]
     """Rows and columns of its weight matrices, in the order in which a token passes them."""
     made: int
-    """Numbers that the attention itself outputs."""
+    """Elements per token of the attention's output, before its last matrix."""
 
 
 def moe(
@@ -130,7 +134,10 @@ def moe(
 
 
 def moe_sizes(model: ModelSpec) -> dict[str, Any]:
-    """Return the arguments of ``moe`` that a model's numbers imply, if it has grouped-query attention."""
+    """Return the arguments of ``moe`` that build this model, recovered from its layers.
+
+    The result is right only for grouped-query attention.
+    """
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     first, last, d, t = blocks[0], blocks[-1], model.d_model, model.seq_len
     n_dense = sum(not layer.expert_elements for layer in blocks)
@@ -172,10 +179,11 @@ def _block(
     held: int = 0,
     moved: int = 0,
 ) -> Layer:
-    """Return a block of this width, heads and sequence length.
+    """Return a block. ``shape`` is its width, number of heads and sequence length.
 
-    Tokens pass gated MLPs of total width ``gated``. All tokens pass ``common`` of that width. The router has ``routed``
-    weights.
+    Each token passes gated MLPs of total width ``gated``. Of that width, ``common`` is the same for all tokens, and the
+    rest belongs to experts chosen by a router with ``routed`` weights. ``held`` and ``moved`` are further elements per
+    token.
     """
     d, n_heads, t = shape
     mlp = ((d, common), (d, common), (common, d)) if common else ()

@@ -6,7 +6,8 @@ window or not), as in Narayanan et al. 2021, equation 3. Norms, activations and 
 A layer keeps for its backward the tensors that its operators need again, as counted by Korthikanti et al. 2022
 ("Reducing Activation Recomputation in Large Transformer Models", section 4). The attention matrix is not among them,
 because a fused attention computes it again. So a block whose MLP is four widths wide keeps 34 bytes per token and width
-in half precision. Per token,
+in half precision. Per token, with d the width of the model, q and kv the widths of all query heads and of all key
+heads, and d_ff the width of the MLP:
 
 ========= ==================================================== =====================================
           gpt                                                  llama
@@ -21,15 +22,15 @@ head      2 d: input and output of its norm; 2 vocab_size: the logits and their 
 embedding 1: the token
 ========= ==================================================== =====================================
 
-An unfused attention keeps its matrices, too. Per pair of tokens and head, it keeps the softmax. A gpt also keeps its
-dropout mask of half a number, and the result of the dropout: in half precision Korthikanti's 5 a s^2 bytes. A llama has
-no dropout.
+An unfused attention keeps its matrices, too. For each head and pair of tokens, it keeps one number of the softmax. A
+gpt also keeps a dropout mask, which counts as half a number, and the result of the dropout. In half precision these are
+Korthikanti's 5 a s^2 bytes. A llama has no dropout.
 
 Selective checkpointing selects operators as torchtitan does ("op" in its distributed/activation_checkpoint.py). It
 keeps the block's input, the attention's output, and the output of every other matrix product, beginning with the first.
 Everything else is computed again. A llama has the products query, key, value, out, gate, other and down. It computes
-key, out and other again. A gpt has query-key-value, out, in and down. It computes out again, but not down, because
-nothing behind it needs its output.
+key, out and other again. A gpt has query-key-value, out, in and down. It computes out again, but not down, because no
+backward needs the output of down.
 
 ========= ========================= ==========================================
           gpt                       llama
@@ -141,7 +142,7 @@ def llama(
     n_kv_heads
         Number of key and value heads, which divides ``n_heads`` (default ``n_heads``).
     head_dim
-        Numbers per head (default d_model / n_heads).
+        Width of a head (default d_model / n_heads).
     """
     d, t, vocab_size = sizes_of(name, d_model=d_model, seq_len=seq_len, vocab_size=vocab_size)
     thing = f"model {name}"
@@ -186,11 +187,12 @@ def block_of(
     moved: int,
     kv: int,
 ) -> Layer:
-    """Return a block of this width, heads, numbers per head (0: width / heads) and sequence length.
+    """Return a block. ``shape`` is its width, heads, elements per head (0: width / heads) and sequence length.
 
-    Its ``weights`` multiply every token; its ``vectors`` (biases, norms) do not. ``held``, ``selective``, ``moved`` and
-    ``kv`` (keys and values) are numbers per token. ``half_scores`` counts half numbers that an unfused attention keeps
-    per pair of tokens and head.
+    ``weights`` counts the parameters in matrices that every token is multiplied by, ``vectors`` the others (biases,
+    norms). ``held``, ``selective``, ``moved`` and ``kv`` (keys and values) are elements per token. ``half_scores`` is
+    twice the number of elements that unfused attention keeps per pair of tokens and head, because a dropout mask counts
+    half.
     """
     d, n_heads, head_dim, t = shape
     return Layer(
@@ -242,7 +244,11 @@ NUMBERS_OF_CHOICES = (
 
 
 def completed(model: ModelSpec) -> ModelSpec:
-    """Return the model with its missing numbers filled in, if all others match exactly what its family builds."""
+    """Return the model with the numbers that its layers lack.
+
+    They come from its family's builder, if that reproduces all other numbers exactly. Otherwise the model is returned
+    unchanged.
+    """
     if model.gives_all:
         return model
     try:
@@ -258,8 +264,10 @@ def completed(model: ModelSpec) -> ModelSpec:
 
 
 def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
-    """Return the builder of the model's family, and the arguments that the block's numbers imply. Raises JobError if
-    none fits."""
+    """Return the builder of the model's family, and the arguments with which it builds this block.
+
+    Raises JobError for a family other than gpt and llama.
+    """
     d, t = model.d_model, model.seq_len
     sizes: dict[str, Any] = {"n_layers": model.n_blocks, "d_model": d, "n_heads": model.n_heads, "seq_len": t}
     sizes |= {"vocab_size": model.vocab_size, "tied": model.tied}

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BACKWARD_PER_FORWARD = 2.0
-"""FLOP of a backward for one FLOP of forward. A backward multiplies by the weights and by the inputs, a forward only by
-the weights. It holds if all weights are trained (see ``ModelSpec.backward``)."""
+"""FLOP of a backward per FLOP of its forward. A forward multiplies by the weights only, a backward by the weights and
+by the inputs. This is true if all weights are trained (see ``ModelSpec.backward``)."""
 
 BYTES_PER_ELEMENT = {"fp16": 2, "bf16": 2, "fp32": 4, "fp64": 8}
 MOST_ELEMENTS = 10**18
 LONG_TOKENS = 8192
 """A note warns about sequences longer than this (longer than any preset's) if the user did not choose the length."""
 OF_EACH_TOKEN = ("held_elements", "selective_elements", "moved_elements", "gated_elements", "kv_elements")
-"""Numbers of a layer that grow with sequence length."""
+"""Fields of a layer that grow linearly with the sequence length."""
 
 
 def even_shares(total: int, n_shares: int) -> tuple[int, ...]:
@@ -41,7 +41,8 @@ def even_shares(total: int, n_shares: int) -> tuple[int, ...]:
 
 
 class Backward(NamedTuple):
-    """FLOP of a model's backward per FLOP of its forward: for the gradients of the inputs, and of the weights."""
+    """FLOP of a model's backward per FLOP of its forward: for the gradients of its inputs, and for its weights'
+    gradients."""
 
     inputs: float
     weights: float
@@ -59,36 +60,40 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A part of a model that stays on one stage. All numbers are for one sequence."""
+    """A part of a model that stays on one stage.
+
+    FLOP and activation elements (single numbers of a tensor) are for one sequence.
+    """
 
     kind: LayerKind
     parameters: int
     """Parameters that are trained."""
     forward_flop: float
-    """FLOP of a forward, two per multiply-add. For a timed block, its share of the model's FLOP by seconds."""
+    """FLOP of a forward, two per multiply-add. If the blocks of your own module were timed, the model's FLOP are
+    divided among them by seconds."""
     output_elements: int
-    """Numbers passed to the next layer. They cross a stage boundary if one follows this layer."""
+    """Elements passed to the next layer. They cross a stage boundary if one follows this layer."""
     held_elements: int = 0
-    """Numbers kept from forward to backward, including the layer's input. A one-byte mask counts as half a number.
-    ``families`` documents how the builders count."""
+    """Elements kept from forward to backward, including the layer's input. An element of a one-byte mask counts as
+    half. ``families`` documents how the builders count."""
     attention_elements: float = 0.0
-    """Additional numbers kept by unfused attention: its matrices, with masks as halves. 0 if unknown."""
+    """Additional elements kept by unfused attention: its matrices, with masks as halves. 0 if unknown."""
     selective_elements: int = 0
-    """Numbers kept from forward to backward with selective checkpointing; 0 if unknown."""
+    """Elements kept from forward to backward with selective checkpointing; 0 if unknown."""
     selective_flop: float = 0.0
     """FLOP of the matrix products that selective checkpointing recomputes."""
     moved_elements: int = 0
-    """Numbers that operators other than matrix products read and write in a forward: norms, activation functions,
+    """Elements that operators other than matrix products read and write in a forward: norms, activation functions,
     residuals, the loss. 0 if unknown."""
     frozen_elements: int = 0
     """Parameters that are held but not trained, as with adapters."""
     expert_elements: int = 0
     """Parameters of routed experts. Each token multiplies only a few of them."""
     gated_elements: int = 0
-    """Numbers in the gates of gated MLPs, over all routed experts; 0 if unknown. For a llama they follow from what
-    selective checkpointing keeps."""
+    """Elements in the gates of gated MLPs, over all experts that a token is sent to; 0 if unknown. For a llama it may
+    be missing, because ``selective_elements`` implies it."""
     kv_elements: int = 0
-    """Numbers of keys and values, which ring attention passes on; 0 if unknown."""
+    """Elements of keys and values, which ring attention sends from GPU to GPU; 0 if unknown."""
 
     def __post_init__(self) -> None:
         thing = f"layer of kind {self.kind}"
@@ -113,7 +118,7 @@ class ModelSpec:
     """A model as the planner and the simulator see it.
 
     It has at most one embedding, first; blocks; and at most one head, last. Every layer but the head passes on seq_len
-    x d_model numbers (at most that many in a module of your own). Raises JobError for other layers or counts.
+    x d_model elements (at most that many in a module of your own). Raises JobError for other layers or counts.
     """
 
     name: str
@@ -129,7 +134,7 @@ class ModelSpec:
     family: str = "gpt"
     """Name of the builder that made it. Real runs can only build ``gpt``."""
     head_dim: int = 0
-    """Numbers per head. 0 is replaced by d_model / n_heads."""
+    """Width of a head. 0 is replaced by d_model / n_heads."""
     n_experts: int = 0
     """Number of routed experts per block; 0 for a model without experts."""
     experts_per_token: int = 0
@@ -203,7 +208,10 @@ class ModelSpec:
 
     @cached_property
     def gives_all(self) -> bool:
-        """True if its blocks state every number that a job's choices may need (``kv_elements`` was added last)."""
+        """True if its blocks have every number that a job's choices may need.
+
+        Only ``kv_elements`` is checked, because it was added last.
+        """
         blocks = [layer for layer in self.layers if layer.kind is LayerKind.BLOCK]
         return not blocks or any(layer.kv_elements for layer in blocks)
 
@@ -225,8 +233,8 @@ class ModelSpec:
     def backward(self) -> Backward:
         """FLOP of the backward, averaged over the layers.
 
-        Frozen weights take no gradient, so their products run backward once. Products of queries with keys, and with
-        values, run backward twice as usual, and so do the adapters' products.
+        A product with frozen weights costs one product in the backward instead of two, because those weights need no
+        gradient. The products inside attention (scores, and scores x values) and those of adapters cost two as usual.
         """
         if not self.frozen_elements:
             return Backward(BACKWARD_PER_FORWARD / 2, BACKWARD_PER_FORWARD / 2)
@@ -241,12 +249,13 @@ class ModelSpec:
 
     @property
     def boundary_elements(self) -> int:
-        """Numbers of one sequence that cross the widest stage boundary forward. The gradient has as many."""
+        """Elements of one sequence that cross the widest stage boundary forward. The gradient has as many."""
         return self.seq_len * self.d_model
 
     @property
     def attention_flop(self) -> float:
-        """Attention's part of a block's FLOP for one sequence: queries x keys and weights x values, unmasked."""
+        """Forward FLOP of attention in one block for one sequence: queries x keys and scores x values, without a
+        mask."""
         return float(4 * self.seq_len**2 * self.n_heads * self.head_dim)
 
     @property
@@ -293,7 +302,9 @@ class ModelSpec:
         return replace(self, seq_len=length, length_from="", layers=tuple(resized(layer) for layer in self.layers))
 
     def cut(self, n_stages: int, blocks: Sequence[int] | None = None, by: str = "blocks") -> tuple[int, ...]:
-        """Return the number of consecutive layers of each stage, given ``blocks`` per stage or as ``even_cut``.
+        """Return the number of consecutive layers of each stage.
+
+        ``blocks`` is the number of blocks of each stage; ``even_cut`` chooses it by default.
 
         The embedding joins the first stage and the head the last. With ``blocks``, an end stage may hold only the
         embedding or the head. Raises JobError if a stage would be empty, or if ``blocks`` do not add up to the model.
@@ -313,7 +324,7 @@ class ModelSpec:
         return tuple(layers)
 
     def even_cut(self, n_stages: int, by: str = "blocks") -> tuple[int, ...]:
-        """Return the blocks of each of ``n_stages`` stages that hold equal parts of the model.
+        """Return the number of blocks of each of ``n_stages`` stages that hold equal parts of the model.
 
         ``by`` is one of ``CUTS_BY`` and says what is equal. Spare blocks go to the first stages. Raises JobError if
         there are more stages than blocks.
@@ -336,8 +347,8 @@ class ModelSpec:
         """Return one row per layer, for one sequence: kind, parameters, forward_flop, output_bytes, held_bytes,
         gradient_bytes.
 
-        ``output_bytes`` cross the boundary if the layer ends a stage. ``held_bytes`` wait for its backward. Raises
-        UnknownName for an unknown dtype.
+        ``output_bytes`` cross the boundary if the layer ends a stage. ``held_bytes`` stay in memory until its backward.
+        Raises UnknownName for an unknown dtype.
         """
         import pandas as pd  # takes a while to load
 
@@ -356,10 +367,10 @@ class ModelSpec:
 
 
 def balanced(costs: Sequence[float], n_parts: int) -> tuple[int, ...]:
-    """Return the number of consecutive costs in each part, so that the most expensive part costs as little as possible.
+    """Divide consecutive costs into parts so that the most expensive part costs as little as possible.
 
-    No part is empty. Of the ways that are left, the one with the most equal parts is taken (least squares), and of
-    these one with large parts first.
+    Returns the number of costs in each part; no part is empty. Among equally good divisions, it returns the one whose
+    parts are most equal (least squares), and among those one with the larger parts first.
     """
     before = np.concatenate([[0.0], np.cumsum(np.asarray(costs) / max(max(costs), 1e-300))])
     part = before[None, :] - before[:, None]  # from each begin to each end
