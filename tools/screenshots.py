@@ -180,11 +180,12 @@ def planned(lab: LabPage) -> None:
 
 
 def play(lab: LabPage) -> None:
-    """Play an iteration from its start."""
-    button = lab.root.get_by_role("button", name=re.compile("^Play"))
-    button.first.click()
+    """Play an iteration from its start, for some seconds or until it is over."""
+    lab.root.get_by_role("button", name=re.compile("^Play")).first.click()
     lab.page.wait_for_timeout(4500)
-    lab.root.get_by_role("button", name=re.compile("^Pause")).first.click()
+    pause = lab.root.get_by_role("button", name=re.compile("^Pause")).first
+    if pause.is_visible():
+        pause.click()
 
 
 def enlarge_batch(lab: LabPage) -> None:

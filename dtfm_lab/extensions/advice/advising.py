@@ -129,8 +129,8 @@ def _read(path: Path) -> Offers:
 
 
 def _start(way: FleetOption, done: Sequence[FleetOption]) -> Plan | None:
-    """Return the fastest plan so far on a subset of this option's devices; None if there is none. A search that starts
-    from it never finds a slower plan for more devices."""
+    """Return the fastest plan so far on a subset of this option's devices; None if no plan is
+    known yet. A search that starts from it never finds a slower plan for more devices."""
     names = {*way.topology.names}
     plans = [one.plan for one in done if one.plan is not None and names.issuperset(one.plan.topology.names)]
     return min(plans, key=seconds_of, default=None)

@@ -48,7 +48,7 @@ LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
 """Assumed link between your own machines and a rented one: 20 ms and 100 Mbit/s."""
 MOST_OFFERS, MOST_SINGLES = 12, 3
 """Maximum number of a catalogue's hosts to try, the most FLOP/s per dollar first. Maximum number of kinds of your own
-machines of which one is tried alone."""
+machines. One machine of each kind is tried alone."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

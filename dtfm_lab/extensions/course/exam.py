@@ -64,7 +64,7 @@ def numbers_of(variant: str) -> Numbers:
 
 
 def worked(numbers: Numbers) -> Numbers:
-    """Return the given numbers and those of the answers: the costs of a message, a ring, a pipeline, a group and a
+    """Return the given numbers and the answers: the costs of a message, a ring, a pipeline, a group and a
     parameter."""
     n = dict(numbers)
     stages, microbatches, members, few = n["stages"], n["microbatches"], n["group"], n["few"]

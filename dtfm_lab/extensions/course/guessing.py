@@ -58,7 +58,7 @@ class GuessQuestion:
         return self.place_of(self.answer() if callable(self.answer) else self.answer)
 
     def kept(self) -> Guess | None:
-        """Return this reader's first guess, which is the one that counts. None if there is none yet. Raises
+        """Return this reader's first guess, which is the one that counts. None before any guess. Raises
         FileError."""
         return load_progress(current_reader()).guess_of(self.name)
 

@@ -92,7 +92,7 @@ class Progress:
         return sorted(name for name, each in self.missions.items() if each.passed_at)
 
     def guess_of(self, name: str) -> Guess | None:
-        """Return the first guess at a question, which is the one that counts. None if there is none yet."""
+        """Return the first guess at a question, which is the one that counts. None before any guess."""
         return next((each for each in self.guesses if each.name == name), None)
 
     def note_guess(self, guess: Guess) -> bool:

@@ -1,4 +1,4 @@
-"""A fleet whose speed is that of the lab's plans: the simulated iteration of the best plan for the devices online.
+"""A fleet as fast as the lab's plans: it takes the simulated iteration of the best plan for the devices online.
 
 Peers of a stage (the devices that hold the same stage) may share the work of missing devices. This module also computes
 how much longer a step takes then, and in which places of the plan missing devices cost least.

@@ -144,7 +144,7 @@ class Hours(Booked):
     failure: BaseException | None = None
     is_ending: bool = False
     asked: PolicyEvent | None = None
-    """The event that has happened and at which the policy wanted to be asked again. None if there is none."""
+    """The event that has happened and at which the policy wanted to be asked again. None if no such event has happened."""
     again: PolicyEvent | float | None = None
     """When the policy wants to be asked again: at an event, or at a second of the run if it is a float."""
     heard: threading.Thread = field(default_factory=threading.Thread)
@@ -187,7 +187,7 @@ class Hours(Booked):
             yield (at - self.began_s - gaps_s) / self.scale, event
 
     def _wait_until(self, moment_s: float) -> None:
-        """Wait until this second of the run. Meanwhile, switch to a prepared operation when it is ready, and ask the
+        """Wait until this second of the run. Until then, switch to a prepared operation when it is ready, and ask the
         policy when it wants to be asked."""
         if self.run is None:
             # Nothing runs yet, so there is nothing to wait for.

@@ -268,7 +268,7 @@ class _Run:
 
     def _pass(self, to_s: float) -> PolicyEvent | None:
         """Advance by one interval, at most to second ``to_s``. Return the event at which the policy wants to be asked;
-        None if there was none."""
+        None if nothing happened."""
         operation = self.operation
         if operation is None:
             self._book(IDLE if self.so_far.present else STOPPED, to_s, None)

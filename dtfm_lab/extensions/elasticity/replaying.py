@@ -348,7 +348,7 @@ def raced(
     """Replay one or several policies at several values of the quantity ``over``, and return the Race. Raises TraceError
     for impossible values.
 
-    ``numbers`` are the other arguments of the replays, and ``options`` those of the policies.
+    ``numbers`` are the other arguments of the replays, and ``options`` are the arguments of the policies.
     """
     asked = [policy] if isinstance(policy, str | Policy) else list(policy)
     if not asked:

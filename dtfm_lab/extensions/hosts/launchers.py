@@ -48,8 +48,8 @@ class Launched:
     plan: Plan
     framework_launch: FrameworkLaunch
     hosts: tuple[RunHost, ...]
-    """Hosts in the order of their first ranks. ``workers`` of a host are ranks of placed devices, each of which may be
-    a group of GPUs."""
+    """Hosts in the order of their first ranks. ``workers`` of a host are ranks of placed devices. A device may be a
+    group of GPUs."""
     port: int
     framework: str
 

@@ -232,7 +232,7 @@ def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message]
 
 
 def _handed(said: Message) -> Message:
-    """Return a student's answer, or why there is none, in the form that the marker expects. The process may have sent
+    """Return a student's answer, or why it is missing, in the form that the marker expects. The process may have sent
     anything."""
     if isinstance(reason := said.get("reason"), str):
         return {"reason": reason}
@@ -257,7 +257,7 @@ def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
 
 
 def _done(kept: object, own: object) -> Row:
-    """Return tries, hints and whether the answer was shown: those in the notebook's record plus those of its cells.
+    """Return tries, hints and whether the answer was shown: the counts in the notebook's record plus the counts of its cells.
 
     Fields are "" if they are 0 and the notebook has no record, for instance because its last cell was not run.
     """

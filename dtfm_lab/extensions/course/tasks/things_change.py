@@ -104,7 +104,7 @@ LEAST_PAUSE = "wanted a pause of now.costs.regrouping(n) at least, or of now.cos
 
 
 class OwnPolicy(Policy):
-    """A reader's function as a policy. Its changes cost at least as much as those of the built-in policies."""
+    """A reader's function as a policy. Its changes cost at least as much as the changes of built-in policies."""
 
     def __init__(self, function: Callable[[Situation], Response | None]) -> None:
         object.__setattr__(self, "function", function)

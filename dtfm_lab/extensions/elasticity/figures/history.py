@@ -139,7 +139,7 @@ def _edges(history: History) -> FloatArray:
 
 
 def _so_far(history: History, amounts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return times, and the running total of ``amounts``, of which there is one per segment. Between the times, the
+    """Return times, and the running total of ``amounts``. There is one amount per segment. Between the times, the
     total rises linearly."""
     return np.append(0.0, history.end_s), np.append(0.0, np.cumsum(amounts))
 

@@ -121,7 +121,7 @@ class HoursPanel(Panel):
 
     @property
     def history(self) -> History | None:
-        """The displayed history: that of the selected row, otherwise the one with most samples. None if there is no
+        """The displayed history: the selected row's, otherwise the one with most samples. None if there is no
         history."""
         found = self.histories
         return next((one for one in found if one.policy == self.race.chosen), found[0] if found else None)
