@@ -148,8 +148,11 @@ def shortest_path(weights: FloatArray) -> IntArray:
 
 @lru_cache(maxsize=EXACT_UP_TO)
 def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
-    """Return every extension of a path by one node, by number of visited nodes: (visited set as bits, row, next
-    node)."""
+    """Return every way to extend a path by one node. There is one entry per number of visited nodes, from 1 to n - 1.
+
+    An entry has all sets of that many visited nodes (as bit masks), then one row and next node for each extension. The
+    row is the index of the set that is extended.
+    """
     masks = np.arange(1 << n)
     visited = (masks[:, None] >> np.arange(n)) & 1
     layers = []
@@ -161,8 +164,10 @@ def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
 
 
 def _held_karp(weights: FloatArray) -> IntArray:
-    """Return the shortest path by dynamic programming over ``reach[visited, last]``: the cheapest path over the visited
-    set that ends in ``last``."""
+    """Return the shortest path by dynamic programming.
+
+    ``reach[visited, last]`` is the cost of the cheapest path over the visited set that ends in ``last``.
+    """
     n = len(weights)
     reach = np.full((1 << n, n), np.inf)
     reach[1 << np.arange(n), np.arange(n)] = 0.0
@@ -224,9 +229,9 @@ WORK = 4_000_000
 """Maximum number of matrix entries to process over all levels and segment lengths. With more devices, fewer levels are
 tried."""
 CLUSTERS_UP_TO = 2048
-"""Maximum number of devices for the cluster bound. With more devices, only order statistics count."""
+"""Maximum number of devices for the cluster bound. With more devices, the bound uses only order statistics."""
 MAX_BUDGETS = 400
-"""Maximum number of data-parallel costs to try."""
+"""Maximum number of data-parallel costs x to try."""
 
 
 def lower_bound_s(topology: Topology, job: Job) -> float:
@@ -242,7 +247,10 @@ def quick_bound_s(topology: Topology, job: Job) -> float:
 
 @lru_cache(maxsize=8)
 def _kept_bound_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
-    """Return one bound for all jobs that share a shape and message sizes: their ``pair`` is the same object."""
+    """Return the bound of ``lower_bound_s``, cached.
+
+    Jobs with the same message sizes get the same ``pair`` object, so they share an entry if their shape is equal too.
+    """
     return bound_of_pairs(pair, n_stages, n_replicas)
 
 
@@ -270,7 +278,7 @@ def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters:
 def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
     """Return a lower bound on the sum of all hops, by order statistics.
 
-    Hops 1, 3, 5, ... share no device, nor do hops 2, 4, 6, ...: h of them use 2 D h devices.
+    Hops 1, 3, 5, ... share no device, so h of them use 2 D h devices. The same holds for hops 2, 4, 6, ...
     """
     cheapest, each = np.sort((hop_s + np.diag(np.full(len(hop_s), np.inf))).min(axis=1)), 2 * n_replicas
     return float(sum(cheapest[: each * n][each - 1 :: each].sum() for n in (n_stages // 2, (n_stages - 1) // 2)))
@@ -283,7 +291,11 @@ def nearest_partners(group_s: FloatArray) -> IntArray:
 
 
 class _Partners:
-    """The seconds that each device spends on its D - 1 cheapest partners, of those that its cluster leaves it."""
+    """Lower bounds on each device's seconds with its D - 1 partners.
+
+    They are the sum over its D - 1 cheapest partners. In a long segment, only part of each cluster can be its partners,
+    so the sum is larger.
+    """
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:
         self._nearest = nearest_partners(group_s)
@@ -294,10 +306,10 @@ class _Partners:
         self._labels: IntArray | None = None
 
     def cost_s(self, labels: IntArray, length: int) -> FloatArray:
-        """Return (N,) minimum seconds that each device spends on its partners in a segment of at least ``length``
+        """Return (N,) minimum seconds that each device spends on its partners in a segment of ``length`` or more
         stages.
 
-        inf for a device that cannot be in such a segment.
+        ``labels`` is the cluster of each device. inf for a device that cannot be in such a segment.
         """
         if length == 1:
             return self._free_s
@@ -340,8 +352,11 @@ class _Partners:
 
 
 def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]:
-    """Yield (level in seconds, (N,) cluster of each device), ascending: single linkage, cut below each of its
-    heights."""
+    """Yield (level in seconds, (N,) cluster of each device) for ascending levels.
+
+    The levels are the distances at which single-linkage clustering merges clusters, ``at_most`` of them. Devices are in
+    one cluster if links cheaper than the level connect them.
+    """
     n = len(hop_s)
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(hop_s, checks=False), "single")
     heights = np.unique(tree[:, 2])
@@ -359,7 +374,7 @@ def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]
 
 
 def _lengths(n_stages: int, n_devices: int) -> list[int]:
-    """Return the segment lengths to distinguish, 1 first. With more devices, there are fewer."""
+    """Return the segment lengths in stages to distinguish, ascending from 1. On large networks, they are fewer."""
     if n_stages <= 10 and n_devices <= 256:
         return list(range(1, n_stages + 1))
     most = 16 if n_devices <= 256 else 4
@@ -367,7 +382,7 @@ def _lengths(n_stages: int, n_devices: int) -> list[int]:
 
 
 def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
-    """Return the data-parallel costs to try, ascending. Each represents all costs up to the next."""
+    """Return the data-parallel costs x to try, ascending from ``least_s``. Each represents all costs up to the next."""
     values = np.unique(costs[np.isfinite(costs) & (costs > least_s)])
     if len(values) > MAX_BUDGETS:
         values = values[np.linspace(0, len(values) - 1, MAX_BUDGETS).astype(int)]
@@ -377,8 +392,11 @@ def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
 def _least_hops(
     partners: list[FloatArray], lengths: list[int], budgets: FloatArray, n_stages: int, n_replicas: int
 ) -> FloatArray:
-    """Return (budgets,) the minimum number of hops that cost this level or more, in a placement whose data-parallel
-    cost is below the next budget."""
+    """Return, for each budget, the minimum number of hops that cost the level or more.
+
+    ``partners`` has each device's minimum seconds at this level, one array per segment length. A budget covers the
+    placements whose data-parallel cost is below the next budget.
+    """
     below = np.append(budgets[1:], np.inf)
     segments = np.zeros(len(budgets))
     longer = np.zeros(len(budgets))

@@ -29,7 +29,7 @@ WAITS = {
 }
 """What an idle device waits for, by column of the table of devices."""
 WORTH_NAMING = 0.05
-"""A second device is named from this share of the iteration on."""
+"""A sentence names a second device only if it takes at least this share of the iteration."""
 NEGLIGIBLE = 5e-4
 """Below this share of an iteration, a part is not mentioned."""
 
@@ -92,7 +92,7 @@ def _choices(analysis: IterationAnalysis) -> str:
 def binding(analysis: IterationAnalysis) -> str:
     """Return a sentence on what limits the iteration: devices, links or synchronisation, with its share and name.
 
-    A second sentence warns if the named device or link would save next to nothing alone.
+    A second sentence warns if making this device or link alone faster would save next to nothing.
     """
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
     of_path = f"{format_share(share, 0)} of the critical path"
