@@ -67,8 +67,7 @@ def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[fl
 
 
 class Sharded(NamedTuple):
-    """By what number sharding divides what a device holds of parameters, gradients and optimizer states; 1 if not
-    sharded."""
+    """The numbers of replicas over which parameters, gradients and optimizer states are sharded; 1 if they are not."""
 
     parameters: int
     gradients: int

@@ -1,11 +1,11 @@
 """The model state that has to move before another plan can train: which bytes, between which devices, in how many
 seconds.
 
-A model's state is treated as a line: the parameters of its layers, first layer first, and then their optimizer states.
-Every device of a plan holds pieces of it: its stages and, on the last stage, the copy of a tied embedding. If replicas
-shard the state (``sharding``), a device holds only its shard. A device of the new plan gets only what it does not hold
-yet. A device with the same stage in both plans gets nothing. If a stage is cut at another place, only the part that
-changed hands moves.
+A model's state is treated as two lines of equal length: the parameters of its layers, first layer first, and their
+optimizer states in the same order. Every device of a plan holds pieces of it: its stages and, on the last stage, the
+copy of a tied embedding. If replicas shard the state (``sharding``), a device holds only its shard. A device of the new
+plan gets only what it does not hold yet. A device with the same stage in both plans gets nothing. If a stage is cut at
+another place, only the part that changed hands moves.
 
 Each piece comes whole from one remaining device that held it in the old plan: the one that delivers it first. Links
 follow the simulator's rule (``domain.network.topology``). With ``pairs``, every directed pair is a separate link. If

@@ -83,7 +83,7 @@ class SensitivityGain:
     @property
     def change_per_billion_tokens(self) -> float:
         """Change in US dollars per billion tokens; below 0 if tokens get cheaper. The improvement pays if it costs less
-        than that."""
+        than it saves here."""
         return self.change_s * self.dollars_per_s
 
     @property

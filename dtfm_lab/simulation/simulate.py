@@ -64,9 +64,9 @@ def simulate(
         A name in ``schedules``, or a Schedule. None means the job's own.
     like
         A measured trace of this plan, or the context of a run in progress. The prediction uses its schedule, its clock,
-        its queueing and the profile taken before it, but not its measured times. If the run used real links, messages
-        take no time, apart from measured delays. If the run covered only a part of the plan, or devices were absent,
-        the prediction covers the same devices.
+        its queueing and the profile taken before it, but not its measured times. If the run used real links, every
+        message takes its calibrated ``message_s`` instead of the network's time. If the run covered only a part of the
+        plan, or devices were absent, the prediction covers the same devices.
     queueing
         ``pairs`` (every directed pair is a separate link, as in the paper) or ``nics`` (one NIC per device, in and
         out). By default the queueing of ``like``, or else of the plan.

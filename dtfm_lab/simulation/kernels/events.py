@@ -30,7 +30,7 @@ class Nodes(NamedTuple):
 
 
 class Queues(NamedTuple):
-    """Queues of nodes. A node in a queue starts only after the node before it."""
+    """Queues of nodes that wait for each other, such as the messages on one link."""
 
     of_node: IntArray
     """(n,) number of each node's queue, from 0; -1 for none."""

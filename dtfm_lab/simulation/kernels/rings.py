@@ -39,8 +39,8 @@ def ring_times(parts: FloatArray, turn: IntArray, computer: IntArray, n_rounds: 
     turn
         (devices, buckets) indices of the buckets of each device in the order in which it can begin them.
     computer
-        (buckets,) index of the processor that computes a bucket's sums. The buckets of several rings that share links
-        have different processors.
+        (buckets,) number of each bucket's ring. Rings that share links have different devices, so the sums of one ring
+        do not wait for those of another.
     n_rounds
         Number of sums of each device. A ring has n_rounds + 1 devices, but fewer may be given if it repeats itself.
     """
