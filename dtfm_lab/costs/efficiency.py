@@ -288,7 +288,7 @@ def _modelled(job: Job, device: Device, microbatch: int | None) -> Efficiency:
     if job.model is None or job.model.source or job.model.d_model < NARROWEST:
         return GUESS
     size = microbatch or job.microbatch or 1
-    per_byte = hardware.peak_of(job.dtype) / hardware.memory_bytes_per_s  # FLOP at the peak while memory moves a byte
+    per_byte = hardware.peak_of(job.dtype) / hardware.memory_bytes_per_s  # FLOP at the peak while one byte moves
     share = _reached(job, known, per_byte, device.gpus, size)
     return Efficiency(share, known.spread, known.source) if 0 < share <= 1 else GUESS
 
@@ -353,7 +353,7 @@ def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, flo
     width, heads = model.d_model, model.n_heads * model.head_dim
     attention = model.attention_flop if layer.attention_elements else 0.0
     own_flop = layer.forward_flop - attention - model.adapter_flop(layer) - _expert_flop(model, layer)
-    each = own_flop / (2 * model.seq_len * width)  # weights over the width
+    each = own_flop / (2 * model.seq_len * width)  # number of weights divided by the width
     selective = layer.selective_flop / (2 * model.seq_len * width)
     if model.family == "gpt":
         both = layer.kv_elements / model.seq_len  # columns of keys and values

@@ -144,7 +144,7 @@ class GroupRings:
         place = {}
         for device in groups.ravel().tolist():
             of = topology.devices[device]
-            # a device without a host gets a host of one, with a name that no host has
+            # a device without a host counts as a host of its own, with a name that no host has
             host = of.host or f" {device}"
             place[device] = (topology.regions.index(of.region), host)
         self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
@@ -435,7 +435,7 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     shard the states, each steps only its shard. With zero-1 it still holds the whole gradient and sets all of it to
     zero.
     """
-    split = job.splits_states  # among all GPUs that hold the same
+    split = job.splits_states  # among all GPUs that hold the same parameters
     one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
     # a second copy of gradients is filled in the passes
     whole = static_memory(job.with_fields(sharding="none", gradient_buffers="none", **one), n_stages)

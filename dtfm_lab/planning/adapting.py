@@ -82,7 +82,7 @@ def _as_planned(job: Job, planned: Job) -> Job:
     shape = ("n_stages", "n_replicas", "microbatch")
     taken = {name: getattr(planned, name) for name in shape if getattr(job, name) is None}
     same = all(getattr(planned, name) == taken.get(name, getattr(job, name)) for name in shape)
-    # the cut, schedule and recomputation were chosen for this model and shape; they need not suit another
+    # the cut, schedule and recomputation were chosen for this model and shape, and may not suit another
     if same and (job.model, job.global_batch) == (planned.model, planned.global_batch):
         chosen = ("blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
         taken |= {name: getattr(planned, name) for name in chosen if getattr(job, name) is None}
@@ -161,7 +161,7 @@ def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) 
         # an absent device only gets a slot that no other device can take
         kept -= ABSENT * np.outer([name in absent for name in names], [slot is not None for slot in slots])
         steps = np.arange(len(names))
-        kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # in all less than any place kept
+        kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # a tie-break: less than one place
         for row, column in zip(*scipy.optimize.linear_sum_assignment(kept, maximize=True), strict=True):
             if (slot := slots[column]) is not None:
                 grid[slot] = topology.index(names[row])
@@ -192,7 +192,7 @@ def shared_stages(before: Job, after: Job) -> FloatArray:
     return np.asarray(np.maximum(both, 0) / np.maximum(np.diff(now), 1))
 
 
-@lru_cache(maxsize=256)  # many plans of one network are compared; replays of hours meet a few hundred fleets
+@lru_cache(maxsize=256)  # many plans of one network are compared, and a replay of hours has a few hundred networks
 def device_classes(topology: Topology) -> IntArray:
     """Return (N,) class of each device. Devices of one class have the same attributes, apart from name and position,
     and the same links to all others."""
@@ -231,7 +231,7 @@ def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]],
     """Return the plan with only these pipelines, their vacant places filled. They take over all micro-batches."""
     kept: list[list[str | None]] = []
     for group in grid:
-        # devices of the same stage in pipelines that are given up fill its holes first
+        # devices of the same stage in removed pipelines fill its vacant places first
         left_over = [name for r, name in enumerate(group) if name is not None and r not in pipelines]
         row = [group[r] for r in pipelines]
         kept.append([left_over.pop() if name is None and left_over else name for name in row])

@@ -200,8 +200,8 @@ def row_of(grid: IntArray, n_devices: int) -> IntArray:
 # ---------------------------------------------------------------------------------------------------------------------
 # A lower bound on the communication cost of all placements, from which a plan's gap is computed.
 #
-# Two relaxations, both valid for any symmetric pair costs and even if devices stay idle. The larger bound counts.
-# The plan uses n = S x D of the N devices.
+# There are two relaxations, both valid for any symmetric pair costs and even if devices stay idle. The larger bound is
+# used. The plan uses n = S x D of the N devices.
 #
 # **Order statistics.** Whichever partners a device has, it costs at least as much as its D - 1 cheapest ones. The
 # slowest of the n used devices is no faster than the n-th fastest of all. A hop costs at least the cheapest link of
@@ -213,13 +213,14 @@ def row_of(grid: IntArray, n_devices: int) -> IntArray:
 # components of the graph of all links cheaper than t. Hops below t stay within clusters, so the hops of t or more cut
 # the stages into segments within which each pipeline stays in one cluster. In a segment of l stages, a cluster of size
 # c holds at most c // l of the D pipelines, and so at most as many members of any group there. This limits the number
-# of cheap partners of a device, which therefore costs at least ``partners(device, l)``, growing with l.
+# of cheap partners of a device. The device therefore costs at least ``partners(device, l)``, which grows with l.
 #
 # If the data-parallel cost is at most x, segments of l or more stages can only use devices with
-# ``partners(device, l) <= x`` in clusters of l or more devices. They are enough for ``u(l)`` whole stages. Cover the S
-# stages with the fewest segments within these allowances, longest first: sum over l of (u(l) - u(l + 1)) / l, rounded
-# up. One less than that is the minimum number of hops of t or more. Multiply it by the distance to the level below and
-# sum over the levels: this bounds the pipeline cost for a given x. The bound is the smallest sum over all x.
+# ``partners(device, l) <= x`` in clusters of l or more devices. These devices fill ``u(l)`` whole stages. The fewest
+# segments that cover the S stages are found by taking the longest first. Their number is the sum over l of
+# (u(l) - u(l + 1)) / l, rounded up. One less than that is the minimum number of hops of t or more. Multiply it by the
+# distance to the level below and sum over the levels: this bounds the pipeline cost for a given x. The bound is the
+# smallest sum of x and the pipeline cost, over all x.
 #
 # On all five networks of the paper, where devices fall into regions, the cluster bound equals the optimum. With jitter
 # on every link, gaps remain.

@@ -288,7 +288,7 @@ def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], s
             **{name: settings[name] for name in LIMITS if name in settings},
         )
         simulated = {name: settings[name] for name in ("queueing", "efficiency") if name in settings}
-        if isinstance(schedule, Schedule):  # one by name is the job's
+        if isinstance(schedule, Schedule):  # a schedule by name is already in the job
             simulated["schedule"] = schedule
         return Variation(simulated).outcome(found), Planned.of(found)
     except LabError as error:

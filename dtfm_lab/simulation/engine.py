@@ -129,7 +129,7 @@ class PlacedTasks:
         graph, job = task_graph(programs), plan.job
         here = plan.placement.devices[graph.position, graph.replica]
         there = np.where(graph.partner >= 0, here[graph.partner], here)
-        if programs.n_replicas < job.n_replicas:  # a few replicas stand for all, but their peers are real
+        if programs.n_replicas < job.n_replicas:  # only the first replicas are simulated, but their peers are real
             between = np.flatnonzero(np.array([one.kind in BETWEEN_REPLICAS for one in graph.actions])[graph.action])
             peers = np.array([one.peer or 0 for one in graph.actions])[graph.action[between]]
             other = graph.replica[between] + np.where(graph.role[between] == SEND, peers, -peers)
@@ -148,7 +148,7 @@ class PlacedTasks:
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
-        # messages have the index -1 instead of a computation, which is this 0
+        # messages have -1 as the index of their computation, which selects this 0
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
         compute_s = seconds[graph.computation] * graph.fraction * graph.rounds
         return cls(graph, here, there, n_bytes, compute_s, plan.placement.devices)
@@ -178,7 +178,7 @@ class PlacedTasks:
         nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)
         if rings := graph.rings:
             n_predecessors = edges.n_predecessors.copy()
-            n_predecessors[np.concatenate([ring.send.ravel() for ring in rings])] += 1  # they are not played here
+            n_predecessors[np.concatenate([ring.send.ravel() for ring in rings])] += 1  # so they never run in this loop
             edges = edges._replace(n_predecessors=n_predecessors)
         n_done = kernel("event_loop", n)(nodes, queues, self._turns, edges, np.zeros(n), times)
         found = TaskTimes(self, links, queues, duration_s, latency_s, *times)

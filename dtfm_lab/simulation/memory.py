@@ -173,7 +173,7 @@ class MemoryReport:
         """A warning with advice if the plan fits, but its fullest device uses more than ``MOST_USED`` of its memory.
         Otherwise empty."""
         at = self.fullest
-        # Exactly at the share is what a plan with the fragmentation below may use, apart from rounding.
+        # A plan with the fragmentation below may use exactly this share, apart from rounding.
         if not self.fits or self.used_share[at] <= MOST_USED * (1 + 1e-9):
             return ""
         job, device = self.plan.job, self.plan.placement.devices[at]
@@ -411,7 +411,7 @@ def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
     return levels if programs.n_replicas == job.n_replicas else levels.repeated(programs.n_replicas, job.n_replicas)
 
 
-# what would fit
+# Changes to a job that would make it fit.
 
 
 class Remedy(NamedTuple):

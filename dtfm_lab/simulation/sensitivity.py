@@ -260,6 +260,6 @@ def _network_cards(
     if len(apart) < 2 or (not has_hosts and apart in known):
         return []
     n_cards = len({int(host[device]) for pair in apart for device in pair})
-    # A card sets a link's bandwidth. The latency is the network's.
+    # NICs set a link's bandwidth, the network its latency.
     of_hosts = f"all {n_cards:,} NICs" if what == "bandwidth" else "all links between hosts"
     return [ImprovedTarget("network", of_hosts if has_hosts else "all links", apart)]

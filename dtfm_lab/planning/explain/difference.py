@@ -82,7 +82,7 @@ class Difference:
         Only stages that share a device are matched. In plans for the iteration time or the price, matching stages have
         the same number.
         """
-        # Under a search for seconds, stages have numbers that mean something: the first holds the first layers.
+        # In plans for the iteration time, a stage's number means something: the first stage holds the first layers.
         if self.by_seconds:
             both = zip(self.before.stages, self.after.stages, strict=False)
             return {s: s for s, (was, now) in enumerate(both) if set(was) & set(now)}

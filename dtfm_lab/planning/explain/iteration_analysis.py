@@ -159,7 +159,7 @@ class IterationAnalysis:
             held, iteration_s = memory(plan), iteration_seconds(plan)
         except LabError:  # such as an order of passes that cannot finish
             return None
-        # Only what would be faster and lacks memory is forbidden by it.
+        # Only a change that would be faster and lacks memory is forbidden.
         if held.fits or iteration_s > self.iteration_s * (1 - GAIN):
             return None
         at = held.worst
@@ -237,7 +237,7 @@ def _more_memory(job: Job) -> list[tuple[str, Job]]:
         kept = job.with_fields(recompute=False, checkpointing="none", warmups=job.warmups)
         tried.append(("without recomputing activations", kept))
     if job.warmups is not None:
-        # One more than now, as far as there are micro-batches.
+        # One more than now, but not more than there are micro-batches.
         most = job.n_microbatches
         ahead = tuple(min(depth + 1, most) for depth in np.array(job.warmups).tolist())
         if ahead != job.warmups:

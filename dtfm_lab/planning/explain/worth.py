@@ -152,7 +152,7 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
     Devices that can change places without any effect share one worth, so only one of them is searched for. If one of
     them is idle and another in use, the worth is 0, because the idle device could replace the other.
     """
-    # Searched with the device as well, or a better search would be taken for its worth.
+    # Search with all devices too. Otherwise a better search would look like the worth of a device.
     best = replanned(plan.topology, plan, plan, **limits)
     assert best is not None, "no worse than the plan"
     topology, grid, alike = best.topology, best.placement.devices, _alike(best)
@@ -172,9 +172,9 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         elif role is None:
             serving = _renamed(known.serving, name, known.device, topology) if known else with_device(best, device)
         elif known is not None:
+            # A device that is alike has been searched for already.
             without = _renamed(known.without, name, known.device, topology)
         else:
-            # A device that is alike has been searched for already.
             others = [d for d in range(len(topology)) if d != device]
             rest = topology.subset(others) if others else None
             # The plan without the device is where the search begins, so it finds nothing worse.

@@ -160,11 +160,11 @@ def anneal_groups(
     seconds is returned. The columns of ``best`` are not pipelines yet: call ``align``.
     """
     n_stages = state.n_stages
-    # the weight is for the mean group, the loop below keeps the sum
+    # the weight is for the mean group, but the loop below keeps the sum over groups
     group_weight = GROUP_WEIGHT / n_stages
+    # a swap changes two stages, each with a hop before and after it
     hops, new_links_s = np.empty(4, np.int64), np.empty(4)
     recompute_places(state)
-    # a swap changes two stages, each with a hop before and after it
     recompute_groups(state)
     for s in range(n_stages - 1):
         state.worst_s[s] = _weight(state, s, s + 1, np.inf)
@@ -178,7 +178,7 @@ def anneal_groups(
             temperature_s = hot_s * np.exp(cooling * move / n_moves)
             path_s = state.worst_s.sum()
         now_s = slowest_s + group_weight * groups_s + path_s
-        # Metropolis: accept up to this cost; drawing it first allows to reject a move before its matchings
+        # Metropolis: accept up to this cost. It is drawn first, so that a move can be rejected before its matchings.
         most_s = now_s - temperature_s * np.log(1.0 - uniform(random))
         if n_stages > 2 and uniform(random) < REVERSALS:
             kept, path_change_s = _try_reversal(state, most_s - now_s, random)

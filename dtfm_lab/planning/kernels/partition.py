@@ -69,7 +69,7 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
     scratch.filled[:] = False
     n_stages = len(scratch.filled)
     for cycle in range(n_stages):
-        start, most_s = n_stages, -np.inf  # no stage yet; a literal would compile all below twice
+        start, most_s = n_stages, -np.inf  # no stage yet; with a literal, numba would compile all below twice
         for group in range(n_stages):
             device, _target, gain_s, _home_s = _candidate(scratch, group_of, group, group)
             if device >= 0 and gain_s > most_s:
@@ -77,7 +77,7 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
         if start == n_stages:
             return
         n_moves, kept = _cycle(scratch, group_of, start)
-        # moves behind the one that closes the cycle are undone; all of them in the last cycle
+        # moves after the one that closes the cycle are undone, and in the last cycle all of them
         last = scratch.filled.all() or cycle == n_stages - 1
         for i in range(n_moves - 1, -1 if last else kept, -1):
             group_of[scratch.moved[i]] = scratch.origin[i]
@@ -151,7 +151,7 @@ def _by_fastest_link(
         scratch.group_gain_s[group_of[u]] += scratch.hop_s[device, u]
     target, most_s = -1, -np.inf
     for other in range(len(scratch.filled)):
-        n_there = scratch.n_replicas - (other == home and other != group)  # home has given one away
+        n_there = scratch.n_replicas - (other == home and other != group)  # one device has left home
         scratch.group_gain_s[other] = scratch.group_gain_s[other] / n_there - fastest_s
         if other != group and scratch.group_gain_s[other] > most_s:
             target, most_s = other, scratch.group_gain_s[other]

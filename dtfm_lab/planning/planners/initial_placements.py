@@ -83,7 +83,7 @@ class ClusteredPlacements:
         if n < 3:
             return [np.arange(n)]
         trees = []
-        # the last linkage is poor as it is, see LINKAGES
+        # ward is poor without flipped branches, see LINKAGES
         for tree in self._trees[:-1]:
             trees.append(tree)
             if n <= OPTIMAL_ORDER_UP_TO:
@@ -120,7 +120,7 @@ def _idle_last(problem: Problem, order: IntArray) -> IntArray:
     n_idle = problem.n_devices - problem.n_tasklets
     if not n_idle:
         return order
-    # only the links to as many devices as are used: a far device that stays idle does not count
+    # only each device's cheapest links, as many as devices are used, so far devices that stay idle do not count
     near = np.sort(problem.pair.hop_s + problem.pair.group_s, axis=1)[:, : problem.n_tasklets]
     worst = np.argsort(-near.sum(axis=1), kind="stable")[:n_idle]
     idle = np.isin(order, worst)

@@ -73,7 +73,7 @@ class ShownPopulation:
                 cost_s = self._problem.cost(self._problem.grid(one.row))
                 self._waiting[number] = replace(one, cost_s=cost_s)
         annealed = [one for one in (best, *self._population, *reversed(self._newest)) if one.birth_number >= 0]
-        by_birth = {one.birth_number: one for one in reversed(annealed)}  # the best may still be annealed
+        by_birth = {one.birth_number: one for one in reversed(annealed)}  # the best may still be in annealing
         distinct = [by_birth[number] for number in dict.fromkeys(one.birth_number for one in annealed)]
         n_held = len(self._population)
         shown = [self._shown(len(self._rows) + one.birth_number, one) for one in distinct]
