@@ -499,7 +499,7 @@ def pass_times(
         # the first stage receives no activations, the last one no gradients
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
-        """Identical devices take equal times."""
+        """Passes by kind of device, because identical devices take equal times."""
         for replica in range(n_replicas or job.n_replicas):
             at = int(plan.placement.devices[position, replica])
             device, speed = plan.topology.devices[at], speeds[at]

@@ -124,9 +124,9 @@ ABSENT = 1e6
 def nearest(plan: Plan, before: Plan | None) -> Plan:
     """Return ``plan`` with interchangeable devices exchanged so that most of them keep their stage in ``before``.
 
-    Devices without a stage to keep are sorted: the earlier device gets the earlier stage. If there is no plan
-    ``before``, this applies to all devices. Devices are matched by name. Returns the plan itself if it cannot be
-    brought nearer, or if the exchange turns out to change its value.
+    Devices without a stage to keep are sorted: the earlier device in the topology gets the earlier stage. If there is
+    no plan ``before``, this applies to all devices. Devices are matched by name. Returns the plan itself if it cannot
+    be brought nearer, or if the exchange turns out to change its value.
     """
     grid = nearest_grid(plan, before)
     if np.array_equal(grid, plan.placement.devices):

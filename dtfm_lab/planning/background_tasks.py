@@ -106,7 +106,7 @@ _heard: ContextVar[Flag] = ContextVar("_heard", default=np.zeros(1, np.uint8))  
 class Cancellation:
     """A request to stop, set by one thread and obeyed by the searches of another thread.
 
-    One step of a search may take 0.3 seconds. That is too long for a user who waits for the next search to begin.
+    Compiled loops obey it too. Otherwise a user could wait 0.3 seconds for a step to end before the next search begins.
     """
 
     def __init__(self) -> None:

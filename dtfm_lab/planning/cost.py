@@ -1,4 +1,4 @@
-"""The communication cost of a placement: equations 1 to 4 of the paper, both directions of every link priced.
+"""The communication cost of a placement: equations 1 to 4 of the paper, with both directions of every link priced.
 
 A pair of devices that exchange a message each way takes ``topology.round_trip_s``. On symmetric links this is exactly
 the published 2 (alpha + c / beta). Shapes: N devices, S stages, D replicas.
@@ -107,18 +107,18 @@ def align(groups: IntArray, order: IntArray, hop_pair_s: FloatArray) -> IntArray
 
 
 def hop_costs(grid: IntArray, hop_pair_s: FloatArray) -> FloatArray:
-    """Return (..., S-1) seconds of each hop of (..., S, D) grids with the pairing of their columns."""
+    """Return (..., S-1) seconds of each hop of (..., S, D) grids, whose columns are pipelines."""
     return np.asarray(hop_pair_s[grid[..., :-1, :], grid[..., 1:, :]].max(axis=-1))
 
 
 def total_costs(grid: IntArray, pair: PairCosts) -> FloatArray:
-    """Return (...) seconds of (..., S, D) grids with the pairing of their columns: equation 1."""
+    """Return (...) seconds of (..., S, D) grids, whose columns are pipelines: equation 1."""
     total: FloatArray = group_costs(grid, pair.group_s).max(axis=-1) + hop_costs(grid, pair.hop_s).sum(axis=-1)
     return total
 
 
 def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBreakdown:
-    """Return the cost of a (S, D) grid with the pairing of its columns, whether or not it is the best pairing."""
+    """Return the cost of a (S, D) grid. Its columns are the pipelines, even if another pairing would be cheaper."""
     pair = pair_costs(topology, job)
     return CostBreakdown(
         group_s=group_costs(devices, pair.group_s),
@@ -128,7 +128,7 @@ def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBrea
 
 
 EXACT_UP_TO = 14
-"""Maximum number of nodes for Held-Karp. Beyond, the last percent is not worth its memory and time."""
+"""Maximum number of nodes for Held-Karp. With more nodes, the last percent is not worth its memory and time."""
 
 
 def path_cost(weights: FloatArray, order: IntArray) -> float:
@@ -139,8 +139,8 @@ def path_cost(weights: FloatArray, order: IntArray) -> float:
 def shortest_path(weights: FloatArray) -> IntArray:
     """Return (S,) node order of the cheapest open path through (S, S) symmetric weights, its smaller end first.
 
-    Exact up to ``EXACT_UP_TO`` nodes (Held and Karp 1962). Above, ``short_path`` of the kernels: good, but not proven.
-    Deterministic.
+    Exact up to ``EXACT_UP_TO`` nodes (Held and Karp 1962). With more nodes, ``short_path`` finds a good path that may
+    not be the shortest. Deterministic.
     """
     order = _held_karp(weights) if len(weights) <= EXACT_UP_TO else _short(weights)
     return order if order[0] <= order[-1] else order[::-1].copy()
@@ -191,7 +191,7 @@ def _short(weights: FloatArray) -> IntArray:
 
 
 def row_of(grid: IntArray, n_devices: int) -> IntArray:
-    """Return (N,) devices of a (S, D) grid, followed by the idle ones by number."""
+    """Return (N,) devices of a (S, D) grid, followed by the idle ones in order of index."""
     idle = np.ones(n_devices, dtype=bool)
     idle[grid] = False
     return np.concatenate([grid.ravel(), np.flatnonzero(idle)])
@@ -446,7 +446,8 @@ def grouped(
     *,
     mutual: bool = False,
 ) -> IntArray | None:
-    """Return (N,) classes, each of devices like its first one, with links equal within a relative tolerance.
+    """Return (N,) class of each device. The devices of a class have the kind of its first device, and the same links
+    within a relative tolerance.
 
     None if there are more than ``most`` classes. With ``mutual``, the links between each device and the first one must
     also be equal in both directions.

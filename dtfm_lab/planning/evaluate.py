@@ -84,7 +84,8 @@ def evaluate(
 
 
 def simulated(plan: Plan) -> Plan:
-    """Return the plan with its simulated iteration time if its job has a model that its shape and schedule allow."""
+    """Return the plan with its simulated iteration time. Return it unchanged if it has one, or if it cannot be
+    simulated."""
     if plan.iteration_s is not None or plan.job.model is None:
         return plan
     try:

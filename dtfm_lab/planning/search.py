@@ -41,7 +41,7 @@ OF_THE_SEARCH = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanStep(Generation):
-    """A step of a search, with the best placement so far, the incumbent, in ``best``. Grids have device indices of the
+    """A step of a search. ``best`` is the best placement so far, the incumbent. Grids have device indices of the
     topology.
 
     ``best_s`` and ``bound_s`` are in the unit of the objective: seconds, or dollars per billion tokens.

@@ -52,8 +52,8 @@ fill the population.
 MOST_GENERATIONS = 600
 """Default maximum number of generations."""
 SEED = 4
-"""Seed of the lab's first teaching search. With it, the random placements do not already contain the best one of eight
-laptops."""
+"""Seed of the lab's first teaching search. With it, the best placement on the network of eight laptops is not among the
+random ones at the start."""
 PACE_S = 0.36
 """Default seconds that a frame stays on screen when the search is watched."""
 

@@ -142,7 +142,6 @@ def gains(
         The factor is not above 1.
     UnknownName
         ``what`` is something other than bandwidth, latency and compute.
-
     LabError
         Whatever ``simulate`` raises, before the first row.
     """

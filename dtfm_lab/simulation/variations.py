@@ -83,7 +83,7 @@ class Variation:
         return job.with_fields(**self._of(OF_THE_JOB))
 
     def network(self, topology: Topology) -> Topology:
-        """Return the network with the factors on its links, if any."""
+        """Return the network with its bandwidths and latencies multiplied by the factors that vary."""
         factors = {what: float(value) for what, value in self._of(OF_THE_LINKS).items() if value != 1}
         with np.errstate(over="ignore"):  # infinite results are refused by Topology
             return topology.scaled(**factors) if factors else topology

@@ -88,7 +88,7 @@ class Explanation(CostAnalysis):
         return self.plan.objective != "communication" and self.plan.job.model is not None
 
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
-        """Return a table.
+        """Return one of these tables:
 
         * ``devices``, ``groups`` or ``hops``: by the communication cost
         * ``iteration``: the seconds and the memory of each device

@@ -37,8 +37,8 @@ NEGLIGIBLE = 5e-4
 def of_iteration(analysis: IterationAnalysis) -> str:
     """Return the sentences about an iteration, one line each.
 
-    They are: its seconds, the job's choices, what limits them, shared NICs, memory, idle time, blocking sends, idle
-    devices, the bound and the price.
+    They are about its seconds, the job's choices, what limits the iteration, shared NICs, memory, idle time, blocking
+    sends, idle devices, the bound and the price.
     """
     said = (_seconds, _choices, binding, _shared_nics, _memory, _idle_time, _blocking, _left_out, _bound, _price)
     return "\n".join(filter(None, (sentence(analysis) for sentence in said)))
@@ -136,7 +136,8 @@ def _would_take(seconds: float, analysis: IterationAnalysis) -> str:
 
 
 def _on(plan: Plan, part: Part) -> str:
-    """Return the device of a part with its GPU and its stage."""
+    """Return words for the device of a part: its name, GPU and stage, and its seconds and share of the critical
+    path."""
     index = plan.topology.index(part.name)
     stage = next(s for s, group in enumerate(plan.placement.devices) if index in group)
     gpu = plan.topology.devices[index].gpu
