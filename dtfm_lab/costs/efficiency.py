@@ -16,7 +16,7 @@ the kernel is published per GPU (``FusedAttention``). For a GPU without such an 
 over the whole square, at the share ``most`` of large k. This is close on A100s, because fused attention skips about as
 much work as it loses in speed. It is roughly right on Hopper for FlashAttention-2, which torch uses there. cuDNN and
 FlashAttention-3 take half of that time there (Shah et al. 2024, "FlashAttention-3", figures 5 and 6). Unfused attention
-consists of two products per head. Each head is a grid of tiles, and none is skipped.
+consists of two products per head. Each head is a grid of tiles, and every tile is computed.
 
 One share covers the whole model. A layer or pass takes seconds in proportion to its FLOP, including attention.
 """
@@ -77,8 +77,8 @@ FlashAttention-4 reaches 56 to 65 % of its FLOP/s with heads of 128: pull reques
 Wider heads, such as those of latent attention, count as having no kernel. The measured version of cuDNN cannot train
 them on Blackwell, but its 9.11 can (fused_attn.cpp of NVIDIA/TransformerEngine)."""
 UNMASKED = 7 / 12
-"""FLOP that a causal kernel computes in a forward and a backward, as a fraction of the FLOP that a model counts: seven
-products over half a square instead of six over the whole."""
+"""FLOP of a causal kernel's forward and backward, as a fraction of the FLOP that a model counts. The kernel has seven
+products over half a square, a model counts six over the whole square."""
 
 
 MEASURED_SPREAD = 0.06
@@ -176,8 +176,8 @@ single pipelines, and about 40 % on their five networks."""
 
 
 class Calibrated(Protocol):
-    """Calibration from your own measurements. ``factor`` multiplies the share of ``efficiency_of``. If it is None, the
-    value as a float is the share itself."""
+    """Calibration from your own measurements. ``factor`` multiplies the share of ``efficiency_of``. Without a factor
+    (None), ``float()`` of this object is the share itself."""
 
     @property
     def factor(self) -> float | None: ...
@@ -312,10 +312,11 @@ def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: 
 def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Iterator[Product]:
     """Yield the matrix products of a layer's forward on one of ``gpus`` GPUs that share it.
 
-    With tensor parallelism, GPUs divide the matrices as Megatron-LM does: those that read the input of the attention or
-    the MLP by columns, those that make its output by rows (the depth). With context and expert parallelism, GPUs divide
-    the tokens instead. All experts on a GPU, each with the tokens sent to it, count as one kernel. In a family other
-    than gpt and llama, a block without its experts counts as one product of the model's width.
+    With tensor parallelism, GPUs divide the matrices as Megatron-LM does. The matrices that read the input of the
+    attention or the MLP are cut by columns. The matrices that make its output are cut by rows (the depth). With context
+    and expert parallelism, GPUs divide the tokens instead. All experts on a GPU, each with the tokens sent to it, count
+    as one kernel. In a family other than gpt and llama, a block without its experts counts as one product of the
+    model's width.
     """
     model = job.modelled()
     gpus = max(gpus // job.data_gpus, 1)

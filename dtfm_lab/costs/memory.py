@@ -11,14 +11,13 @@ The module counts tensors that outlive an operator:
 The job states a reserve for what the framework needs itself and for fragmentation (``usable_bytes``). An operator's
 temporaries are not counted, with one exception: the gradients of a block that are added up in another precision.
 
-A split backward has two halves: I for the gradients of the inputs, then W for those of the weights. It holds everything
-until the end of W, because the gradients that W needs take the place of what I frees (Qi et al. 2024, "Zero Bubble
-Pipeline Parallelism", table 1: 32 of a block's 34 bytes per token and width; for a head it would be half). With
+A split backward has two halves: I computes the gradients of the inputs, then W the gradients of the weights. It holds
+everything until the end of W, because the gradients that W needs take the place of what I frees (Qi et al. 2024, "Zero
+Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes per token and width; for a head it would be half). With
 checkpoints, a micro-batch keeps less until its backward recomputes the rest: the whole stage, or one block at a time. A
 split backward also recomputes one block at a time, but holds all recomputed blocks to the end of W.
 
-The first part of the module is about sharding and what is gathered, the second about what is held at all times, the
-third about what passes hold for a while.
+The module has three parts: sharding and what is gathered, what is held at all times, and what passes hold for a while.
 """
 
 from __future__ import annotations
@@ -158,8 +157,8 @@ class HeldOfParameter(NamedTuple):
     """Number of further copies if the parameter belongs to an expert."""
 
     def elements(self, n_elements: IntArray, n_experts: IntArray) -> IntArray:
-        """Return how many such numbers a device holds for ``n_elements`` parameters, of which ``n_experts`` belong to
-        experts."""
+        """Return how many such numbers a device holds for ``n_elements`` parameters, including ``n_experts`` parameters
+        of experts."""
         copied = self.copies * (n_elements - n_experts) + self.expert_copies * n_experts
         return np.asarray(-(-n_elements // self.parts) + copied)
 

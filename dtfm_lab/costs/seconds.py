@@ -205,8 +205,11 @@ def coded_at_root(n: int) -> Coded:
 
 
 def coded_by_member(whole_s: float) -> Coded:
-    """Return the coding work of a replica that sends its whole gradient and receives the whole average: all but the
-    first with ``central``, and all but each region's first with ``hierarchical``."""
+    """Return the coding work of a replica that sends its whole gradient and receives the whole average.
+
+    With ``central``, these are all replicas except the first. With ``hierarchical``, they are all except the first of
+    each region.
+    """
     return Coded(whole_s, 0.0, 0, 1.0)
 
 

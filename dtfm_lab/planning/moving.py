@@ -162,8 +162,8 @@ def _parts_of(old: Plan, new: Plan, alive: IntArray) -> tuple[Mask, Mask, IntArr
     """Cut the line of parameters, and the line of optimizer states, wherever a device of either plan begins or ends to
     hold it.
 
-    Returns three arrays over the K parts and n devices of the new plan's network: (K, n) True if a remaining device
-    holds the part, (K, n) True if a device needs it, and (K,) bytes.
+    Returns three arrays for the K parts and the n devices of the new plan's network. They are (K, n) True if a
+    remaining device holds the part, (K, n) True if a device needs it, and (K,) the bytes of the part.
     """
     n, held, needed, n_bytes = len(new.topology), [], [], []
     for what, size in (("parameters", BYTES_PER_ELEMENT[new.job.dtype]), ("optimizer", optimizer_bytes(new.job))):

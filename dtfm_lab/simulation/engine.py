@@ -171,8 +171,8 @@ class PlacedTasks:
     def played(self, links: Links, queues: Queues, duration_s: FloatArray, latency_s: FloatArray) -> TaskTimes:
         """Return the times of the tasks if they take these seconds, with the given queues.
 
-        If the rounds of a ring are taken together, the duration of a message node is that of one message, and the
-        duration of a sum node is that of all sums.
+        If the rounds of a ring are taken together, a message node lasts as long as one message, and a sum node as long
+        as all sums.
         """
         graph, n = self.graph, len(self.graph)
         nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)

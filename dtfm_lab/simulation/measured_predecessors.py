@@ -19,9 +19,9 @@ def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
     """Return the trace with its column ``after`` filled. Of all rows that a row had to wait for, it names the one that
     ended last.
 
-    A row has to wait for the actions whose results it needs, for the computation before it on its device, and for the
-    message before it on its link or NIC. If both directions of a link take turns, it waits until that message has
-    arrived. Raises TraceError if the trace holds other actions than the schedule.
+    A row has to wait for the actions whose results it needs. It also has to wait for the computation before it on its
+    device, and for the message before it on its link or NIC. If both directions of a link take turns, it waits until
+    that message has arrived. Raises TraceError if the trace holds other actions than the schedule.
     """
     every = plan.job.averages_every
     after = np.full(len(trace), -1, dtype=np.int64)

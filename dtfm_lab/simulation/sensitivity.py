@@ -5,9 +5,9 @@ Some are also improved together: all links between the same two regions, all NIC
 several pipelines are equally slow, one faster device saves nothing, but all devices of its kind together do.
 
 With ``pairs``, the order on every link is fixed: messages of one directed pair come from one device and keep its order.
-If a link or device has slack, improving it then changes nothing, so it is not simulated. The order is not fixed in
-three cases, and everything is simulated again: messages queue on NICs, both directions of a pair take turns (transport
-``blocking``), or the rounds of a ring are taken together.
+If a link or device has slack, improving it then changes nothing, so it is not simulated. The order is not fixed if
+messages queue on NICs, if both directions of a pair take turns (transport ``blocking``), or if the rounds of a ring are
+taken together. Everything is then simulated again.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class SensitivityGain:
     dollars_per_s: float = 0.0
     """US dollars per billion tokens for each second of an iteration, at present prices."""
     first: tuple[str, ...] = ()
-    """Names of the improved device, or of both ends of the improved link. If several are improved, those of the
-    first."""
+    """Names of the improved device, or of both ends of the improved link. If several devices or links are improved, the
+    names belong to the first."""
 
     @property
     def price_per_billion_tokens(self) -> float:

@@ -116,7 +116,7 @@ def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: Gi
 
 
 def _mean_s(seconds: Sequence[float], every: int) -> float:
-    """Return the mean seconds over ``every`` iterations, of which the last synchronises and the others do not.
+    """Return the mean seconds over ``every`` iterations. The last one synchronises and the others do not.
 
     ``seconds`` has one number for each of the two kinds, or one number if all iterations are equal.
     """
@@ -324,7 +324,7 @@ class Spreads(TypedDict):
 def spreads_of(
     plan: Plan, efficiency: GivenEfficiency = None, *, ran: RunContext | None = None, profiled: bool = False
 ) -> Spreads:
-    """Return how uncertain a prediction is, given the efficiency or profile that it uses. The profile may be that of a
+    """Return how uncertain a prediction is, given the efficiency or profile that it uses. The profile may come from a
     run.
 
     An efficiency or profile without a spread counts as exact, so only the noise of repeated measurements is left.
@@ -440,7 +440,7 @@ def _speeds_of_links(links: Links, here: IntArray, there: IntArray) -> list[Floa
 def _period(columns: Sequence[IntArray | FloatArray], nic: IntArray | None = None) -> int:
     """Return the smallest number of replicas after which these (replicas,) columns repeat; all replicas if they do not.
 
-    ``nic`` is (stages, replicas). Each period must use NICs of its own, shared in the same way.
+    ``nic`` is (stages, replicas). Each period must use other NICs, shared in the same way.
     """
     rows = np.stack([np.unique(column, return_inverse=True)[1] for column in columns])
     n = int(rows.shape[1])

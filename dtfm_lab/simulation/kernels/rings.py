@@ -13,10 +13,15 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 SENT, CAME, SUMMED, RETURNED, BACK, CAME_BACK = 0, 1, 2, 3, 4, 5
-"""Rows of ``times`` with the second at which something ends: the last message of gradients that a replica sends
-(``SENT``), the last one that it receives (``CAME``), its last sum (``SUMMED``), its step, or its last sum without a
-step (``RETURNED``), the last message of averages that it sends (``BACK``), and the last one that it receives
-(``CAME_BACK``)."""
+"""Rows of ``times`` with the second at which something of a replica ends.
+
+- ``SENT``: its last message of gradients
+- ``CAME``: the last message of gradients that it receives
+- ``SUMMED``: its last sum
+- ``RETURNED``: its step, or its last sum without a step
+- ``BACK``: its last message of averages
+- ``CAME_BACK``: the last message of averages that it receives
+"""
 FIRST, FIRST_BACK = 6, 7
 """Rows of ``times`` with the second at which the first message of gradients starts (``FIRST``), or of averages
 (``FIRST_BACK``)."""
@@ -33,9 +38,9 @@ def ring_times(parts: FloatArray, turn: IntArray, computer: IntArray, n_rounds: 
     Parameters
     ----------
     parts
-        (6, devices, buckets) seconds. The rows are: when a device can begin a bucket; for how long a message of
-        gradients occupies the link to the next device; the same for a message of averages; the latency of the link; one
-        sum; the step of the shard that a device averages.
+        (6, devices, buckets) seconds. Row 0 is when a device can begin a bucket. Rows 1 and 2 are for how long a
+        message of gradients, and one of averages, occupies the link to the next device. Row 3 is the latency of the
+        link, row 4 one sum, and row 5 the step of the shard that a device averages.
     turn
         (devices, buckets) indices of the buckets of each device in the order in which it can begin them.
     computer
@@ -140,9 +145,9 @@ def shared_ring_times(
     Parameters in addition to those of ``ring_times``
     ----------
     leaving, coming, computer
-        (devices, buckets) indices of: the link or NIC that a message to the next device occupies when it leaves; the
-        NIC that a message from the previous device occupies when it arrives (-1 for none); the processor that computes
-        the sums.
+        (devices, buckets) indices. ``leaving`` is the link or NIC that a message to the next device occupies when it
+        leaves. ``coming`` is the NIC that a message from the previous device occupies when it arrives; -1 for none.
+        ``computer`` is the processor that computes the sums.
     computes
         True if any sum or step takes time.
     """

@@ -25,7 +25,7 @@ from dtfm_lab.simulation.schedules.adaptive import choose_warmups
 Builder = Callable[..., Schedule]
 """Orders the passes of one pipeline. It is called with the number of devices and the number of micro-batches.
 
-A builder may have further keywords of its own. ``build`` passes each of the following that its signature names:
+A builder may have more keywords. ``build`` passes each of the following that its signature names:
 
 ``stages_per_device``
     Number of stages per device, if the schedule interleaves.
@@ -331,11 +331,11 @@ def _in_rounds(kind: Kind, stages: range, n_microbatches: int, in_round: int) ->
 def zero_bubble(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
     """1F1B with split backwards: the weights' gradients, W, fill what would be bubble (ZB-H1, Qi et al. 2024).
 
-    A split backward has two halves: I for the gradients of the inputs, W for those of the weights. Device s alternates
-    forwards and I, as in 1F1B. Its W come s micro-batches after its I. A device late in the pipeline therefore has more
-    W left for the end, where it would otherwise wait. Every device therefore holds min(S, M) activations, as many as
-    the first device of 1F1B. The orders equal the orders of torch's ScheduleInterleavedZeroBubble with one stage per
-    rank.
+    A split backward has two halves: I computes the gradients of the inputs, W the gradients of the weights. Device s
+    alternates forwards and I, as in 1F1B. Its W come s micro-batches after its I. A device late in the pipeline
+    therefore has more W left for the end, where it would otherwise wait. Every device therefore holds min(S, M)
+    activations, as many as the first device of 1F1B. The orders equal the orders of torch's
+    ScheduleInterleavedZeroBubble with one stage per rank.
     """
     n_stages, n_microbatches = counts("zb-h1", n_stages, n_microbatches)
     programs = []
