@@ -295,7 +295,7 @@ class _Partners:
     """Lower bounds on each device's seconds with its D - 1 partners.
 
     They are the sum over its D - 1 cheapest partners. In a long segment, only part of each cluster can be its partners,
-    so the sum is larger.
+    so the sum may be larger.
     """
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:

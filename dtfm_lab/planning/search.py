@@ -251,7 +251,10 @@ INITIAL_POPULATION_S = 1.0
 
 
 class Stopwatch:
-    """Counts the seconds of a search, without the seconds that the caller takes between two steps."""
+    """Counts the seconds of a search, without the seconds that the caller takes between two steps.
+
+    Between two steps, the caller may show a step, pause, or run in slow motion.
+    """
 
     def __init__(self) -> None:
         self._began, self._paused_s = time.perf_counter(), 0.0
