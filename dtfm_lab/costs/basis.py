@@ -1,7 +1,7 @@
-"""How far to trust a prediction: whether it was measured, calibrated, modelled within the tested range, or guessed.
+"""How far to trust a prediction: it is calibrated, modelled within the tested range, or guessed.
 
 A prediction is *calibrated* if it rests on your own measurement: timed blocks (``dtfm-lab calibrate``), measured
-iterations, or a run's profile. It is *modelled* if its constants were tested on similar rows of other sources.
+iterations, or a run's profile. It is *modelled* if its constants were tested on similar published measurements.
 Otherwise it is *guessed*, and the reason is given.
 """
 
@@ -17,16 +17,16 @@ from dtfm_lab.domain.trace import Basis
 from dtfm_lab.domain.units import counted
 
 MOST_STEADY_HOSTS = 8
-"""Number of hosts up to which measured networks of data centres were steady. From 16 hosts on, the 5th and the 95th
-percentile of an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
+"""Maximum number of hosts of a data centre's network for which measurements were steady. With 16 hosts or more, the 5th
+and the 95th percentile of an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
 MOST_TENSOR = 8
-"""Maximum number of GPUs that share a layer in the tested rows; one source has more."""
+"""Maximum number of GPUs that share a layer in the published measurements that were compared. One source has more."""
 PARAMETERS = 1e9, 1.1e12
 """Minimum and maximum number of parameters of the models that were tested."""
 
 
 def basis_of(plan: Plan, efficiency: GivenEfficiency = None) -> Basis:
-    """Return what a prediction of this plan rests on, with the given efficiency or else the plan's.
+    """Return what a prediction of this plan rests on. ``efficiency`` is used instead of the plan's, if given.
 
     Raises JobError for a job without a model.
     """
@@ -50,7 +50,7 @@ def profiled_basis(clock: str) -> Basis:
 
 
 def _unknown(plan: Plan, kinds: Sequence[Device]) -> Iterable[str]:
-    """Yield reasons for the GPUs without a measurement of the share of their peak that they reach with this job."""
+    """Yield reasons for the GPUs whose share of the peak with this job was never measured."""
     unknown = [device for device in kinds if efficiency_of(plan.job, device) == GUESS]
     yield from dict.fromkeys(why_not_measured(plan.job, d.measured) for d in unknown if d.measured is not None)
     if names := dict.fromkeys(device.gpu for device in unknown if device.measured is None):
@@ -58,7 +58,8 @@ def _unknown(plan: Plan, kinds: Sequence[Device]) -> Iterable[str]:
 
 
 def _untested_links(plan: Plan) -> Iterable[str]:
-    """Yield reasons why a plan's messages lie outside the tested range, whatever its devices reach."""
+    """Yield reasons why a plan's network lies outside the tested range: too many hosts, estimated links, or large
+    groups."""
     devices = [plan.topology.devices[int(i)] for i in plan.placement.devices.flat]
     n_hosts = len({device.host for device in devices if device.host})
     stated = plan.topology.link_spread != LINK_SPREAD or any(row.spread for row in plan.topology.collectives)

@@ -1,25 +1,24 @@
-"""The share of its peak that a GPU reaches over a forward and a backward, and how certain that is.
+"""The share of its peak FLOP/s that a GPU reaches over a forward and a backward, and how certain that is.
 
-**Matrix products.** A library cuts a product of m x n sums over k into tiles of 256 x 128 numbers. The GPU computes as
-many tiles at a time as it has multiprocessors, in waves: the last wave takes as long as a full one. A tile reaches the
-share ``most`` of the peak if k is large, and k / (k + k0) of that otherwise. A forward multiplies a token's numbers by
-the weights. A backward multiplies twice: for the gradient of the inputs, where n and k change places, and for the
-gradient of the weights, which sums over tokens.
+**Matrix products.** A product has m x n results, each a sum over k. A library cuts it into tiles of 256 x 128 results.
+The GPU computes as many tiles at a time as it has multiprocessors, in waves. The last wave takes as long as a full one.
+A tile reaches the share ``most`` x k / (k + k0) of the peak, which is close to ``most`` if k is large. A forward
+multiplies the activations of tokens by the weights. A backward multiplies twice: for the gradient of the inputs, where
+n and k change places, and for the gradient of the weights, which sums over tokens.
 
-**Memory traffic.** If a job counts it separately (``Job.memory_traffic``), the share covers only the products.
-Otherwise operators that only move memory take the seconds that they would count there and are part of the share. The
-optimizer step is in neither.
+**Memory traffic.** Some operators only move memory. If a job counts them separately (``Job.memory_traffic``), the share
+covers only the products. Otherwise their seconds are part of the share. The optimizer step is never part of it.
 
 **Attention.** Fused attention skips the masked blocks, half of the causal square, and recomputes the scores in its
-backward. That makes two products of half a square forward and five backward (Dao 2023, "FlashAttention-2", sections 3.1
-and 4.1), where a model's FLOP count six of the whole square. Its speed is published per GPU (``FusedAttention``). A GPU
-without such an entry counts as if it computed a product of the largest k over the whole square. This is close, because
-fused attention skips about as much work as it loses in speed. That holds on A100s, and roughly on Hopper for
-FlashAttention-2, which torch uses there. cuDNN and FlashAttention-3 take half of that there (Shah et al. 2024,
-"FlashAttention-3", figures 5 and 6). Unfused attention consists of products of a token's numbers per head. Each head is
-a grid of tiles, and none is skipped.
+backward. That makes two products over half a square in the forward and five in the backward (Dao 2023,
+"FlashAttention-2", sections 3.1 and 4.1). A model's FLOP count six products over the whole square instead. The speed of
+the kernel is published per GPU (``FusedAttention``). For a GPU without such an entry, attention counts as six products
+over the whole square, at the share ``most`` of large k. This is close on A100s, because fused attention skips about as
+much work as it loses in speed. It is roughly right on Hopper for FlashAttention-2, which torch uses there. cuDNN and
+FlashAttention-3 take half of that time there (Shah et al. 2024, "FlashAttention-3", figures 5 and 6). Unfused attention
+consists of two products per head. Each head is a grid of tiles, and every tile is computed.
 
-One share covers the whole model: seconds are spread over its layers and passes by their FLOP, including attention.
+One share covers the whole model. A layer or pass takes seconds in proportion to its FLOP, including attention.
 """
 
 from __future__ import annotations
@@ -46,54 +45,55 @@ from dtfm_lab.domain.network import Device, MeasuredBlock, MeasuredGpu, as_numbe
 from dtfm_lab.domain.network.device import OTHER_NAMES, spelling_of
 
 EFFICIENCY = 0.4
-"""Share of the peak assumed for a device if only its peak is known. It lies between what models up to a billion
-parameters and GPUs without fast memory reach, and the 44 to 52 % of Megatron-LM on A100s (Narayanan et al. 2021, table
-1)."""
+"""Share of the peak assumed for a device if only its peak is known. Megatron-LM reaches 44 to 52 % on A100s (Narayanan
+et al. 2021, table 1). Models up to a billion parameters, and GPUs without fast memory, reach less than this share."""
 GUESS_SPREAD = 0.3
 """One standard deviation of the logarithm of seconds if only the peak is known."""
 BACKWARD_READS = 1.5
-"""Numbers moved in a backward for each number moved in a forward. An operator that read one number and wrote one
-reads the gradient of its output and what it kept, and writes a gradient: three instead of two."""
+"""Numbers moved in a backward for each number moved in a forward. An operator that reads one number and writes one in
+the forward moves three in the backward. It reads the gradient of its output and the number that it kept, and writes a
+gradient."""
 TILE = 256, 128
 """Rows and columns of the largest tile of NVIDIA's libraries (its "Matrix Multiplication Background User's Guide")."""
 HALVES = "fp16", "bf16"
 ALIGNED_SIDE = 64
-"""A side of a block's weights must be a multiple of this for the fast kernels: 128 bytes in half precision (NVIDIA's
-"Matrix Multiplication Background User's Guide", on A100s)."""
+"""The fast kernels need sides of a block's weight matrices that are multiples of this: 128 bytes in half precision
+(NVIDIA's "Matrix Multiplication Background User's Guide", on A100s)."""
 ALIGNED_HEAD = 8
-"""The width of a head must be a multiple of this for the fast kernels: 16 bytes (same source)."""
+"""The fast kernels need heads whose width is a multiple of this: 16 bytes (same source)."""
 UNALIGNED = 0.7
-"""Speed of the kernels for other sides, as a share of the fast ones. Fitted to BigScience's rows of width 14,400, whose
-eighth is not a multiple of 64, compared with those of 13,824 and 14,336 on the same A100s. The head has no such sides,
-because frameworks pad the vocabulary."""
+"""Speed of the kernels for other sides, as a fraction of the speed of the fast kernels. Fitted to BigScience's
+measurements of width 14,400, whose eighth is not a multiple of 64, compared with widths of 13,824 and 14,336 on the
+same A100s. The head is always aligned, because frameworks pad the vocabulary."""
 NARROWEST = 2048
-"""Width of the narrowest model whose products are counted. The narrowest that was measured has 2304. In narrower
-models, starting kernels takes as long as computing, and GPUs without a source would look faster than those with
-one."""
+"""Minimum width of a model for which the share is modelled. Narrower models get ``EFFICIENCY``. The narrowest measured
+model has a width of 2304. In narrower ones, starting kernels takes as long as computing."""
 
 
 KERNEL_HEAD = 128
-"""Maximum width of the heads whose kernels are in the table. Narrower heads take as long, because a kernel on a B200
-waits for the exponentials of the scores, not for products. (FlashAttention-4 reaches 56 to 65 % of its FLOP/s
-with heads of 64: pull request 2605 of Dao-AILab/flash-attention.) Wider heads, such as those of latent attention,
-are not trained on Blackwell by the cuDNN that was measured, but by its 9.11 (fused_attn.cpp of
-NVIDIA/TransformerEngine). They count as having no kernel."""
+"""Maximum width of heads for which ``FusedAttention`` is used. Narrower heads take as long as heads of this width,
+because a kernel on a B200 waits for the exponentials of the scores, not for products. (With heads of 64,
+FlashAttention-4 reaches 56 to 65 % of its FLOP/s with heads of 128: pull request 2605 of Dao-AILab/flash-attention.)
+Wider heads, such as those of latent attention, count as having no kernel. The measured version of cuDNN cannot train
+them on Blackwell, but its 9.11 can (fused_attn.cpp of NVIDIA/TransformerEngine)."""
 UNMASKED = 7 / 12
-"""FLOP of a causal kernel's forward and backward for each FLOP that a model counts: seven products of half a square
-instead of six of the whole."""
+"""FLOP of a causal kernel's forward and backward, as a fraction of the FLOP that a model counts. The kernel has seven
+products over half a square, a model counts six over the whole square."""
 
 
 MEASURED_SPREAD = 0.06
-"""Minimum spread of predictions that are based on timed blocks. It is the spread of another plan's seconds, calibrated
-with one measured iteration (rows of Megatron-LM on one machine, each predicted from one other row)."""
+"""Minimum spread of predictions that are based on timed blocks. It is the spread of predicted seconds after a
+calibration with one measured iteration of another plan (Megatron-LM's measurements on one machine, each predicted from
+one other)."""
 FAR_WIDTH = 4.0
-"""A model may be this many times narrower than the narrowest timed block, or wider than the widest."""
+"""Timed blocks cover models up to this many times narrower than the narrowest block, or wider than the widest."""
 FEW_BLOCKS = 1000
-"""Number of blocks of the model that represents a timed block. With this many, embedding and head are negligible."""
+"""Number of blocks in the model that represents a timed block. With this many, the embedding and the head are
+negligible."""
 
 
 class Efficiency(NamedTuple):
-    """The share of its peak that a device reaches with a job."""
+    """The share of its peak FLOP/s that a device reaches with a job."""
 
     share: float
     """Share of the peak in the job's precision, over a forward and a backward of the whole model."""
@@ -110,29 +110,30 @@ class FusedAttention(NamedTuple):
     """Speed of a causal attention kernel on a kind of GPU, in half precision."""
 
     most: float
-    """Share of the peak that it reaches in long sequences, forward and backward together. Only the FLOP that are not
-    masked count."""
+    """Share of the peak that it reaches in long sequences, forward and backward together. Masked FLOP are not
+    counted."""
     half_length: float
     """Sequence length in tokens at which it reaches half of ``most``."""
 
 
 class Products(NamedTuple):
-    """Speed of matrix products in half precision on a kind of GPU."""
+    """Constants for the speed of matrix products in half precision on a kind of GPU."""
 
     multiprocessors: int
     most: float
-    """Share of the peak that tiles of a large depth reach."""
+    """Share of the peak that tiles reach if the depth k is large."""
     half_depth: float
     """Depth k0 at which tiles reach half of ``most``."""
     spread: float
-    """Spread of the errors on rows that the two constants were not fitted to: ``python benchmarks efficiency``."""
+    """Spread of errors on measurements that the two constants were not fitted to, as one standard deviation of the
+    logarithm of seconds: ``python benchmarks efficiency``."""
     source: str
     fused: FusedAttention | None = None
-    """For heads up to ``KERNEL_HEAD`` wide; None if fused attention counts as a product of the largest k."""
+    """Constants for heads up to ``KERNEL_HEAD`` wide; None if attention counts at ``most`` over the whole square."""
 
 
 class Product(NamedTuple):
-    """A matrix product on one GPU, and how often a forward computes it."""
+    """A matrix product on one GPU: rows x columns results, each a sum over depth, ``times`` per forward."""
 
     rows: float
     columns: float
@@ -167,15 +168,16 @@ PRODUCTS = {
         148, 0.442, 443.0, 0.12, f"{TORCHTITAN}; the depth from {SC21}; {CUDNN}", FusedAttention(0.542, 2324.0)
     ),
 }
-"""Constants by the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits them and tests each on
-rows of other sources. Those of fused attention are fitted to published speeds of the kernel alone. Numbers of
-multiprocessors come from NVIDIA's data sheets and whitepapers. Other kinds of GPU have no source, or sources that
-contradict each other. On the V100, for example, single pipelines of DT-FM's authors reach 28 to 30 % of the peak, and
-their five networks about 40 %."""
+"""Constants by the GPU's name in the table of hardware. ``python benchmarks efficiency`` fits them to published
+measurements, and tests each on other sources. The constants of fused attention are fitted to published speeds of the
+kernel alone. Numbers of multiprocessors come from NVIDIA's data sheets and whitepapers. Other kinds of GPU have no
+source, or sources that contradict each other. On V100s, for example, DT-FM's authors report 28 to 30 % of the peak for
+single pipelines, and about 40 % on their five networks."""
 
 
 class Calibrated(Protocol):
-    """What your own measurements say about the share: a factor on the share of ``efficiency_of``, or else a number."""
+    """Calibration from your own measurements. ``factor`` multiplies the share of ``efficiency_of``. Without a factor
+    (None), ``float()`` of this object is the share itself."""
 
     @property
     def factor(self) -> float | None: ...
@@ -184,7 +186,7 @@ class Calibrated(Protocol):
 
 
 class ShareFactor(NamedTuple):
-    """The share of ``efficiency_of`` times a factor, up to 1."""
+    """A calibration that multiplies the share of ``efficiency_of`` by a factor. The result is at most 1."""
 
     factor: float
 
@@ -193,17 +195,18 @@ class ShareFactor(NamedTuple):
 
 
 GivenEfficiency = float | Calibrated | None
-"""An efficiency as an argument: a share of the peak for every device, a calibration, or None for ``efficiency_of``."""
+"""Type of an argument for the efficiency: a share of the peak for every device, a calibration, or None for
+``efficiency_of``."""
 
 
 def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Efficiency:
-    """Return the share that a device reaches with a job's model, precision and attention.
+    """Return the share of its peak that a device reaches with a job's model, precision and attention.
 
     ``microbatch`` is the number of sequences of a micro-batch; None for the job's, or 1 if the job leaves it open. If
     blocks were timed on the device's GPU (``Device.measured``), the share follows from these, for all models that they
     cover (``why_not_measured``). Otherwise it comes from ``PRODUCTS``. It is ``EFFICIENCY`` in three cases: the GPU is
-    not listed there, the precision is not a half one, or the model is narrower than ``NARROWEST`` or of unknown shape.
-    Your own torch module has an unknown shape.
+    not listed there, the precision is neither fp16 nor bf16, or the model is narrower than ``NARROWEST`` or of unknown
+    shape. Your own torch module has an unknown shape.
     """
     modelled = _modelled(job, device, microbatch)
     if device.measured is None or why_not_measured(job, device.measured):
@@ -213,7 +216,7 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
 
 
 def why_not_measured(job: Job, measured: MeasuredGpu) -> str:
-    """Return why the timed blocks do not tell how fast a job's model is; empty if they do."""
+    """Return why the timed blocks say nothing about the speed of a job's model; empty if they do say something."""
     if job.model is None or job.model.source:
         return "blocks of a transformer were timed, and the model is a module of your own"
     if job.dtype != measured.dtype and not {job.dtype, measured.dtype} <= {*HALVES}:
@@ -225,11 +228,11 @@ def why_not_measured(job: Job, measured: MeasuredGpu) -> str:
 
 
 def _measured_share(job: Job, device: Device, modelled: Efficiency) -> tuple[float, float]:
-    """Return the share that follows from the timed blocks, and the spread of the seconds.
+    """Return the share of the peak that follows from the timed blocks, and the spread of the seconds.
 
-    Between two widths it is interpolated over the logarithm of the width. Beyond the last width it stays constant. If
-    the share of this GPU is modelled as well, the factor on the modelled share is interpolated instead: it also holds
-    for other micro-batches and for groups of GPUs.
+    The share is interpolated over the logarithm of the block's width. Outside the timed widths it stays constant. If
+    the share of this GPU is modelled as well, the ratio of the timed to the modelled share is interpolated instead.
+    This ratio also holds for other micro-batches and for groups of GPUs.
     """
     assert device.measured is not None, "its blocks were timed"
     peak = peak_of(device, job.dtype) / device.gpus
@@ -248,7 +251,8 @@ def _measured_share(job: Job, device: Device, modelled: Efficiency) -> tuple[flo
 
 
 def _between(at: Sequence[float], values: Sequence[float], where: float) -> float:
-    """Return the value on the line through the two nearest points; the end point's value outside."""
+    """Interpolate linearly at ``where``: between the two nearest points, or the end point's value outside all
+    points."""
     if where <= at[0] or len(at) == 1:
         return values[0]
     for i in range(1, len(at)):
@@ -276,7 +280,7 @@ def _block_share(block: MeasuredBlock, dtype: str, peak_flop_per_s: float) -> fl
 
 
 def _modelled(job: Job, device: Device, microbatch: int | None) -> Efficiency:
-    """Return the share by the lab's own model of a GPU, without timed blocks."""
+    """Return the share by the lab's own model of a GPU, which does not use timed blocks."""
     name = spelling_of(device.gpu) or ""
     known, hardware = PRODUCTS.get(OTHER_NAMES.get(name, name)), hardware_of(device.gpu)
     if known is None or hardware is None or job.dtype not in HALVES:
@@ -284,7 +288,7 @@ def _modelled(job: Job, device: Device, microbatch: int | None) -> Efficiency:
     if job.model is None or job.model.source or job.model.d_model < NARROWEST:
         return GUESS
     size = microbatch or job.microbatch or 1
-    per_byte = hardware.peak_of(job.dtype) / hardware.memory_bytes_per_s  # FLOP at the peak while memory moves a byte
+    per_byte = hardware.peak_of(job.dtype) / hardware.memory_bytes_per_s  # FLOP at the peak while one byte moves
     share = _reached(job, known, per_byte, device.gpus, size)
     return Efficiency(share, known.spread, known.source) if 0 < share <= 1 else GUESS
 
@@ -306,12 +310,13 @@ def _reached(job: Job, known: Products, per_byte: float, gpus: int, microbatch: 
 
 
 def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Iterator[Product]:
-    """Yield the matrix products of a layer's forward on each of ``gpus`` GPUs that share it.
+    """Yield the matrix products of a layer's forward on one of ``gpus`` GPUs that share it.
 
-    They divide the matrices as Megatron-LM does. The products that read a block's input are cut by columns, and those
-    that make its output by rows (the depth). With context and expert parallelism, GPUs divide the tokens instead. A
-    GPU's experts, each with the tokens sent to it, count as one kernel. In a family other than gpt and llama, a block
-    without its experts counts as one product of the model's width.
+    With tensor parallelism, GPUs divide the matrices as Megatron-LM does. The matrices that read the input of the
+    attention or the MLP are cut by columns. The matrices that make its output are cut by rows (the depth). With context
+    and expert parallelism, GPUs divide the tokens instead. All experts on a GPU, each with the tokens sent to it, count
+    as one kernel. In a family other than gpt and llama, a block without its experts counts as one product of the
+    model's width.
     """
     model = job.modelled()
     gpus = max(gpus // job.data_gpus, 1)
@@ -344,12 +349,12 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
 
 
 def _weights(model: ModelSpec, layer: Layer, gpus: int) -> list[tuple[float, float]]:
-    """Return columns and depth of the products with a block's weights, derived from its FLOP (``families`` counts
-    them)."""
+    """Return (columns, depth) of the products with a block's weights. They follow from its FLOP, which ``families``
+    counts."""
     width, heads = model.d_model, model.n_heads * model.head_dim
     attention = model.attention_flop if layer.attention_elements else 0.0
     own_flop = layer.forward_flop - attention - model.adapter_flop(layer) - _expert_flop(model, layer)
-    each = own_flop / (2 * model.seq_len * width)  # weights over the width
+    each = own_flop / (2 * model.seq_len * width)  # number of weights divided by the width
     selective = layer.selective_flop / (2 * model.seq_len * width)
     if model.family == "gpt":
         both = layer.kv_elements / model.seq_len  # columns of keys and values
@@ -371,7 +376,8 @@ def _expert_flop(model: ModelSpec, layer: Layer) -> float:
 
 
 def _passes_flop(product: Product, known: Products, frozen: bool) -> float:
-    """Return the FLOP that a GPU would do at its peak in the time that a product takes in the forward and the backward.
+    """Return the time that a product takes in the forward and the backward, as the FLOP that the GPU would compute at
+    its peak in that time.
 
     The backward has two products, or one if the weights are frozen.
     """
@@ -427,8 +433,8 @@ def speeds_of(
 
 
 def peak_of(device: Device, dtype: str) -> float:
-    """Return the peak FLOP/s in this dtype: from the hardware table if the device's peak comes from there, else the
-    device's own.
+    """Return the peak FLOP/s in this dtype: from the hardware table if the device's peak comes from there, otherwise
+    the device's own peak.
 
     A group of GPUs has the sum of its members' peaks. A dtype without a figure in the table counts as fp32. fp64 counts
     as half of fp32, as on GPUs of data centres; other GPUs reach less.

@@ -1,23 +1,23 @@
-"""What devices hold: parameters, gradients and optimizer states all the time, activations of a micro-batch for a while.
+"""The bytes that devices hold: parameters, gradients and optimizer states all the time, a micro-batch's activations for
+a while.
 
-It counts tensors that outlive an operator:
+The module counts tensors that outlive an operator:
 
 - parameters, gradients and the optimizer states
 - the activations of every micro-batch, from its forward to the end of its backward
 - messages, from the first byte received to the pass that uses them, and from the pass that makes them to the last byte
   sent
 
-What a framework needs for itself and memory lost between allocations are a reserve that the job states
-(``usable_bytes``). An operator's temporaries are not counted, except for the gradients of a block that are added in
-another precision.
+The job states a reserve for what the framework needs itself and for fragmentation (``usable_bytes``). An operator's
+temporaries are not counted, with one exception: the gradients of a block that are added up in another precision.
 
-A split backward holds everything until the end of W: the gradients that W multiplies with take the place of what I
-frees (Qi et al. 2024, "Zero Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes per token and width; for a
-head it would be half). With checkpoints, a micro-batch keeps less until its backward recomputes the rest: the whole
-stage, or one block at a time. A split backward also recomputes one block at a time, but holds all of it to the end of
-W.
+A split backward has two halves: I computes the gradients of the inputs, then W the gradients of the weights. It holds
+everything until the end of W, because the gradients that W needs take the place of what I frees (Qi et al. 2024, "Zero
+Bubble Pipeline Parallelism", table 1: 32 of a block's 34 bytes per token and width; for a head it would be half). With
+checkpoints, a micro-batch keeps less until its backward recomputes the rest: the whole stage, or one block at a time. A
+split backward also recomputes one block at a time, but holds all recomputed blocks to the end of W.
 
-The module has sharding and what is gathered first, then what is held at all times, then what passes hold for a while.
+The module has three parts: sharding and what is gathered, what is held at all times, and what passes hold for a while.
 """
 
 from __future__ import annotations
@@ -57,14 +57,16 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 
 
 def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[float, float]:
-    """Return the bytes of a layer's weights when gathered, including ``beside_bytes`` of frozen ones, and of its
-    gradient when scattered, compressed."""
+    """Return the bytes of a layer's weights when they are gathered, and of its gradient when it is scattered.
+
+    The weights include ``beside_bytes`` of frozen ones. The gradient is compressed if the job says so.
+    """
     gradient_bytes = float(coded_bytes(parameters, job.gradient_coding))
     return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + beside_bytes, gradient_bytes
 
 
 class Sharded(NamedTuple):
-    """The numbers by which sharding divides what a device holds: parameters, gradients and optimizer states."""
+    """The numbers of replicas over which parameters, gradients and optimizer states are sharded; 1 if they are not."""
 
     parameters: int
     gradients: int
@@ -72,35 +74,35 @@ class Sharded(NamedTuple):
 
 
 def sharded_over(sharding: str | None, n_replicas: int) -> Sharded:
-    """Return the divisors of a sharding (Rajbhandari et al. 2020, figure 1). None, which lets the planner choose,
-    counts as no sharding."""
+    """Return the divisors for a sharding such as ``zero-2`` (Rajbhandari et al. 2020, figure 1). None, which lets the
+    planner choose, counts as no sharding."""
     level = 0 if sharding in (None, "none") else int(sharding[-1])
     return Sharded(*(n_replicas if level >= least else 1 for least in (3, 2, 1)))
 
 
 class Gathered(NamedTuple):
-    """Maximum that a device holds in addition to its shards."""
+    """The most that a device holds at a time in addition to its shards."""
 
     weights_bytes: float
     gradient_elements: int
-    """Number of gradients that are whole, in their own precision."""
+    """Number of gradient elements that are whole, in the precision of gradients."""
     passing_elements: int
-    """Number of gradients that are made in the job's precision and wait to be added in another
+    """Number of gradient elements in the job's precision that wait to be added up in another
     (``passing_gradient_elements``)."""
 
     def total_bytes(self, job: Job) -> float:
-        """Bytes of everything that is gathered."""
+        """Bytes of weights and gradients together."""
         gradient_bytes = self.gradient_elements * BYTES_PER_ELEMENT[job.gradients_in]
         return self.weights_bytes + self.passing_elements * BYTES_PER_ELEMENT[job.dtype] + gradient_bytes
 
 
 def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
-    """Return the maximum of weights and gradients of a stage's layers that a device holds in addition to its shards.
+    """Return the most weights and gradients of a stage's layers that a device holds in addition to its shards.
 
     - With zero-3: the weights of the block in use and of the one being fetched. The embedding and the head are held all
       the time, because in FSDP they belong to the root module, which torch's ``fully_shard`` keeps after the forward.
     - With zero-2 and zero-3: the gradients of the layer whose gradients are being scattered.
-    - Always: the gradients of one block that wait to be added in another precision (``passing_gradient_elements``).
+    - Always: the gradients of one block that wait to be added up in another precision (``passing_gradient_elements``).
 
     With one replica, only the last applies.
     """
@@ -115,11 +117,12 @@ def gathered_of(job: Job, layers: Sequence[Layer], n_replicas: int) -> Gathered:
 
 
 def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
-    """Return how many gradients a device holds in the job's precision until they are added in another: one block's.
+    """Return the number of gradient elements that a device holds in the job's precision until they are added up in
+    another.
 
-    It is the largest block of the stage. Transformer Engine keeps a buffer for each shape of a weight (SimuMax counts
-    these as "dummy wgrad"). Return 0 if both precisions are the same. Also return 0 if the framework keeps all
-    gradients in the job's precision anyway, because ``beside_gradients`` counts them.
+    These are the gradients of one block, the stage's largest. Transformer Engine keeps a buffer for each shape of a
+    weight (SimuMax counts these as "dummy wgrad"). Return 0 if both precisions are the same. Also return 0 if the
+    framework keeps all gradients in the job's precision anyway, because ``beside_gradients`` counts them.
     """
     if job.gradients_in == job.dtype or job.gradient_buffers == "whole":
         return 0
@@ -128,11 +131,11 @@ def passing_gradient_elements(job: Job, layers: Sequence[Layer]) -> int:
 
 
 OPTIMIZER_BYTES = {"fp16": 12, "bf16": 12, "fp32": 8, "fp64": 16}
-"""Optimizer bytes per parameter by dtype, with Adam: two moments and, in half precision, a copy of the parameter,
-all in fp32. With a parameter and a gradient of 2 bytes, these are the 16 bytes of Rajbhandari et al. 2020
-("ZeRO", section 3.1)."""
+"""Bytes of optimizer state per parameter, by the job's dtype, with Adam: two moments and, in half precision, a copy of
+the parameter, all in fp32. With a parameter and a gradient of 2 bytes, these are the 16 bytes of Rajbhandari et al.
+2020 ("ZeRO", section 3.1)."""
 MOMENTS_BYTES = {"fp16": 8, "bf16": 8, "fp32": 8, "fp64": 16}
-"""Bytes of Adam's two moments per parameter, by dtype. They are part of ``OPTIMIZER_BYTES``."""
+"""Bytes of Adam's two moments per parameter, by the job's dtype. They are part of ``OPTIMIZER_BYTES``."""
 
 
 def optimizer_bytes(job: Job) -> int:
@@ -142,27 +145,28 @@ def optimizer_bytes(job: Job) -> int:
 
 
 class HeldOfParameter(NamedTuple):
-    """What a device holds of one kind of number that each trained parameter has, such as its gradient."""
+    """How much a device holds of one kind of number that exists for each trained parameter, such as its gradient."""
 
     each_bytes: int
     """Bytes of one such number."""
     parts: int
-    """Number of replicas that split one copy among them."""
+    """Number of replicas over which one copy is sharded."""
     copies: int
-    """Further copies, on the other GPUs of a group."""
+    """Number of further copies, on the other GPUs of the device's group."""
     expert_copies: int
-    """Further copies if the parameter belongs to an expert."""
+    """Number of further copies if the parameter belongs to an expert."""
 
     def elements(self, n_elements: IntArray, n_experts: IntArray) -> IntArray:
-        """Return the numbers that a device holds for a stage's parameters; ``n_experts`` belong to experts."""
+        """Return how many such numbers a device holds for ``n_elements`` parameters, including ``n_experts`` parameters
+        of experts."""
         copied = self.copies * (n_elements - n_experts) + self.expert_copies * n_experts
         return np.asarray(-(-n_elements // self.parts) + copied)
 
 
 def beside_gradients(job: Job, n_replicas: int) -> int:
-    """Return the bytes per parameter of a second copy of its gradient (``gradient_buffers``).
+    """Return the bytes per parameter of a second copy of its gradient (``gradient_buffers``); 0 without one.
 
-    Replicas that split gradients have no second copy, because each layer's is freed once it is scattered. A single
+    If replicas shard gradients, there is no second copy, because each layer's is freed once it is scattered. A single
     replica has no buckets. Buffers of whole gradients are a second copy only if gradients are added up in another
     precision than the job's.
     """
@@ -174,10 +178,10 @@ def beside_gradients(job: Job, n_replicas: int) -> int:
 
 
 def held_of_parameter(job: Job, n_replicas: int) -> tuple[HeldOfParameter, HeldOfParameter, HeldOfParameter]:
-    """Return what a device holds of a parameter, of its gradient and of its optimizer state, with ``n_replicas``
-    replicas. A second copy of the gradient counts as part of it.
+    """Return what a device holds of each trained parameter, of its gradient and of its optimizer state.
 
-    GPUs of a group that hold the same parameters have a copy each, but only shards of the optimizer states.
+    A second copy of the gradient counts as part of it. GPUs of a group that hold the same parameters have a copy each.
+    If they shard the optimizer states, each has only a shard of those.
     """
     gradient_bytes = BYTES_PER_ELEMENT[job.gradients_in] + beside_gradients(job, n_replicas)
     sizes = BYTES_PER_ELEMENT[job.dtype], gradient_bytes, optimizer_bytes(job)
@@ -203,7 +207,8 @@ def static_bytes(job: Job, n_replicas: int) -> float:
 def beside_static_bytes(job: Job, layer: Layer) -> float:
     """Return the bytes of a layer that ``static_bytes`` per parameter does not count.
 
-    These are its frozen weights. Copies that ``static_bytes`` counts but that experts do not have are subtracted.
+    These are its frozen weights. ``static_bytes`` counts as many copies of experts as of other parameters. If experts
+    have fewer, the difference is subtracted.
     """
     held = held_of_parameter(job, job.n_replicas or 2)
     missing = sum((one.copies - one.expert_copies) * one.each_bytes for one in held)
@@ -211,7 +216,7 @@ def beside_static_bytes(job: Job, layer: Layer) -> float:
 
 
 class StaticMemory(NamedTuple):
-    """Bytes that a device holds all the time. Each array is (positions,)."""
+    """Bytes that a device holds all the time. Each array has one entry per position in the pipeline."""
 
     parameters: IntArray
     gradients: IntArray
@@ -221,7 +226,7 @@ class StaticMemory(NamedTuple):
 
     @property
     def weights(self) -> IntArray:
-        """Bytes of all weights of the products, trained or not."""
+        """Bytes of all weights, trained or frozen."""
         return self.parameters + self.frozen
 
     @property
@@ -230,11 +235,11 @@ class StaticMemory(NamedTuple):
 
 
 def static_memory(job: Job, n_stages: int) -> StaticMemory:
-    """Return the static memory of each position in the pipeline, with the model cut into ``n_stages``.
+    """Return the memory that is always held at each position in the pipeline, with the model cut into ``n_stages``.
 
-    A tied embedding counts at both ends. GPUs of a group that hold the same parameters count one copy each. What is
-    sharded over the replicas counts a shard, rounded up to whole numbers (``held_of_parameter``), plus what is whole at
-    a time (``gathered_of``).
+    A tied embedding counts at both ends. GPUs of a group that hold the same parameters count one copy each. For what is
+    sharded over the replicas, a shard counts, rounded up to whole elements (``held_of_parameter``), plus the most that
+    is gathered at a time (``gathered_of``).
     """
     n_elements = np.array(device_gradient_elements(job, n_stages), dtype=np.int64)
     n_experts = np.array(device_expert_elements(job, n_stages), dtype=np.int64)
@@ -254,21 +259,21 @@ def static_memory(job: Job, n_stages: int) -> StaticMemory:
 
 
 class ActivationMemory(NamedTuple):
-    """Bytes of one micro-batch's activations. Each array is (stages,)."""
+    """Bytes of one micro-batch's activations. Each array has one entry per stage."""
 
     kept: IntArray
     """Held from the forward to the end of the backward: everything, or what checkpoints leave."""
     recomputed: IntArray
-    """Held in addition from the start of its backward to the end: what is recomputed."""
+    """Recomputed activations, held in addition from the start of the backward to its end."""
 
 
 def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> ActivationMemory:
-    """Return the activations of every stage, with the model cut into ``n_stages``. They are summed over all GPUs of a
-    group.
+    """Return the activations of one micro-batch in every stage, with the model cut into ``n_stages``, summed over all
+    GPUs of a group.
 
-    ``splits`` is True if backwards have two halves. If blocks are recomputed one at a time, a backward holds most at
-    one of its blocks: all that was kept up to this block, and everything of the block. What the layers behind it kept
-    is free by then.
+    ``splits`` is True if backwards have two halves. If blocks are recomputed one at a time, a whole backward holds most
+    at one of its blocks: everything of this block, and what was kept of all earlier layers. What later layers kept is
+    free by then.
     """
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype]
     stages = job.layers_of(n_stages)
@@ -288,7 +293,7 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
 
 
 def _most_at_once(job: Job, layers: Sequence[Layer]) -> int:
-    """Return how many numbers of one sequence a backward holds at its peak, beyond what all the layers have kept.
+    """Return how many elements of one sequence a backward holds at its peak, in addition to what all layers have kept.
 
     The backward recomputes one block at a time.
     """
@@ -301,11 +306,10 @@ def _most_at_once(job: Job, layers: Sequence[Layer]) -> int:
 
 
 def activation_budget(plan: Plan) -> IntArray:
-    """Return (stages, replicas) the number of micro-batches whose activations each device can hold at once, with one
-    stage per device.
+    """Return (stages, replicas) the maximum number of micro-batches whose activations a device can hold at once.
 
-    Each micro-batch counts with one message that waits to be sent or used. Two more messages are in use by the
-    running passes.
+    Every device has one stage. Each micro-batch counts with one message that waits to be sent or used. Two more
+    messages are in use by the running passes.
     """
     job = plan.job
     of = activation_memory(job, job.n_stages)
@@ -317,12 +321,12 @@ def activation_budget(plan: Plan) -> IntArray:
 
 
 def memory_limits(plan: Plan) -> IntArray:
-    """Return (stages, replicas) bytes of memory that devices offer to plans: without the job's reserve."""
+    """Return (stages, replicas) bytes of memory that a plan may use on each device, after the job's reserve."""
     return np.asarray(usable_bytes(plan.job, plan.topology.devices).astype(np.int64)[plan.placement.devices])
 
 
 def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
-    """Return (devices,) whole bytes of memory left after the job's reserve, at least 0."""
+    """Return (devices,) whole bytes of memory that a plan may use, after the job's reserve. At least 0."""
     have = np.array([device.memory_bytes for device in devices]) - job.group_gpus * job.reserve_bytes
     return np.asarray(np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62)))
 
@@ -333,22 +337,24 @@ def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class ActionTimes:
-    """Actions with their times, one per row. They come from a trace, or from a schedule in which each computation
-    takes 1 and messages take 0."""
+    """Actions with their times, one per row.
+
+    Times come from a trace, or from a schedule alone. In the second case each computation takes 1 and messages take 0.
+    """
 
     actions: tuple[Action, ...]
     action: IntArray
     iteration: IntArray
     replica: IntArray
     share: FloatArray
-    """Share of the device's gradient that a synchronisation message carries."""
+    """Fraction of the device's gradient that a synchronisation message carries."""
     start: FloatArray
     end: FloatArray
 
     @classmethod
     def in_order(cls, graph: TaskGraph) -> ActionTimes:
-        """Return times by order alone: computation i of a device takes [i, i + 1), and messages come and leave without
-        waiting.
+        """Return times that follow from the order alone. Computation i of a device takes [i, i + 1), and messages never
+        wait.
 
         ``graph`` lists each device's actions together and in order, receives right before their consumers.
         """
@@ -363,7 +369,7 @@ class ActionTimes:
 
     @classmethod
     def of(cls, trace: Trace, graph: TaskGraph) -> ActionTimes:
-        """Return the times of a trace of these programs."""
+        """Return the times in a trace. ``graph`` has the same programs and gives the ``share`` of each message."""
         at = {action: i for i, action in enumerate(trace.actions)}
         known = np.array([at.get(action, -1) for action in graph.actions])[graph.action]
         shares = np.zeros((graph.programs.n_replicas, len(trace.actions)))
@@ -374,11 +380,11 @@ class ActionTimes:
 
 
 class MemoryIntervals(NamedTuple):
-    """What is held in addition to the static memory: ``n_bytes`` from ``first`` to right before ``last``. The fields
-    are columns."""
+    """What devices hold in addition to the static memory, one interval per row: ``n_bytes`` from ``first`` to right
+    before ``last``."""
 
     device: IntArray
-    """Number of device and iteration: (iteration x positions + position) x replicas + replica."""
+    """Number that stands for a device in an iteration: (iteration x positions + position) x replicas + replica."""
     first: FloatArray
     last: FloatArray
     n_bytes: IntArray
@@ -386,15 +392,16 @@ class MemoryIntervals(NamedTuple):
 
 
 def memory_intervals(job: Job, n_stages: int, rows: ActionTimes, n_replicas: int) -> MemoryIntervals:
-    """Return activations and messages of the first ``n_replicas`` of a job, whose actions ``rows`` has.
+    """Return the intervals in which activations and messages are held.
 
-    What no action in ``rows`` frees stays in memory until its iteration ends.
+    ``rows`` has the actions of the first ``n_replicas`` replicas. What none of them frees is held until its iteration
+    ends.
     """
     return _Intervals(job, n_stages, rows, n_replicas).collected()
 
 
 class _Intervals:
-    """Matches every allocation with its end: by micro-batch for passes, by round for synchronisation."""
+    """Finds when each allocation ends: by micro-batch for passes, by round for synchronisation."""
 
     def __init__(self, job: Job, n_stages: int, rows: ActionTimes, n_replicas: int) -> None:
         self.job, self.n_stages, self.rows = job, n_stages, rows
@@ -406,7 +413,7 @@ class _Intervals:
         self.device = (rows.iteration * job.n_stages + self.position) * n_replicas + rows.replica
         n_numbers, n_here = len(known), n_stages // job.n_stages
         self.key = (self.device * n_here + round_trip) * n_numbers + number[rows.action]
-        """(rows,) number of the stage and micro-batch, or round, of this device in this iteration."""
+        """(rows,) key of each action: one number for its device in this iteration, stage, and micro-batch or round."""
         self.n_keys = (int(self.device.max()) + 1) * n_here * n_numbers
         ends = np.zeros(int(rows.iteration.max()) + 1)
         np.maximum.at(ends, rows.iteration, rows.end)
@@ -444,7 +451,7 @@ class _Intervals:
             self._hold(which, self._at(made_by, which), end[which], hop_bytes, is_message=True)
 
     def _starts_of_passes(self) -> FloatArray:
-        """Return (rows,) starts. A backward that was computed in parts starts with its first part."""
+        """Return (rows,) start times. A backward that was computed in parts starts with its first part."""
         start = self.rows.start
         parts = self._rows(Kind.PART)
         if not len(parts):
@@ -461,7 +468,8 @@ class _Intervals:
         return start
 
     def _synchronisation(self) -> None:
-        """Add peers' gradients until they are averaged, and copies of the own gradient until the step."""
+        """Add the gradients received from other replicas until they are averaged, and copies of the device's own
+        gradient until the step."""
         job, start = self.job, self.rows.start
         whole = np.array(device_gradient_bytes(job, self.n_stages))[self.position]
         shares = np.ceil(self.rows.share * whole).astype(np.int64)
@@ -487,16 +495,16 @@ class _Intervals:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """Return (keys,) the entry of ``when`` for each key's action of one of these kinds; nan for a key without such
-        an action."""
+        """Return (keys,) times: for each key, the entry of ``when`` for its action of one of these kinds. nan for a key
+        without such an action."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]
         return moments
 
     def _at(self, moments: FloatArray, which: IntArray) -> FloatArray:
-        """Return, for each of the rows ``which``, the entry of ``moments`` at its key. If it is nan, the end of the
-        row's iteration."""
+        """Return the entry of ``moments`` at the key of each of the rows ``which``. Where it is nan, return the end of
+        the row's iteration."""
         found = moments[self.key[which]]
         return np.where(np.isnan(found), self.until[which], found)
 

@@ -1,32 +1,32 @@
 """Seconds of a layer's passes, of collectives, and of averaging among replicas.
 
-Collectives are rings over the links of a group. Every round of a ring waits for the slowest link. Averaging comes first
-in this module: what its messages carry, its rounds and what is coded for it. The engine, the search, its bounds and the
-modelled systems use these functions. ``domain.schedule.synchronisation`` says which replica sends to which, and in
-which order.
+Collectives are rings over the links of a group. Every round of a ring waits for the slowest link. The first part of
+this module is about averaging: the bytes of its messages, its rounds, and the time to compress. The simulator, the
+search, its bounds and the modelled systems use these functions. ``domain.schedule.synchronisation`` says which replica
+sends to which, and in which order.
 
-**Rings.** A ring gathers, or reduces and scatters, in n - 1 rounds of 1/n of the bytes. An all-reduce does both
-(Patarasu and Yuan 2009, "Bandwidth optimal all-reduce algorithms").
+**Rings.** An all-gather or a reduce-scatter takes n - 1 rounds of 1/n of the bytes. An all-reduce does both (Patarasu
+and Yuan 2009, "Bandwidth optimal all-reduce algorithms").
 
-**Tensor parallelism.** Each block sums a micro-batch's activations over the group twice in the forward and twice in the
-backward, after its attention and its MLP (Shoeybi et al. 2019, "Megatron-LM", section 3 and figure 4). The embedding,
-cut by vocabulary, does so once in the forward, and the head once in the backward. The sums depend on each other and are
-not hidden.
+**Tensor parallelism.** Each block all-reduces a micro-batch's activations over the group twice in the forward and twice
+in the backward, after its attention and its MLP (Shoeybi et al. 2019, "Megatron-LM", section 3 and figure 4). The
+embedding, cut by vocabulary, does so once in the forward, and the head once in the backward. Computation waits for
+these all-reduces, so they are not hidden.
 
-**Context parallelism.** The keys and values of a part of the sequence go round in a ring, in c - 1 steps. Each step
-overlaps with the products of the queries with the part that came before. In the backward, their gradients go round too
-(Liu et al. 2023, "Ring Attention", section 3). The time of these products hides messages even under a causal mask,
-because parts are dealt out so that all GPUs have equal work.
+**Context parallelism.** The sequence is cut into c parts. The keys and values of a part go round in a ring, in c - 1
+steps. Each step overlaps with the products of the queries with the part that arrived before. In the backward, their
+gradients go round too (Liu et al. 2023, "Ring Attention", section 3). These products hide messages even under a causal
+mask, because the parts are assigned so that all GPUs have equal work.
 
 **Expert parallelism.** Each token goes to its experts and back, all to all, in the forward and in the backward
-(Lepikhin et al. 2020, "GShard", section 3.2). Every GPU receives the same number, and nothing is hidden. With context
-or expert parallelism, parameters exist on several GPUs. These average their gradients before each step, in rings, not
-hidden.
+(Lepikhin et al. 2020, "GShard", section 3.2). Every GPU is assumed to receive the same number of tokens, and nothing is
+hidden. With context or expert parallelism, several GPUs of a group hold the same parameters. They average their
+gradients in rings before each optimizer step, which is not hidden either.
 
-**Passes** take their FLOP over the FLOP/s that a device reaches. If a job asks for it (``memory_traffic``), passes also
-take the time of memory traffic that is counted nowhere else. Normalisations, activation functions, dropout, residuals,
-the loss, and the elementwise parts of unfused attention do so little arithmetic that reading and writing memory takes
-their whole time. The same holds for the optimizer step.
+**Passes.** A pass takes its FLOP divided by the FLOP/s that a device reaches. If a job asks for it
+(``memory_traffic``), a pass also takes the time of memory traffic that is counted nowhere else. Normalisations,
+activation functions, dropout, residuals, the loss, and the elementwise parts of unfused attention do so little
+arithmetic that reading and writing memory takes their whole time. The same holds for the optimizer step.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 
 
 WAYS = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
-"""Ways to average whose seconds are known without a simulation, in the order of their numbers."""
+"""Ways to average gradients whose seconds are known without a simulation. Their index is their number."""
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
-"""Numbers of the ways in ``WAYS``, for compiled loops. NOTHING means that nothing is averaged after the passes."""
+"""Indices of the ways in ``WAYS``, for compiled loops. NOTHING means that nothing is averaged after the passes."""
 
 
 def way_of(job: Job) -> int | None:
-    """Return the number of the way in which a job's replicas average after their passes; None if it is not in ``WAYS``.
+    """Return the index in ``WAYS`` of how a job's replicas average after their passes; None if it is not in ``WAYS``.
 
     With zero-3 it is NOTHING, because the passes scatter all gradients.
     """
@@ -82,31 +82,33 @@ def way_of(job: Job) -> int | None:
 
 
 def travels_beside(job: Job) -> bool:
-    """Return True if averages travel while later iterations run, or cover one fragment at a time."""
+    """Return True if averages are sent while later iterations run, or cover only one fragment of the parameters at a
+    time."""
     return job.fragments > 1 or job.fragment_delay > 0
 
 
 def shard(whole: Any, n: Any) -> Any:
-    """Return the n-th part of a whole, in bytes or seconds. A shard is the part of a gradient that one of n replicas
-    averages."""
+    """Return 1/n of the bytes or seconds of a gradient: the shard that one of n replicas averages."""
     return whole / n
 
 
 def ring_rounds(n: Any) -> Any:
-    """Return the number of rounds in which a ring of n sums, or gathers, n shards. An all-reduce takes twice as
-    many."""
+    """Return the number of rounds of a reduce-scatter, or of an all-gather, in a ring of n. An all-reduce takes twice
+    as many."""
     return n - 1
 
 
 def ring_share(n: Any) -> Any:
-    """Return the share of the bytes that each link of a ring of n carries while the ring sums, or gathers, them."""
+    """Return the fraction of all bytes that each link of a ring of n carries in a reduce-scatter, or in an
+    all-gather."""
     return (n - 1) / n
 
 
 def ring_link_s(n: Any, there_s: Any, back_s: Any, latency_s: Any) -> Any:
-    """Return the minimum seconds in which a link of a ring of n carries the shards of both halves, one after the other.
+    """Return the minimum seconds in which a link of a ring of n carries all shards of an all-reduce, one after the
+    other.
 
-    A message of the first half occupies it for ``there_s``, one of the second half for ``back_s``.
+    A message of the reduce-scatter occupies the link for ``there_s``, one of the all-gather for ``back_s``.
     """
     return (n - 1) * (there_s + back_s) + latency_s
 
@@ -117,13 +119,14 @@ def ring_rounds_s(n: Any, round_s: Any) -> Any:
 
 
 def ring_gather_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Return the seconds in which n members with 1/n of ``n_bytes`` each give all of it to every member. A
-    reduce-scatter takes as long."""
+    """Return the seconds of an all-gather, in which n members with 1/n of ``n_bytes`` each send all of it to every
+    member. A reduce-scatter takes as long."""
     return float(ring_rounds_s(n, latency_s + shard(n_bytes, n) / bandwidth_bytes_per_s)) if n > 1 else 0.0
 
 
 def ring_all_reduce_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Return the seconds of an all-reduce in which n members sum ``n_bytes`` each: a reduce-scatter and a gather."""
+    """Return the seconds of an all-reduce in which n members sum ``n_bytes`` each: a reduce-scatter and an
+    all-gather."""
     return 2 * ring_gather_s(n_bytes, n, bandwidth_bytes_per_s, latency_s)
 
 
@@ -131,17 +134,17 @@ class GroupRings:
     """The rings of a plan's data-parallel groups, all in use at once.
 
     A ring visits regions and hosts one after the other, as in collective libraries, so it enters and leaves each of
-    them once. Rings that leave a host through its one NIC share that NIC. With more hosts they may be slower
+    them once. Rings that leave a host through the same NIC share it. Over many hosts, collectives may be slower
     (``Topology.collectives``).
     """
 
     def __init__(self, topology: Topology, links: Links, groups: IntArray) -> None:
-        """``groups`` is (S, R) devices, one row per group."""
+        """``groups`` is (S, R) device indices, one row per group."""
         self._links, self.n_members = links, groups.shape[1]
         place = {}
         for device in groups.ravel().tolist():
             of = topology.devices[device]
-            # a device without a host gets a host of one, with a name that no host has
+            # a device without a host counts as a host of its own, with a name that no host has
             host = of.host or f" {device}"
             place[device] = (topology.regions.index(of.region), host)
         self._rings = [np.array(sorted(row.tolist(), key=lambda device: place[device])) for row in groups]
@@ -151,7 +154,7 @@ class GroupRings:
         self._sharing = [counts[np.searchsorted(used, one)] for one in leaving]
 
     def gather_s(self, group: int, n_bytes: float) -> float:
-        """Return the seconds in which the members of a group gather ``n_bytes``, or scatter a sum of this size."""
+        """Return the seconds in which the members of a group all-gather, or reduce-scatter, ``n_bytes`` in total."""
         if self.n_members == 1:
             return 0.0
         ring, sharing = self._rings[group], self._sharing[group]
@@ -161,54 +164,59 @@ class GroupRings:
 
 
 class Coded(NamedTuple):
-    """What one replica codes and decodes of its gradient to average it, if messages are compressed.
+    """How much of its gradient one replica encodes and decodes to average it, if messages are compressed.
 
-    Replicas that split the optimizer states send parameters back, uncompressed, so they code no averages.
+    If replicas shard the optimizer states, they send back parameters, uncompressed, so averages are not coded.
     """
 
     pack_s: float
     """Seconds to encode the messages that the replica sends before its first sum."""
     summed: float
-    """Gradients that it decodes and encodes for all its sums together, in units of whole gradients."""
+    """Work to decode and encode for all its sums together, as a multiple of coding one whole gradient."""
     n_sums: int
     unpacked: float
-    """Gradients that are decoded after the last sum, in units of whole gradients."""
+    """Work to decode after the last sum, as a multiple of coding one whole gradient."""
 
 
 def coding_s(n_elements: Any, plain_bytes: Any, codec_bytes_per_s: Any) -> Any:
-    """Return the seconds in which a device codes, or decodes, ``n_elements`` numbers of ``plain_bytes`` each."""
+    """Return the seconds in which a device encodes, or decodes, ``n_elements`` numbers of ``plain_bytes`` each
+    uncompressed."""
     return n_elements * plain_bytes / codec_bytes_per_s
 
 
 def coded_in_shards(whole_s: float, n: int, splits: bool) -> Coded:
-    """Return what each of n replicas codes if each averages a shard: ``sharded`` and ``sharded-at-once``.
+    """Return the coding work of each of n replicas if each averages a shard: ``sharded`` and ``sharded-at-once``.
 
-    ``whole_s`` is the time of coding a whole gradient.
+    ``whole_s`` is the seconds to code a whole gradient. ``splits`` is True if replicas shard the optimizer states.
     """
     share = (n - 1) / n
     return Coded(whole_s * share, share if splits else 1.0, 1, 0.0 if splits else share)
 
 
 def coded_in_ring(whole_s: float, n: int, splits: bool) -> Coded:
-    """Return what each of n replicas in a ring codes. If replicas split states, the last sum is not coded again."""
+    """Return the coding work of each of n replicas in a ring. If replicas shard states (``splits``), the last sum is
+    not encoded."""
     return Coded(whole_s / n, (2 * (n - 1) - splits) / n, n - 1, 0.0 if splits else (n - 1) / n)
 
 
 def coded_at_root(n: int) -> Coded:
-    """Return what replica 0 codes with ``central``, where it sums the whole gradients of all n replicas."""
+    """Return the coding work of replica 0 with ``central``, where it sums the whole gradients of all n replicas."""
     return Coded(0.0, float(n), 1, 0.0)
 
 
 def coded_by_member(whole_s: float) -> Coded:
-    """Return what any other replica codes with ``central`` and ``hierarchical``: it sends its whole gradient and
-    receives the whole average."""
+    """Return the coding work of a replica that sends its whole gradient and receives the whole average.
+
+    With ``central``, these are all replicas except the first. With ``hierarchical``, they are all except the first of
+    each region.
+    """
     return Coded(whole_s, 0.0, 0, 1.0)
 
 
 def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
-    """Return what a region's first replica codes with ``hierarchical``.
+    """Return the coding work of a region's first replica, its leader, with ``hierarchical``.
 
-    It sums its region's whole gradients and exchanges shards with the other leaders.
+    It sums the whole gradients of its region's ``n_members`` and exchanges shards with the other leaders.
     """
     apart = (n_leaders - 1) / n_leaders
     n_sums, summed = 0, 0.0
@@ -222,8 +230,8 @@ def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
 def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float]:
     """Return the seconds of each of a replica's sums, and of its work after the last message that it receives.
 
-    If replicas step ``apart``, alone or each with its shard, that work is a sum too. All sums then take the same
-    average time.
+    ``whole_s`` is the seconds to code a whole gradient. If replicas step ``apart``, alone or each with its shard, that
+    work is a sum too. All sums then take the same average time.
     """
     if not apart:
         return (whole_s * coded.summed / coded.n_sums if coded.n_sums else 0.0), whole_s * coded.unpacked
@@ -236,7 +244,7 @@ def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float
 
 
 ALL_REDUCES = {LayerKind.EMBEDDING: (1, 0), LayerKind.BLOCK: (2, 2), LayerKind.HEAD: (0, 1)}
-"""Number of all-reduces of a micro-batch's activations in the forward and in the backward of a layer."""
+"""Number of all-reduces of a micro-batch's activations in (the forward, the backward) of a layer."""
 
 
 class PassParts(NamedTuple):
@@ -245,21 +253,21 @@ class PassParts(NamedTuple):
     forward: float
     backward: float
     again: float
-    """The part that the backward repeats because it recomputes its forward."""
+    """The part of the forward that the backward repeats to recompute activations."""
 
 
 NO_MESSAGES = PassParts(0.0, 0.0, 0.0)
 
 
 def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassSeconds:
-    """Return the seconds of one micro-batch's passes over a layer, at the FLOP/s that the device, or group of GPUs,
+    """Return the seconds of one micro-batch's passes over a layer. ``flop_per_s`` is what the device, or group of GPUs,
     reaches.
 
-    A backward takes twice a forward, or what ``ModelSpec.backward`` says if weights are frozen, plus what it
-    recomputes. If it is split, its two halves take one forward each, and the recomputation belongs to the first. The
-    messages within a group of GPUs are part of the passes. So are the bytes that operators move, if the job counts them
-    (``memory_traffic``). A block's pass takes at least as long as launching its kernels (``launch_seconds``). Raises
-    JobError if the job counts memory traffic and a GPU's memory bandwidth is unknown.
+    A backward takes twice the time of a forward, plus what it recomputes. If weights are frozen, ``ModelSpec.backward``
+    says how long it takes. A split backward has two halves of one forward each, and the recomputation belongs to the
+    first. The messages within a group of GPUs are part of the passes. So is the time to move operators' bytes, if the
+    job counts it (``memory_traffic``). A block's pass takes at least as long as launching its kernels
+    (``launch_seconds``). Raises JobError if the job counts memory traffic and a GPU's memory bandwidth is unknown.
     """
     once_s, again_s = (job.microbatch * flop / flop_per_s for flop in (layer.forward_flop, repeated_flop(job, layer)))
     inputs_s, weights_s = (times * once_s for times in job.modelled().backward)
@@ -281,13 +289,14 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
 
 
 def block_launch_s(job: Job, device: Device) -> float:
-    """Return the minimum seconds of a block's forward and backward: what the job states, or else what was measured
-    on the GPU."""
+    """Return the minimum seconds of a block's forward and backward together: what the job states, otherwise what was
+    measured on the GPU."""
     return job.block_launch_s or (0.0 if device.measured is None else device.measured.block_launch_s)
 
 
 def launch_seconds(job: Job, launch_s: float) -> PassSeconds:
-    """Return the minimum seconds of a block's passes, in which its kernels are launched.
+    """Return the minimum seconds of each of a block's passes, given ``launch_s``, the seconds to launch all its
+    kernels.
 
     A third belongs to the forward and a third to each half of the backward. A recomputing backward takes another third.
     """
@@ -297,18 +306,18 @@ def launch_seconds(job: Job, launch_s: float) -> PassSeconds:
 
 
 def stage_passes(job: Job, layers: Sequence[Layer], device: Device, flop_per_s: float) -> PassSeconds:
-    """Return the seconds of one micro-batch's passes over the layers of a stage, as ``layer_passes``."""
+    """Return the seconds of one micro-batch's passes over the layers of a stage: the sum of ``layer_passes``."""
     counts = Counter(layers)
     of = np.array([layer_passes(job, layer, device, flop_per_s) for layer in counts])
     return PassSeconds(*(np.array(list(counts.values())) @ of).tolist())
 
 
 def group_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> PassParts:
-    """Return the seconds of the messages within a group of GPUs for one micro-batch over a layer, in addition to its
+    """Return the seconds that one micro-batch spends on messages within a group of GPUs in a layer, in addition to
     computing.
 
     ``flop_per_s`` is what the group reaches. A checkpointed block, or stage, repeats the messages of its forward.
-    ``selective`` checkpointing keeps what arrived.
+    ``selective`` checkpointing keeps the received activations, so it repeats none.
     """
     if device.gpus == 1:
         return NO_MESSAGES
@@ -321,7 +330,7 @@ def _is_sent_again(job: Job, layer: Layer) -> bool:
 
 
 def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float) -> tuple[float, float]:
-    """Return the seconds of the messages in the forward and in the backward of one layer."""
+    """Return (forward, backward) seconds of the messages within a group of GPUs in one layer."""
     model, inner = job.modelled(), (device.inner_bandwidth_bytes_per_s, device.inner_latency_s)
     n_tensor, n_context, n_experts = tensor_gpus(job, device.gpus), job.context_parallel, job.expert_parallel
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype] / job.data_gpus
@@ -341,15 +350,15 @@ def _layer_messages_s(job: Job, layer: Layer, device: Device, flop_per_s: float)
 
 
 def tensor_gpus(job: Job, gpus: int) -> int:
-    """Return the number of GPUs of a group of ``gpus`` that share each layer."""
+    """Return the number of GPUs that share each layer by tensor parallelism, in a group of ``gpus``."""
     return max(gpus // job.data_gpus, 1)
 
 
 def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -> float:
     """Return the seconds in which the GPUs of a group that hold the same parameters average their gradients.
 
-    Experts' parameters are among ``n_elements``. If replicas split the optimizer states, so do these GPUs: gradients
-    are scattered and parameters gathered, in the same number of rounds.
+    ``n_elements`` is the number of parameters, including ``n_experts`` of experts. If replicas shard the optimizer
+    states, so do these GPUs: they scatter gradients and gather parameters, in the same number of rounds.
     """
     if job.data_gpus == 1:
         return 0.0
@@ -366,10 +375,10 @@ def group_average_s(job: Job, n_elements: int, n_experts: int, device: Device) -
 
 
 def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
-    """Return the seconds in which a group gathers a message between stages, after each of its GPUs received a part.
+    """Return the seconds in which a group of GPUs gathers a message from another stage, after each GPU received a part.
 
-    Each GPU of the sending group sends only its part, over the NIC that they share. The receivers gather it over their
-    inner links (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
+    Each GPU of the sending group sends only its part, over the NIC that they share. The receivers gather it over the
+    links within their group (Narayanan et al. 2021, section 4.1, scatter/gather optimisation).
     """
     inner = device.inner_bandwidth_bytes_per_s, device.inner_latency_s
     return ring_gather_s(n_bytes / job.data_gpus, tensor_gpus(job, device.gpus), *inner)
@@ -378,8 +387,8 @@ def hop_gather_s(job: Job, device: Device, n_bytes: float) -> float:
 def layer_traffic(job: Job, layer: Layer) -> PassParts:
     """Return the bytes that a layer's operators move for one micro-batch.
 
-    The recomputation of a checkpointed block, or stage, moves what its forward moved. Quantised weights are restored
-    before each product (``restored_bytes``): in the forward, in its recomputation and in the backward.
+    A checkpointed block, or stage, moves the bytes of its forward again when it is recomputed. Quantised weights are
+    restored before each product (``restored_bytes``): in the forward, in its recomputation and in the backward.
     """
     forward = job.microbatch * BYTES_PER_ELEMENT[job.dtype] * moved_elements(job, layer)
     repeats = job.checkpoints == "stage" or (job.checkpoints != "none" and layer.kind is LayerKind.BLOCK)
@@ -399,10 +408,11 @@ def restored_bytes(job: Job, layer: Layer) -> float:
 
 
 def unweighted(job: Job, layer: Layer) -> float:
-    """Return the FLOP of a forward of one sequence that multiply queries, keys and values, not weights.
+    """Return the FLOP of attention in a forward of one sequence, which multiply queries, keys and values and use no
+    weights.
 
-    The second half of a split backward computes the weights' gradients, so it has no part of their backward. If weights
-    are frozen, ``ModelSpec.backward`` accounts for this already.
+    In a split backward, their backward belongs to the first half, because the second half computes only the gradients
+    of weights. Return 0 if weights are frozen, because ``ModelSpec.backward`` accounts for this already.
     """
     if job.modelled().frozen_elements or not layer.attention_elements:
         return 0.0
@@ -410,7 +420,8 @@ def unweighted(job: Job, layer: Layer) -> float:
 
 
 def memory_bandwidth_of(device: Device) -> float:
-    """Return the bytes per second from the table of hardware. Raises JobError for a GPU that is not in it."""
+    """Return the memory bandwidth of a device in bytes/s, from the table of hardware. Raises JobError for a GPU that is
+    not in it."""
     known = hardware_of(device.gpu)
     if known is None:
         raise JobError(
@@ -423,10 +434,11 @@ def memory_bandwidth_of(device: Device) -> float:
 def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Return, per position in the pipeline, the bytes that the optimizer step moves.
 
-    Parameters, gradients and states are read and written once, gradients as zeros. If replicas split the states, each
-    steps only its shard. With zero-1 it still holds the whole gradient, which it sets to zero.
+    Parameters, gradients and optimizer states are read once and written once. Gradients are set to zero. If replicas
+    shard the states, each steps only its shard. With zero-1 it still holds the whole gradient and sets all of it to
+    zero.
     """
-    split = job.splits_states  # among all GPUs that hold the same
+    split = job.splits_states  # among all GPUs that hold the same parameters
     one = {"context_parallel": 1, "expert_parallel": 1} if split else {}
     # a second copy of gradients is filled in the passes
     whole = static_memory(job.with_fields(sharding="none", gradient_buffers="none", **one), n_stages)
@@ -441,20 +453,20 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
 
 
 CODING = Kind.PACK, Kind.REDUCE, Kind.STEP
-"""Computations of synchronisation."""
+"""Kinds of computations in synchronisation."""
 WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 
 
 def analytic(
     plan: Plan, programs: Programs, efficiency: GivenEfficiency = None, links: Links | None = None
 ) -> tuple[ComputeTime, ...]:
-    """Return the seconds of a plan's computations: FLOP over what devices reach of their peak, and the coding of
-    compressed messages.
+    """Return the seconds of each of a plan's computations: FLOP divided by the FLOP/s that a device reaches, and the
+    coding of compressed messages.
 
     The messages within a group of GPUs and the messages of sharded parameters are part of the passes
-    (``layer_passes``). The messages of sharded parameters use ``links``; None for the plan's links. Averaging and the
-    optimizer step are bound by memory, not FLOP. They count as 0, except for what they code, what a group of GPUs
-    averages internally, and ``memory_traffic``.
+    (``layer_passes``). The messages of sharded parameters use ``links``; None for the plan's links. Sums and the
+    optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding, for averaging within a group
+    of GPUs, and with ``memory_traffic``.
 
     Raises JobError if the efficiency is not within 0 and 1, or if the job counts memory traffic and a GPU's memory
     bandwidth is unknown.
@@ -470,9 +482,9 @@ def pass_times(
     links: Links | None = None,
     n_replicas: int | None = None,
 ) -> list[ComputeTime]:
-    """Return the rows of ``analytic`` that are passes, with the model cut into ``n_stages``. They need no programs.
+    """Return the rows of ``analytic`` for passes, with the model cut into ``n_stages``. This needs no programs.
 
-    They cover the first ``n_replicas``, by default all.
+    The rows cover the first ``n_replicas``, by default all.
     """
     job = plan.job
     speeds = speeds_of(job, plan.topology.devices, efficiency)
@@ -490,7 +502,7 @@ def pass_times(
         # the first stage receives no activations, the last one no gradients
         n_received = (0, 0) if job.n_stages == 1 else (int(stage > 0), int(stage < last))
         passes_of: dict[tuple[object, ...], tuple[PassSeconds, list[float]]] = {}
-        """Identical devices take equal times."""
+        """Passes by kind of device, because identical devices take equal times."""
         for replica in range(n_replicas or job.n_replicas):
             at = int(plan.placement.devices[position, replica])
             device, speed = plan.topology.devices[at], speeds[at]
@@ -509,8 +521,8 @@ def pass_times(
 
 
 def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[float]) -> list[ComputeTime]:
-    """Return the seconds of a device's passes. ``before_s`` is what precedes its forwards and what precedes its
-    backwards."""
+    """Return the rows of one device's passes. ``before_s`` has the seconds that precede each forward and each
+    backward."""
     return [
         ComputeTime(stage, replica, Kind.FORWARD, passes.forward + before_s[0]),
         ComputeTime(stage, replica, Kind.BACKWARD, passes.backward + before_s[1]),
@@ -520,9 +532,10 @@ def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[f
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
-    """Return the rows of PACK, REDUCE and STEP, which take the time of coding.
+    """Return the rows of PACK, REDUCE and STEP: the seconds of coding.
 
-    If a device has several of a kind, each takes the average. Before its steps, a group of GPUs averages internally.
+    If a device has several of a kind, each takes the average. A group of GPUs also averages internally before its step,
+    and a step includes its memory traffic if the job counts it.
     """
     job = plan.job
     n_experts = device_expert_elements(job, programs.schedule.n_stages)
@@ -548,7 +561,7 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
 
 
 def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
-    """Return what each computation of a kind codes on average, in whole gradients, and the number of these
+    """Return how much each computation of a kind codes on average, in whole gradients, and the number of these
     computations."""
     steps = [step for step in tail if step.action.kind is kind]
     n_steps = sum(step.rounds for step in steps)
@@ -558,7 +571,7 @@ def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
 def compute_seconds(computations: Iterable[tuple[int, int, Kind]], profile: Iterable[ComputeTime]) -> FloatArray:
     """Return the seconds of each (stage, replica, kind). Raises TraceError if the profile has no row for one.
 
-    If a profile has only whole backwards, each half of a split one takes half of that.
+    If a profile has only whole backwards, each half of a split backward takes half of one.
     """
     table = {(row.stage, row.replica, row.kind): row.seconds for row in profile}
 

@@ -2,12 +2,14 @@
 
 With zero-3 (Rajbhandari et al. 2020, "ZeRO", section 7.2.2; Zhao et al. 2023, "PyTorch FSDP", sections 3.3.1 and 4.2),
 a layer's parameters are gathered before its forward, dropped, and gathered again before its backward. Its gradients are
-scattered after it, in every micro-batch. The next layer is fetched while one computes (``Job.prefetch``). The first
-fetch cannot be hidden, nor can the last gradients. Layers here are the units that are gathered: embedding, block, head.
+scattered after it, in every micro-batch. While one layer computes, the next is fetched (``Job.prefetch``). The first
+fetch and the last scatter cannot be hidden. A layer here is a unit that is gathered: the embedding, a block or the
+head.
 
-With zero-2, no device has room for whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and
-in FSDP's SHARD_GRAD_OP without ``no_sync``. The synchronisation sends the gradients of the last micro-batch. The
-seconds of all others are spread evenly over all micro-batches, because all backwards of a stage take the same time.
+With zero-2, no device holds whole gradients, so each micro-batch scatters its own, as in DeepSpeed's stage 2 and in
+FSDP's SHARD_GRAD_OP without ``no_sync``. The gradients of the last micro-batch are sent by the synchronisation instead.
+The seconds of all other scatters are spread evenly over all micro-batches, because the simulator gives all backwards of
+a stage the same time.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class PassSeconds(NamedTuple):
 
 
 class Rings(Protocol):
-    """Rings of groups of replicas, one per stage: ``costs.seconds.GroupRings``."""
+    """The rings of all data-parallel groups, one per stage. ``costs.seconds.GroupRings`` implements this."""
 
     def gather_s(self, group: int, n_bytes: float) -> float: ...
 
@@ -46,7 +48,8 @@ def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: S
 
     Each argument has one number per layer: seconds of computing, of the message that the layer needs to begin, and of
     the message that it makes. While a layer computes, the next layer's message arrives and the previous layer's leaves,
-    over the same links. The result is at least the computing alone and the messages alone, and at most the sum of both.
+    over the same links. The result is at least the seconds of computing alone and of messages alone, and at most their
+    sum.
     """
     n = len(compute_s)
     beside_s = [(before_s[i + 1] if i + 1 < n else 0.0) + (after_s[i - 1] if i else 0.0) for i in range(n)]
@@ -54,19 +57,19 @@ def streamed_s(compute_s: Sequence[float], before_s: Sequence[float], after_s: S
 
 
 class LayerMessages(NamedTuple):
-    """Messages that the replicas of a stage exchange in the passes of one micro-batch. One entry per layer, first layer
-    first."""
+    """Messages that the replicas of a stage exchange in the passes of one micro-batch. Each field has one entry per
+    layer, first layer first."""
 
     shares: Sequence[float]
-    """Share of the stage's computing that each layer does. The shares sum to 1."""
+    """Fraction of the stage's computing that each layer does. The fractions sum to 1."""
     gather_s: Sequence[float]
-    """Seconds in which a layer's parameters are gathered."""
+    """Seconds to gather each layer's parameters."""
     scatter_s: Sequence[float]
-    """Seconds in which a layer's gradients are scattered."""
+    """Seconds to scatter each layer's gradients."""
 
 
 def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: bool = True) -> PassSeconds:
-    """Return the passes of a stage with their messages. ``alone`` has the passes of a device with all parameters.
+    """Return the seconds of a stage's passes, including its messages. ``alone`` has the passes without messages.
 
     Without ``prefetch``, no layer computes while another's messages travel.
     """
@@ -88,8 +91,7 @@ def sharded_passes(alone: PassSeconds, messages: LayerMessages, *, prefetch: boo
 
 
 def layer_messages(job: Job, layers: Sequence[Layer], rings: Rings, group: int) -> LayerMessages:
-    """Return what a stage gathers and scatters if its gradients, and with zero-3 its parameters, are sharded over its
-    replicas."""
+    """Return the messages of a stage whose gradients, and with zero-3 its parameters, are sharded over its replicas."""
     whole = sum(layer.forward_flop for layer in layers)
     shares = [layer.forward_flop / whole if whole else 1 / len(layers) for layer in layers]
     sizes = [message_bytes_of(job, layer.parameters, frozen_bytes(job, layer)) for layer in layers]

@@ -1,11 +1,11 @@
 """Move a plan to another network or job, matching devices by name.
 
-``adapt_plan`` returns the adapted plan, ``starting_plans`` the plans that a search begins with. ``nearest`` picks, from
-plans that cost the same by symmetry, the one that moves the fewest devices.
+``adapt_plan`` returns the adapted plan, ``starting_plans`` the plans that a search begins with. Of all plans that cost
+the same by symmetry, ``nearest`` picks the one that moves the fewest devices.
 
 A search does not know which of sixteen equal GPUs of a city was where before, so it may return the old plan with all of
-them exchanged. Devices with the same attributes and links can change places without changing any cost. An assignment
-therefore puts each class of such devices back into its old places.
+them exchanged. Devices with the same attributes and links can change places without changing any cost. ``nearest``
+therefore solves an assignment problem that puts each class of such devices back into its old places.
 """
 
 from collections.abc import Collection
@@ -30,20 +30,20 @@ from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.search import network_of, require_fit, value_of
 
 NEARLY = 0.9
-"""A device fills a hole only if it has at least this share of the speed of the plan's slowest device. If too few
-devices do, any device may."""
+"""A vacant place is filled only by a device of at least this fraction of the speed of the plan's slowest device. If too
+few devices are that fast, any device may fill it."""
 
 
 def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     """Return the placement of ``plan`` on another network or for another job, matching devices by name.
 
     If the shape is the same, every device that still exists keeps its place. A vacant place goes to the free device
-    that is nearest to its group and to its neighbours in the pipeline. Pipelines are paired again for the communication
-    cost. They keep their pairing if the plan has another objective or its pipelines have different numbers of
-    micro-batches.
+    that is nearest to its group and to its neighbours in the pipeline. If the plan minimises the communication cost,
+    the devices of neighbouring stages are then paired into pipelines again. With another objective, or with different
+    numbers of micro-batches per pipeline, every device stays in its pipeline.
 
-    If the shape differs, the devices are listed stage by stage, followed by those without a place, and the list is cut
-    into the new stages. Fields that the job leaves open are copied from the plan's job.
+    If the shape differs, the devices are listed stage by stage, then the devices without a place. The list is cut into
+    the new stages. Fields that the job leaves open are copied from the plan's job.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
 
 
 def _with_holes(plan: Plan, network: Topology) -> list[list[str | None]]:
-    """Return the plan's devices by stage; None for a device that is not on the network."""
+    """Return the plan's device names by stage, with None for each device that is not on the network."""
     there = set(network.names)
     return [[name if name in there else None for name in group] for group in plan.stages]
 
@@ -82,7 +82,7 @@ def _as_planned(job: Job, planned: Job) -> Job:
     shape = ("n_stages", "n_replicas", "microbatch")
     taken = {name: getattr(planned, name) for name in shape if getattr(job, name) is None}
     same = all(getattr(planned, name) == taken.get(name, getattr(job, name)) for name in shape)
-    # the cut, schedule and recomputation were chosen for this model and shape; they need not suit another
+    # the cut, schedule and recomputation were chosen for this model and shape, and may not suit another
     if same and (job.model, job.global_batch) == (planned.model, planned.global_batch):
         chosen = ("blocks_per_stage", "microbatches_per_replica", "schedule", "warmups")
         taken |= {name: getattr(planned, name) for name in chosen if getattr(job, name) is None}
@@ -92,8 +92,11 @@ def _as_planned(job: Job, planned: Job) -> Job:
 
 
 def filled(placed: list[list[str | None]], free: list[str], topology: Topology, pair: PairCosts) -> list[list[int]]:
-    """Return device indices by stage. Vacant places are filled in the order of the stages, each by the nearest free
-    device."""
+    """Return device indices by stage, with each None in ``placed`` replaced by one of the ``free`` devices.
+
+    The places are filled stage by stage. Each gets the free device with the lowest cost to its group and to its
+    neighbours in the pipeline.
+    """
     grid = [[None if name is None else topology.index(name) for name in group] for group in placed]
     left = [topology.index(name) for name in free]
     for stage, group in enumerate(grid):
@@ -110,20 +113,20 @@ def filled(placed: list[list[str | None]], free: list[str], topology: Topology, 
 
 
 STAGE = 2.0
-"""Value of keeping a device's stage. It exceeds ``REPLICA``, because a device that changes stage has to load other
-parameters."""
+"""Score of a device that keeps its stage, in the assignment of ``nearest_grid``. It exceeds ``REPLICA``, because a
+device that changes stage has to load other parameters."""
 REPLICA = 1.0
-"""Value of keeping a device's pipeline."""
+"""Score of a device that keeps its pipeline."""
 ABSENT = 1e6
-"""Cost of a place for an absent device: more than the value of all places kept."""
+"""Penalty for giving a place to an absent device. It exceeds the score of all places kept."""
 
 
 def nearest(plan: Plan, before: Plan | None) -> Plan:
     """Return ``plan`` with interchangeable devices exchanged so that most of them keep their stage in ``before``.
 
-    Devices without a stage to keep are sorted: the earlier device gets the earlier stage. If there is no plan
-    ``before``, this applies to all devices. Devices are matched by name. Returns the plan itself if it cannot be
-    brought nearer, or if the exchange turns out to change its value.
+    Devices without a stage to keep are sorted: the earlier device in the topology gets the earlier stage. If there is
+    no plan ``before``, this applies to all devices. Devices are matched by name. Returns the plan itself if it cannot
+    be brought nearer, or if the exchange turns out to change its value.
     """
     grid = nearest_grid(plan, before)
     if np.array_equal(grid, plan.placement.devices):
@@ -158,7 +161,7 @@ def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) 
         # an absent device only gets a slot that no other device can take
         kept -= ABSENT * np.outer([name in absent for name in names], [slot is not None for slot in slots])
         steps = np.arange(len(names))
-        kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # in all less than any place kept
+        kept -= REPLICA / 2 / len(names) ** 3 * (steps[:, None] - steps) ** 2  # a tie-break: less than one place
         for row, column in zip(*scipy.optimize.linear_sum_assignment(kept, maximize=True), strict=True):
             if (slot := slots[column]) is not None:
                 grid[slot] = topology.index(names[row])
@@ -176,10 +179,10 @@ def _kept(was: tuple[int, int] | None, now: tuple[int, int] | None, shared: Floa
 
 
 def shared_stages(before: Job, after: Job) -> FloatArray:
-    """Return (S, S') share of each later stage's parameters that each earlier stage also holds; 1 if it is the same
-    stage.
+    """Return (S, S') how much of each stage in ``after`` a device keeps if it comes from each stage of ``before``.
 
-    If either job has no model, or the models differ, stages with the same number count as the same.
+    An entry is the fraction of the later stage's parameters that the earlier stage also holds. If either job has no
+    model, or the models differ, it is 1 for stages with the same number and 0 for others.
     """
     if before.model is None or after.model is None or before.model.layers != after.model.layers:
         return np.eye(before.n_stages, after.n_stages)
@@ -189,10 +192,10 @@ def shared_stages(before: Job, after: Job) -> FloatArray:
     return np.asarray(np.maximum(both, 0) / np.maximum(np.diff(now), 1))
 
 
-@lru_cache(maxsize=256)  # many plans of one network are compared; replays of hours meet a few hundred fleets
+@lru_cache(maxsize=256)  # many plans of one network are compared, and a replay of hours has a few hundred networks
 def device_classes(topology: Topology) -> IntArray:
-    """Return (N,) class of each device. Devices of one class have the same attributes and the same links to all
-    others."""
+    """Return (N,) class of each device. Devices of one class have the same attributes, apart from name and position,
+    and the same links to all others."""
     kinds = [replace(device, name="any", position=None) for device in topology.devices]
     known = list(dict.fromkeys(kinds))
     kind = np.array([[known.index(one)] for one in kinds], dtype=float)
@@ -202,9 +205,10 @@ def device_classes(topology: Topology) -> IntArray:
 def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
     """Return unpriced plans on ``network`` near an old plan, for a search to begin with. Devices are matched by name.
 
-    The first is the old plan with its holes filled. If there are too few devices, pipelines are given up, and their
-    devices fill holes of the same stage. The nearest idle devices fill the rest. If used devices are gone, further
-    plans are the old plan without the pipelines, and without the stages, that lost one.
+    The first is the old plan with its vacant places filled. If the network has too few devices, some pipelines are
+    removed. Their devices fill vacant places of the same stage, and the nearest idle devices fill the rest. If used
+    devices are gone, two more plans follow: the old plan without the pipelines that lost a device, and the old plan
+    without the stages that lost one.
     """
     grid = _with_holes(plan, network)
     holes = np.array([[name is None for name in group] for group in grid])
@@ -224,10 +228,10 @@ def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
 
 
 def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]], pipelines: IntArray) -> Plan:
-    """Return the plan with only these pipelines, their holes filled. They share all micro-batches among them."""
+    """Return the plan with only these pipelines, their vacant places filled. They take over all micro-batches."""
     kept: list[list[str | None]] = []
     for group in grid:
-        # devices of the same stage in pipelines that are given up fill its holes first
+        # devices of the same stage in removed pipelines fill its vacant places first
         left_over = [name for r, name in enumerate(group) if name is not None and r not in pipelines]
         row = [group[r] for r in pipelines]
         kept.append([left_over.pop() if name is None and left_over else name for name in row])
@@ -245,8 +249,10 @@ def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]],
 
 
 def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> list[str]:
-    """Return the free devices that can replace a used one: at least the smallest memory in the plan, and nearly its
-    lowest speed. Empty if there are too few to fill the holes."""
+    """Return the free devices that can replace a used device. Empty if there are too few to fill the vacant places.
+
+    They have at least the smallest memory of the plan's devices, and at least ``NEARLY`` times their lowest speed.
+    """
     job, old, new = plan.job, plan.topology.devices, network.devices
     grid = plan.placement.devices
     speed, wanted_speed = (np.array(speeds_of(job, devices, plan.efficiency)) for devices in (new, old))

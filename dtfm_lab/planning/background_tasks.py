@@ -106,7 +106,7 @@ _heard: ContextVar[Flag] = ContextVar("_heard", default=np.zeros(1, np.uint8))  
 class Cancellation:
     """A request to stop, set by one thread and obeyed by the searches of another thread.
 
-    One step of a search may take 0.3 seconds. That is too long for a user who waits for the next search to begin.
+    Compiled loops obey it too. Otherwise a user could wait 0.3 seconds for a step to end before the next search begins.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def start_once(key: Callable[..., object], work: Callable[[], object]) -> BackgroundTask[object]:
-    """Return the task that does this work, which compiles kernels. It is started once per process and key."""
+    """Return the task that runs ``work``, which compiles kernels. Only the first call with a key in this process starts
+    it."""
     with _lock:
         if key not in _tasks:
             _tasks[key] = BackgroundTask(work, "dtfm-lab compiles")
@@ -187,7 +188,8 @@ def is_done(key: Callable[..., object]) -> bool:
 def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> Iterator[float]:
     """Yield the seconds waited so far, every POLL_S, until the kernels are compiled. Raise what compiling raised.
 
-    The last value is the total. numba holds the interpreter, so the last check may come long after the one before.
+    The last value is the total. While numba compiles, it holds the interpreter lock, so the last two checks may be far
+    apart.
     """
     began = time.perf_counter()
     task = start_once(key, work)

@@ -1,4 +1,4 @@
-"""The communication cost of a placement: equations 1 to 4 of the paper, both directions of every link priced.
+"""The communication cost of a placement: equations 1 to 4 of the paper, with both directions of every link priced.
 
 A pair of devices that exchange a message each way takes ``topology.round_trip_s``. On symmetric links this is exactly
 the published 2 (alpha + c / beta). Shapes: N devices, S stages, D replicas.
@@ -107,18 +107,18 @@ def align(groups: IntArray, order: IntArray, hop_pair_s: FloatArray) -> IntArray
 
 
 def hop_costs(grid: IntArray, hop_pair_s: FloatArray) -> FloatArray:
-    """Return (..., S-1) seconds of each hop of (..., S, D) grids with the pairing of their columns."""
+    """Return (..., S-1) seconds of each hop of (..., S, D) grids, whose columns are pipelines."""
     return np.asarray(hop_pair_s[grid[..., :-1, :], grid[..., 1:, :]].max(axis=-1))
 
 
 def total_costs(grid: IntArray, pair: PairCosts) -> FloatArray:
-    """Return (...) seconds of (..., S, D) grids with the pairing of their columns: equation 1."""
+    """Return (...) seconds of (..., S, D) grids, whose columns are pipelines: equation 1."""
     total: FloatArray = group_costs(grid, pair.group_s).max(axis=-1) + hop_costs(grid, pair.hop_s).sum(axis=-1)
     return total
 
 
 def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBreakdown:
-    """Return the cost of a (S, D) grid with the pairing of its columns, whether or not it is the best pairing."""
+    """Return the cost of a (S, D) grid. Its columns are the pipelines, even if another pairing would be cheaper."""
     pair = pair_costs(topology, job)
     return CostBreakdown(
         group_s=group_costs(devices, pair.group_s),
@@ -128,7 +128,7 @@ def price_placement(topology: Topology, job: Job, devices: IntArray) -> CostBrea
 
 
 EXACT_UP_TO = 14
-"""Maximum number of nodes for Held-Karp. Beyond, the last percent is not worth its memory and time."""
+"""Maximum number of nodes for Held-Karp. With more nodes, the last percent is not worth its memory and time."""
 
 
 def path_cost(weights: FloatArray, order: IntArray) -> float:
@@ -139,8 +139,8 @@ def path_cost(weights: FloatArray, order: IntArray) -> float:
 def shortest_path(weights: FloatArray) -> IntArray:
     """Return (S,) node order of the cheapest open path through (S, S) symmetric weights, its smaller end first.
 
-    Exact up to ``EXACT_UP_TO`` nodes (Held and Karp 1962). Above, ``short_path`` of the kernels: good, but not proven.
-    Deterministic.
+    Exact up to ``EXACT_UP_TO`` nodes (Held and Karp 1962). With more nodes, ``short_path`` finds a good path that may
+    not be the shortest. Deterministic.
     """
     order = _held_karp(weights) if len(weights) <= EXACT_UP_TO else _short(weights)
     return order if order[0] <= order[-1] else order[::-1].copy()
@@ -148,8 +148,11 @@ def shortest_path(weights: FloatArray) -> IntArray:
 
 @lru_cache(maxsize=EXACT_UP_TO)
 def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
-    """Return every extension of a path by one node, by number of visited nodes: (visited set as bits, row, next
-    node)."""
+    """Return every way to extend a path by one node. There is one entry per number of visited nodes, from 1 to n - 1.
+
+    An entry has all sets of that many visited nodes (as bit masks), then one row and next node for each extension. The
+    row is the index of the set that is extended.
+    """
     masks = np.arange(1 << n)
     visited = (masks[:, None] >> np.arange(n)) & 1
     layers = []
@@ -161,8 +164,10 @@ def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
 
 
 def _held_karp(weights: FloatArray) -> IntArray:
-    """Return the shortest path by dynamic programming over ``reach[visited, last]``: the cheapest path over the visited
-    set that ends in ``last``."""
+    """Return the shortest path by dynamic programming.
+
+    ``reach[visited, last]`` is the cost of the cheapest path over the visited set that ends in ``last``.
+    """
     n = len(weights)
     reach = np.full((1 << n, n), np.inf)
     reach[1 << np.arange(n), np.arange(n)] = 0.0
@@ -186,7 +191,7 @@ def _short(weights: FloatArray) -> IntArray:
 
 
 def row_of(grid: IntArray, n_devices: int) -> IntArray:
-    """Return (N,) devices of a (S, D) grid, followed by the idle ones by number."""
+    """Return (N,) devices of a (S, D) grid, followed by the idle ones in order of index."""
     idle = np.ones(n_devices, dtype=bool)
     idle[grid] = False
     return np.concatenate([grid.ravel(), np.flatnonzero(idle)])
@@ -195,8 +200,8 @@ def row_of(grid: IntArray, n_devices: int) -> IntArray:
 # ---------------------------------------------------------------------------------------------------------------------
 # A lower bound on the communication cost of all placements, from which a plan's gap is computed.
 #
-# Two relaxations, both valid for any symmetric pair costs and even if devices stay idle. The larger bound counts.
-# The plan uses n = S x D of the N devices.
+# There are two relaxations, both valid for any symmetric pair costs and even if devices stay idle. The larger bound is
+# used. The plan uses n = S x D of the N devices.
 #
 # **Order statistics.** Whichever partners a device has, it costs at least as much as its D - 1 cheapest ones. The
 # slowest of the n used devices is no faster than the n-th fastest of all. A hop costs at least the cheapest link of
@@ -208,13 +213,14 @@ def row_of(grid: IntArray, n_devices: int) -> IntArray:
 # components of the graph of all links cheaper than t. Hops below t stay within clusters, so the hops of t or more cut
 # the stages into segments within which each pipeline stays in one cluster. In a segment of l stages, a cluster of size
 # c holds at most c // l of the D pipelines, and so at most as many members of any group there. This limits the number
-# of cheap partners of a device, which therefore costs at least ``partners(device, l)``, growing with l.
+# of cheap partners of a device. The device therefore costs at least ``partners(device, l)``, which grows with l.
 #
 # If the data-parallel cost is at most x, segments of l or more stages can only use devices with
-# ``partners(device, l) <= x`` in clusters of l or more devices. They are enough for ``u(l)`` whole stages. Cover the S
-# stages with the fewest segments within these allowances, longest first: sum over l of (u(l) - u(l + 1)) / l, rounded
-# up. One less than that is the minimum number of hops of t or more. Multiply it by the distance to the level below and
-# sum over the levels: this bounds the pipeline cost for a given x. The bound is the smallest sum over all x.
+# ``partners(device, l) <= x`` in clusters of l or more devices. These devices fill ``u(l)`` whole stages. The fewest
+# segments that cover the S stages are found by taking the longest first. Their number is the sum over l of
+# (u(l) - u(l + 1)) / l, rounded up. One less than that is the minimum number of hops of t or more. Multiply it by the
+# distance to the level below and sum over the levels: this bounds the pipeline cost for a given x. The bound is the
+# smallest sum of x and the pipeline cost, over all x.
 #
 # On all five networks of the paper, where devices fall into regions, the cluster bound equals the optimum. With jitter
 # on every link, gaps remain.
@@ -224,9 +230,9 @@ WORK = 4_000_000
 """Maximum number of matrix entries to process over all levels and segment lengths. With more devices, fewer levels are
 tried."""
 CLUSTERS_UP_TO = 2048
-"""Maximum number of devices for the cluster bound. With more devices, only order statistics count."""
+"""Maximum number of devices for the cluster bound. With more devices, the bound uses only order statistics."""
 MAX_BUDGETS = 400
-"""Maximum number of data-parallel costs to try."""
+"""Maximum number of data-parallel costs x to try."""
 
 
 def lower_bound_s(topology: Topology, job: Job) -> float:
@@ -242,7 +248,10 @@ def quick_bound_s(topology: Topology, job: Job) -> float:
 
 @lru_cache(maxsize=8)
 def _kept_bound_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
-    """Return one bound for all jobs that share a shape and message sizes: their ``pair`` is the same object."""
+    """Return the bound of ``lower_bound_s``, cached.
+
+    Jobs with the same message sizes get the same ``pair`` object, so they share an entry if their shape is equal too.
+    """
     return bound_of_pairs(pair, n_stages, n_replicas)
 
 
@@ -270,7 +279,7 @@ def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters:
 def least_hop_sum_s(hop_s: FloatArray, n_stages: int, n_replicas: int) -> float:
     """Return a lower bound on the sum of all hops, by order statistics.
 
-    Hops 1, 3, 5, ... share no device, nor do hops 2, 4, 6, ...: h of them use 2 D h devices.
+    Hops 1, 3, 5, ... share no device, so h of them use 2 D h devices. The same holds for hops 2, 4, 6, ...
     """
     cheapest, each = np.sort((hop_s + np.diag(np.full(len(hop_s), np.inf))).min(axis=1)), 2 * n_replicas
     return float(sum(cheapest[: each * n][each - 1 :: each].sum() for n in (n_stages // 2, (n_stages - 1) // 2)))
@@ -283,7 +292,11 @@ def nearest_partners(group_s: FloatArray) -> IntArray:
 
 
 class _Partners:
-    """The seconds that each device spends on its D - 1 cheapest partners, of those that its cluster leaves it."""
+    """Lower bounds on each device's seconds with its D - 1 partners.
+
+    They are the sum over its D - 1 cheapest partners. In a long segment, only part of each cluster can be its partners,
+    so the sum may be larger.
+    """
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:
         self._nearest = nearest_partners(group_s)
@@ -294,10 +307,10 @@ class _Partners:
         self._labels: IntArray | None = None
 
     def cost_s(self, labels: IntArray, length: int) -> FloatArray:
-        """Return (N,) minimum seconds that each device spends on its partners in a segment of at least ``length``
+        """Return (N,) minimum seconds that each device spends on its partners in a segment of ``length`` or more
         stages.
 
-        inf for a device that cannot be in such a segment.
+        ``labels`` is the cluster of each device. inf for a device that cannot be in such a segment.
         """
         if length == 1:
             return self._free_s
@@ -340,8 +353,11 @@ class _Partners:
 
 
 def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]:
-    """Yield (level in seconds, (N,) cluster of each device), ascending: single linkage, cut below each of its
-    heights."""
+    """Yield (level in seconds, (N,) cluster of each device) for ascending levels.
+
+    The levels are the distances at which single-linkage clustering merges clusters, ``at_most`` of them. Devices are in
+    one cluster if links cheaper than the level connect them.
+    """
     n = len(hop_s)
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(hop_s, checks=False), "single")
     heights = np.unique(tree[:, 2])
@@ -359,7 +375,7 @@ def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]
 
 
 def _lengths(n_stages: int, n_devices: int) -> list[int]:
-    """Return the segment lengths to distinguish, 1 first. With more devices, there are fewer."""
+    """Return the segment lengths in stages to distinguish, ascending from 1. On large networks, they are fewer."""
     if n_stages <= 10 and n_devices <= 256:
         return list(range(1, n_stages + 1))
     most = 16 if n_devices <= 256 else 4
@@ -367,7 +383,7 @@ def _lengths(n_stages: int, n_devices: int) -> list[int]:
 
 
 def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
-    """Return the data-parallel costs to try, ascending. Each represents all costs up to the next."""
+    """Return the data-parallel costs x to try, ascending from ``least_s``. Each represents all costs up to the next."""
     values = np.unique(costs[np.isfinite(costs) & (costs > least_s)])
     if len(values) > MAX_BUDGETS:
         values = values[np.linspace(0, len(values) - 1, MAX_BUDGETS).astype(int)]
@@ -377,8 +393,11 @@ def _budgets(costs: FloatArray, least_s: float) -> FloatArray:
 def _least_hops(
     partners: list[FloatArray], lengths: list[int], budgets: FloatArray, n_stages: int, n_replicas: int
 ) -> FloatArray:
-    """Return (budgets,) the minimum number of hops that cost this level or more, in a placement whose data-parallel
-    cost is below the next budget."""
+    """Return, for each budget, the minimum number of hops that cost the level or more.
+
+    ``partners`` has each device's minimum seconds at this level, one array per segment length. A budget covers the
+    placements whose data-parallel cost is below the next budget.
+    """
     below = np.append(budgets[1:], np.inf)
     segments = np.zeros(len(budgets))
     longer = np.zeros(len(budgets))
@@ -427,7 +446,8 @@ def grouped(
     *,
     mutual: bool = False,
 ) -> IntArray | None:
-    """Return (N,) classes, each of devices like its first one, with links equal within a relative tolerance.
+    """Return (N,) class of each device. The devices of a class have the kind of its first device, and the same links
+    within a relative tolerance.
 
     None if there are more than ``most`` classes. With ``mutual``, the links between each device and the first one must
     also be equal in both directions.

@@ -10,7 +10,7 @@ would: how often two plans change order, and by how much one is slower on averag
 
 A search minimises nominal seconds. It ends with the best plans of each shape, micro-batch and checkpointing.
 ``plan_for_draws`` picks the one with the smallest mean over the draws (sample average approximation: Kleywegt, Shapiro
-and Homem-de-Mello 2002). A few draws leave a few plans, which then get more draws.
+and Homem-de-Mello 2002). A small number of draws selects a few plans, which then get more draws.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GivenSpread = float | Mapping[str, float]
-"""One standard deviation of the logarithm of bandwidth, latency and computing speed, or of each by name."""
+"""Standard deviation of the logarithm: one number for bandwidth, latency and computing speed, or a mapping with a
+number for each of ``bandwidth``, ``latency`` and ``compute``."""
 DRAWS = 1000
 """Default number of draws. A share of one half then has a standard error of 1.6 percentage points."""
 CONFIDENCE = 0.95
@@ -55,7 +56,7 @@ class Overtaking(NamedTuple):
     """Share of draws. A draw in which both take equally long counts half."""
     low: float
     high: float
-    """Exact interval of 95 % confidence (Clopper and Pearson 1934)."""
+    """Ends of the exact 95 % confidence interval of ``share``: ``low`` and ``high`` (Clopper and Pearson 1934)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,7 +84,7 @@ class Draws:
 
     @property
     def expected_best(self) -> int:
-        """Number of the plan with the smallest expected seconds. Ties go to the nominally fastest."""
+        """Index of the plan with the smallest expected seconds. Ties go to the nominally fastest."""
         return int(np.lexsort((self.nominal_s, self.mean_s))[0])
 
     def quantile_s(self, share: float) -> FloatArray:
@@ -95,7 +96,8 @@ class Draws:
         return np.asarray(np.quantile(self.seconds, number, axis=0))
 
     def overtaking(self, first: int = 0, second: int = 1) -> Overtaking:
-        """Return how often the nominally slower of two plans is faster. If they are equal, how often the second is."""
+        """Return how often the nominally slower of two plans is faster. If their nominal times are equal, ``second``
+        counts as the slower one."""
         slow, fast = (first, second) if self.nominal_s[first] > self.nominal_s[second] else (second, first)
         ahead = self.seconds[:, slow], self.seconds[:, fast]
         k = float((ahead[0] < ahead[1]).sum() + 0.5 * (ahead[0] == ahead[1]).sum())
@@ -169,7 +171,8 @@ class Draws:
 
 
 def binomial_interval(k: float, n: int) -> tuple[float, float]:
-    """Return the exact interval of a probability that came true in k of n draws (Clopper and Pearson 1934)."""
+    """Return the exact 95 % confidence interval of a probability, given k successes in n draws (Clopper and Pearson
+    1934)."""
     from scipy.special import betaincinv  # loading it takes a while
 
     tail = (1 - CONFIDENCE) / 2
@@ -178,7 +181,8 @@ def binomial_interval(k: float, n: int) -> tuple[float, float]:
 
 
 def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: int = 0) -> Draws:
-    """Return the seconds of plans of one network in n draws of it. The same seed gives the same draws for any plans.
+    """Return the seconds of plans of one network in n random draws of it. The same seed gives the same draws for any
+    plans.
 
     Raises PlanError if there are no plans, if they belong to several networks, or if the spread or n is out of range.
     Raises UnknownName for an unknown name of a spread, and whatever ``simulate`` raises.
@@ -202,7 +206,8 @@ def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: i
 
 
 def checked_spread(given: object) -> dict[str, float]:
-    """Return the spread of bandwidth, latency and computing, 0 for those not named. Raises PlanError or UnknownName."""
+    """Return the spread of each of ``bandwidth``, ``latency`` and ``compute``; 0 if not given. Raises PlanError or
+    UnknownName."""
     named: Mapping[Any, object] = given if isinstance(given, Mapping) else dict.fromkeys(WHAT, given)
     found = dict.fromkeys(WHAT, 0.0)
     for what, value in named.items():
@@ -253,20 +258,20 @@ def _seconds(base: SimulatedIterations, replay: ReplayedPlan | None, factors: Fa
 FIRST_DRAWS = 48
 """Draws for all plans that a search ends with."""
 THEN_DRAWS = 400
-"""Draws for the few plans that are left."""
+"""Draws for the few plans that remain after the first draws."""
 NEAR = 1.25
 """Plans whose nominal seconds exceed this factor times the best's are not considered."""
 LEFT = 5
 """Number of plans that get the second, larger number of draws, in addition to the nominally best."""
 OF_THE_CHOICE = 10**9
-"""Seed of the draws that decide. A user's evaluation with any other seed uses fresh ones."""
+"""Seed of the draws that ``plan_for_draws`` decides by. A user's evaluation with any other seed uses fresh draws."""
 
 
 def plan_for_draws(
     topology: Topology, job: Job, planner: str = "evolutionary", *, spread: GivenSpread, **options: Any
 ) -> Plan:
-    """Return the plan with the smallest expected seconds of those that ``search`` ends with. See ``search`` for the
-    options.
+    """Search, and return the plan with the smallest expected seconds of those that the search ends with. See ``search``
+    for the options.
 
     Raises PlanError for an objective other than iteration, and whatever ``search`` and ``drawn`` raise.
     """
@@ -284,7 +289,11 @@ def plan_for_draws(
 
 
 def held_plans(step: PlanStep, most_s: float = inf) -> list[Plan]:
-    """Return the best plan of a search, and the others that it holds of at most ``most_s`` seconds, simulated."""
+    """Return the best plan of a search, then the other plans that the search holds, all simulated.
+
+    Other plans are left out if they are impossible, take more than ``most_s`` seconds, or cost more than ``NEAR`` times
+    the best.
+    """
     found, others = [step.plan], () if step.held is None else step.held().individuals[1:]  # the first is the best
     for one in others:
         if one.chosen is not None and one.cost_s <= NEAR * step.best_s:

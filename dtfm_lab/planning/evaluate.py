@@ -84,7 +84,8 @@ def evaluate(
 
 
 def simulated(plan: Plan) -> Plan:
-    """Return the plan with its simulated iteration time if its job has a model that its shape and schedule allow."""
+    """Return the plan with its simulated iteration time. Return it unchanged if it has one, or if it cannot be
+    simulated."""
     if plan.iteration_s is not None or plan.job.model is None:
         return plan
     try:
@@ -94,8 +95,7 @@ def simulated(plan: Plan) -> Plan:
 
 
 def why_not_simulated(plan: Plan) -> str:
-    """Return why a plan's model or schedule does not allow to simulate its iteration. Empty if it does, or if the
-    job has no model."""
+    """Return why the iteration of a plan cannot be simulated. Empty if it can, or if the job has no model."""
     if plan.iteration_s is None and plan.job.model is not None:
         try:
             iteration_seconds(plan)
@@ -156,16 +156,16 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
 
 SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 SETTLED = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""Fields that stay as the plan has them. Its network is one of device groups, and states stay split and averaged as
-before."""
+"""Fields that ``opened`` keeps as the plan has them. Its network may already be one of device groups, and the
+parameters and optimizer states stay sharded and averaged as before."""
 
 
 def opened(plan: Plan) -> Job:
-    """Return the plan's job with its shape open, and everything that was open to its search, for a network of another
-    size.
+    """Return the plan's job with its shape open, and with all other fields open that were open in the plan's search.
+    The job can then be planned on a network of another size.
 
-    If what was open is unknown, the micro-batch is kept and the rest is open. A plan for the communication cost keeps
-    its shape, because the job's message sizes depend on it.
+    If it is unknown which fields were open, only the micro-batch is kept. A plan for the communication cost keeps its
+    shape, because the job's message sizes depend on it.
     """
     if plan.objective == "communication":
         return plan.job
@@ -186,7 +186,7 @@ def placed(
     *,
     seconds_of: Callable[[Plan], float | None] = fitting_seconds,
 ) -> Plan | None:
-    """Return the plan with another grid of devices, simulated; None if it does not fit or is impossible.
+    """Return the plan with another grid of devices, simulated; None if it does not fit the memory or is impossible.
 
     A plan for the communication cost is priced instead, with its pipelines paired again.
     """

@@ -1,17 +1,18 @@
-"""The state that has to move before another plan can train: which bytes, between which devices, and how long it takes.
+"""The model state that has to move before another plan can train: which bytes, between which devices, in how many
+seconds.
 
-A model's state is a line: the parameters of its layers, first layer first, and the optimizer states of the same
-parameters. Every device of a plan holds pieces of it: its stages, the last stage's copy of a tied embedding and, if
-replicas split states (``sharding``), its shard. A device of the new plan gets only what it does not hold yet. A device
-with the same stage in both plans gets nothing. If a stage is cut at another place, only the part that changed hands
-moves.
+A model's state is treated as two lines of equal length: the parameters of its layers, first layer first, and their
+optimizer states in the same order. Every device of a plan holds pieces of it: its stages and, on the last stage, the
+copy of a tied embedding. If replicas shard the state (``sharding``), a device holds only its shard. A device of the new
+plan gets only what it does not hold yet. A device with the same stage in both plans gets nothing. If a stage is cut at
+another place, only the part that changed hands moves.
 
-Each piece comes whole from one living device that held it in the old plan: from the one that delivers it first. Links
+Each piece comes whole from one remaining device that held it in the old plan: the one that delivers it first. Links
 follow the simulator's rule (``domain.network.topology``). With ``pairs``, every directed pair is a separate link. If
 NICs queue, messages leave a NIC one at a time and arrive one at a time. Larger pieces are sent first. A device does not
-forward a piece that it has just received. All pieces are sent at once, and training waits for the last.
+forward a piece that it has just received. Training waits for the last piece.
 
-A piece that no living device holds comes from a checkpoint. The location of checkpoints is unknown, so the piece is
+A piece that no remaining device holds comes from a checkpoint. The location of checkpoints is unknown, so the piece is
 assumed to arrive over the fastest link into its device, without waiting for other pieces.
 """
 
@@ -36,22 +37,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CHECKPOINT = -1
-"""Sender of a piece that no living device holds."""
+"""Sender of a piece that no remaining device holds, so that it comes from a checkpoint."""
 SAME = 1e-9
-"""Relative difference of arrival times up to which two holders count as equally fast. The one that has sent fewer bytes
-then sends."""
+"""Two holders count as equally fast if their arrival times differ by at most this, relatively. The one that has sent
+fewer bytes then sends."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Moves:
-    """Pieces of state that devices receive, one per row: arrays of one length, the largest piece first."""
+    """Pieces of state that devices receive. Each array has one entry per piece, the largest piece first."""
 
     topology: Topology
-    """The network of the new plan. Device numbers refer to it."""
+    """The network of the new plan. Device indices refer to it."""
     sender: IntArray
-    """Device that holds the piece; ``CHECKPOINT`` if no living device does."""
+    """Index of the device that sends the piece; ``CHECKPOINT`` if no remaining device holds it."""
     receiver: IntArray
     stage: IntArray
     """Stage that the receiver has in the new plan."""
@@ -59,7 +60,7 @@ class Moves:
     start_s: FloatArray
     """Seconds since the beginning of all moves."""
     end_s: FloatArray
-    """Seconds until the last byte arrives."""
+    """Seconds from the beginning of all moves until the last byte arrives."""
 
     def __len__(self) -> int:
         return len(self.receiver)
@@ -83,7 +84,7 @@ class Moves:
         return np.asarray(self.sender == CHECKPOINT)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per piece: device, stage (of the new plan), sender (``checkpoint`` if no living device
+        """Return one row per piece: device, stage (of the new plan), sender (``checkpoint`` if no remaining device
         holds it), bytes, start_s, end_s."""
         import pandas as pd  # takes a while to load
 
@@ -101,9 +102,9 @@ class Moves:
 
 
 def moves(old: Plan, new: Plan, present: Iterable[str] | None = None) -> Moves:
-    """Return what moves between two plans of one model, over the links of the new plan.
+    """Compute which state moves from device to device when an old plan is replaced, over the links of the new plan.
 
-    ``present`` has the names of the devices that still hold their old state; None for all of the new plan's network.
+    ``present`` has the names of the devices that still hold their old state; None if all on the new plan's network do.
     Devices are matched by name. Raises JobError for a job without a model, PlanError if the plans are for different
     models.
     """
@@ -143,14 +144,14 @@ def _require_one_model(old: Job, new: Job) -> None:
 
 
 def _alive(old: Plan, new: Plan, present: Iterable[str] | None) -> IntArray:
-    """Return (devices of the old network,) number of each in the new network; -1 for those that are gone."""
+    """Return the index in the new network of each device of the old one; -1 for those that are gone."""
     at = {name: i for i, name in enumerate(new.topology.names)}
     there = at.keys() if present is None else set(present) & at.keys()
     return np.array([at[name] if name in there else -1 for name in old.topology.names])
 
 
 class _Piece(NamedTuple):
-    """The line of parameters from ``low`` to below ``high``, on these devices."""
+    """Parts of the line of parameters: ``device[i]`` holds the parameters from ``low[i]`` to below ``high[i]``."""
 
     device: IntArray
     low: IntArray
@@ -158,9 +159,11 @@ class _Piece(NamedTuple):
 
 
 def _parts_of(old: Plan, new: Plan, alive: IntArray) -> tuple[Mask, Mask, IntArray]:
-    """Cut the line wherever a device of either plan begins or ends to hold it.
+    """Cut the line of parameters, and the line of optimizer states, wherever a device of either plan begins or ends to
+    hold it.
 
-    Returns (K, n) True if a living device held a part, (K, n) True if a device needs it, and (K,) bytes of the parts.
+    Returns three arrays for the K parts and the n devices of the new plan's network. They are (K, n) True if a
+    remaining device holds the part, (K, n) True if a device needs it, and (K,) the bytes of the part.
     """
     n, held, needed, n_bytes = len(new.topology), [], [], []
     for what, size in (("parameters", BYTES_PER_ELEMENT[new.job.dtype]), ("optimizer", optimizer_bytes(new.job))):
@@ -175,7 +178,7 @@ def _parts_of(old: Plan, new: Plan, alive: IntArray) -> tuple[Mask, Mask, IntArr
 
 
 def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:
-    """Return (parts, n) True if a device holds a part."""
+    """Return (parts, n) True if the device holds the part. Parts lie between neighbouring ``ends``."""
     change = np.zeros((len(ends), n), dtype=np.int64)
     np.add.at(change, (np.searchsorted(ends, pieces.low), pieces.device), 1)
     np.add.at(change, (np.searchsorted(ends, pieces.high), pieces.device), -1)
@@ -183,7 +186,7 @@ def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:
 
 
 def _held(plan: Plan, what: str) -> _Piece:
-    """Return what the devices of a plan hold of the parameters, or of the optimizer states."""
+    """Return what the devices of a plan hold of its ``parameters`` or its ``optimizer`` states, by ``what``."""
     job, grid = plan.job, plan.placement.devices
     n_replicas = grid.shape[1]
     parts = getattr(sharded_over(job.sharding, n_replicas), what)
@@ -198,8 +201,10 @@ def _held(plan: Plan, what: str) -> _Piece:
 
 
 def _stages(job: Job) -> list[tuple[int, int, int]]:
-    """Return the position in the pipeline, first and last parameter on the line of every stage, and of the last stage's
-    copy of a tied embedding."""
+    """Return the position in the pipeline, the first parameter, and the end (exclusive) of every stage on the line.
+
+    If the embedding is tied across stages, the last stage's copy of it follows.
+    """
     model = job.modelled()
     several = "stages_per_device" in choices_of(job.schedule_name)
     n_stages = job.n_stages * (job.stages_per_device if several else 1)
@@ -215,8 +220,8 @@ def _stages(job: Job) -> list[tuple[int, int, int]]:
 def _sent(
     links: Links, holders: Mask, receiver: IntArray, n_bytes: IntArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return sender, start and end of every piece, in their order. Each comes from the holder that delivers it
-    first."""
+    """Return the sender, start and end in seconds of every piece, in the given order. A piece comes from the holder
+    that delivers it first."""
     n, n_pieces = len(links.latency_s), len(receiver)
     everyone = np.arange(n)
     moving_s = np.array(links.moving_s(everyone[None, :], receiver[:, None], n_bytes[:, None].astype(float)))

@@ -1,7 +1,7 @@
-"""What a planner gets, a ``Problem``, and what it yields, ``Generation``s. ``planning.planners`` has an example.
+"""The interface of a planner: it gets a ``Problem`` and yields ``Generation``s. ``planning.planners`` has an example.
 
-A ``Population`` is what a search holds at one moment, as far as it is shown: some placements, each with its origin. A
-search makes one only on request (``Generation.held``), because it would take time at every step.
+A ``Population`` has the placements that a search holds at one moment and shows, each with its origin. A search makes
+one only on request (``Generation.held``), because it would take time at every step.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class Individual:
     """One placement of a population, and how it was made."""
 
     number: int
-    """Identifies the placement over the whole search."""
+    """Identifies the placement during the whole search."""
     grid: IntArray = field(repr=False)
     """(S, D) device indices of the topology. A planner's own individuals use the indices of its problem."""
     cost_s: float
@@ -43,11 +43,11 @@ class Individual:
     operator: str
     """Name of the operator that made it, such as ``chance``, ``recombination`` or a mutation."""
     words: str
-    """What the operator did, and to what."""
+    """Words for what the operator did, such as which regions were exchanged."""
     generation: int = 0
     """The generation in which it was made; 0 if the search does not count them."""
     parents: tuple["Individual", ...] = ()
-    """One or two, without their own parents. The first one was changed."""
+    """One or two parents, stored without their own parents. The operator changed a copy of the first."""
     is_estimate: bool = False
     """True if its cost is only an estimate so far."""
     chosen: Callable[[], Job] | None = field(default=None, repr=False)
@@ -55,13 +55,13 @@ class Individual:
 
     @property
     def childless(self) -> "Individual":
-        """The same individual without its parents. A parent is stored like this, so that no search keeps all it ever
-        held."""
+        """The same individual without its parents. Parents are stored like this, so that a search does not keep all
+        ancestors in memory."""
         return replace(self, parents=()) if self.parents else self
 
     def changed(self, of_grid: Callable[[IntArray], IntArray], factor: float = 1.0) -> "Individual":
-        """Return the individual with its device numbers changed by ``of_grid`` and its cost multiplied by
-        ``factor``. Its parents change in the same way."""
+        """Return the individual with its grid translated by ``of_grid`` to other device indices, and its cost
+        multiplied by ``factor``. Its parents change in the same way."""
         parents = tuple(parent.changed(of_grid, factor) for parent in self.parents)
         return replace(self, grid=of_grid(self.grid), cost_s=self.cost_s * factor, parents=parents)
 
@@ -74,17 +74,17 @@ class Population:
     """Up to ``SHOWN`` individuals, cheapest first. Exception: the best one with an exact price comes before any
     estimate."""
     rule: str
-    """A sentence that says which placements are in it."""
+    """A sentence for the user that says which placements are shown."""
 
     def changed(self, of_grid: Callable[[IntArray], IntArray] = np.asarray, factor: float = 1.0) -> "Population":
-        """Return the population with the device numbers of all individuals changed by ``of_grid`` and their costs
-        multiplied by ``factor``."""
+        """Return the population with the grids of all individuals translated by ``of_grid`` to other device indices,
+        and their costs multiplied by ``factor``."""
         return replace(self, individuals=tuple(one.changed(of_grid, factor) for one in self.individuals))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PopulationFrame:
-    """A population as it is displayed, and how far the search was."""
+    """A population as it is displayed at one step of a search."""
 
     generation: int
     individuals: tuple[Individual, ...]
@@ -96,18 +96,17 @@ class PopulationFrame:
     evaluations: int
     """Number of placements priced so far."""
     rule: str
-    """A sentence that says which placements are in the population."""
+    """A sentence for the user that says which placements are shown."""
     has_generations: bool = True
     """False if the placements are not a population: the best plans so far, or one plan."""
     made_by: Mapping[str, int] = field(default_factory=dict)
-    """Number of individuals by operator; empty if that says nothing."""
+    """Number of individuals by the operator that made them; empty if there is nothing to say."""
     diversity: float | None = None
-    """Share of devices that are in different stages in two individuals, averaged over all pairs; None if unknown."""
+    """Fraction of devices that are in different stages in two individuals, averaged over all pairs; None if unknown."""
 
 
 def spread(n: int) -> Sequence[int]:
-    """Return ``SHOWN`` of the numbers 0 to n - 1, evenly spread and including both ends. Return all of them if n is
-    smaller."""
+    """Return up to ``SHOWN`` of the numbers 0 to n - 1, evenly spaced and including both ends."""
     return range(n) if n <= SHOWN else np.linspace(0, n - 1, SHOWN).round().astype(int).tolist()
 
 
@@ -124,7 +123,7 @@ class Problem:
     """
 
     pair: PairCosts
-    """Seconds between any two devices, in a data-parallel group and in a pipeline. There are no other costs."""
+    """Seconds between any two devices, in a data-parallel group and in a pipeline. The planner sees no other costs."""
     n_stages: int
     """Number of pipeline stages, S."""
     n_replicas: int
@@ -132,7 +131,7 @@ class Problem:
     bound_s: float
     """Lower bound: no placement costs less."""
     start: IntArray | None = None
-    """(S, D) grid to begin the search with; None to begin anywhere."""
+    """(S, D) grid to begin the search with; None if the planner may choose."""
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     """Starts threads for a planner that needs them, so that their CPU time counts as the search's."""
 
@@ -153,9 +152,10 @@ class Problem:
         return row_of(grid, self.n_devices)
 
     def fill(self, row: IntArray, devices: IntArray, groups: IntArray) -> None:
-        """Put each device at the first free position of its group (S for idle). A -1 in the row is free.
+        """Put each of ``devices`` at the first free position of its group (S for idle). A -1 in the row marks a free
+        position.
 
-        If the group is full, the device gets any position that is left at the end.
+        Devices whose group is full get any positions that are left at the end.
         """
         left = []
         for device, group in zip(devices.tolist(), groups.tolist(), strict=True):
@@ -207,23 +207,23 @@ class Generation:
     operator: str = ""
     """Name of the operator that made the newest individual, such as chance, structure, recombination or reheating."""
     parents: tuple[int, ...] = ()
-    """Birth numbers of the newest individual's parents; the initial population is 0, 1, 2, ... in order."""
+    """Birth numbers of the newest individual's parents. The initial population has 0, 1, 2, ... in order."""
     compiling_s: float = 0.0
     """Seconds waited so far for kernels to compile. No time limit counts them."""
     bound_s: float | None = None
-    """Lower bound that the planner itself proved; None without one. The larger of this and ``Problem.bound_s``
-    holds."""
+    """Lower bound in seconds that the planner itself proved; None if it proved none. The larger of this and
+    ``Problem.bound_s`` holds."""
     complete: bool = True
     """False for progress within a generation, which is shown but not counted as a step."""
     held: Callable[[], Population] | None = field(default=None, repr=False)
-    """Returns what the planner holds, to be shown; None for a planner that does not offer it. It is called before the
-    planner continues, or never."""
+    """Returns the placements that the planner holds, to be shown; None if the planner does not offer it. Call it before
+    the planner continues."""
 
 
 class Planner(Protocol):
     """A generator function that yields generations, registered under a name: ``@planners.register("name")``.
 
-    It usually never returns. The caller stops it after the requested steps or seconds, or once the best is proven. A
+    It may run forever. The caller stops it after the requested steps or seconds, or once the best plan is proven. A
     planner that returns ends the search. Equal problems and seeds must yield equal generations, so all random numbers
     come from ``rng`` and nothing depends on a clock. A search can only be watched or stopped between two yields, so a
     generation should take tens of milliseconds.
@@ -237,10 +237,11 @@ planners: Registry[Planner] = Registry("planner", group="dtfm_lab.planners")
 
 
 def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> float:
-    """Return how differently the others group their devices compared with the best: 0 (all alike) to 1.
+    """Return how differently the other individuals group their devices compared with the best, from 0 (all alike) to 1.
 
-    Of the device pairs that share a group in the best, it is the share that does not in another, averaged over the
-    others. ``groups`` (P, N) is the group of each device; S if idle.
+    It takes the pairs of devices that share a group in the best, and the fraction of them that do not in another
+    individual, averaged over the others. ``groups`` (P, N) is the group of each device; S if idle. ``best`` is a row of
+    it.
     """
     n_others, n_pairs = len(groups) - 1, n_stages * n_replicas * (n_replicas - 1) // 2
     if not n_others or not n_pairs:
@@ -256,7 +257,8 @@ def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> fl
 
 
 def canonical_order(pair: PairCosts) -> IntArray:
-    """Return (N,) devices sorted by their costs to all others, classes together, independent of how they are numbered.
+    """Return (N,) device indices sorted by their costs to all others, with each class together. The order does not
+    depend on how devices are numbered.
 
     Classes with equal costs stay in the order of their first devices.
     """
@@ -276,7 +278,7 @@ def start_compiling(compile_kernels: CompileKernels) -> BackgroundTask[object]:
 
 
 def wait_for_kernels(first: Generation, compile_kernels: CompileKernels) -> Iterator[Generation]:
-    """Yield ``first`` again and again, as incomplete generations, until the kernels are compiled.
+    """Yield ``first`` repeatedly, as incomplete generations, until the kernels are compiled.
 
     ``compiling_s`` of each has the seconds waited. Time limits do not count them, because a machine compiles only once.
     """

@@ -1,13 +1,14 @@
 """Replanning: a new plan from an old one, for a network where devices left or joined or links changed.
 
-The search begins with the old plan, its holes filled, and with variants that have fewer pipelines. It tries shapes next
-to these (``SearchRequest.nearby``). Of all plans found, it takes the one that minimises::
+The search begins with the old plan, its holes (places of lost devices) filled, and with variants that have fewer
+pipelines or stages. It also tries neighbouring shapes (``SearchRequest.nearby``). Of all plans found, it takes the one
+that minimises::
 
     value x (1 + move_s / horizon_s)
 
-``value`` is the old plan's objective, such as seconds of an iteration. The seconds of the move (``planning.moving``)
-are spread over the iterations of the horizon, an hour by default. Devices therefore stay where they are if a gain would
-not pay for their move within that time.
+``value`` is the old plan's objective, such as seconds of an iteration. ``move_s`` is how long the model state moves
+(``planning.moving``). It is spread over the horizon, an hour of training by default. Devices therefore stay where they
+are if the gain would not pay for their move within that time.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from dtfm_lab.planning.moving import Moves, moves
 from dtfm_lab.planning.search import PlanStep, objectives, search, value_of
 
 HORIZON_S = 3600.0
-"""By default, a move has to pay within this many seconds of training."""
+"""Default horizon: a move has to pay within this many seconds of training."""
 STEPS = 24
-"""Steps of a search without a limit of seconds."""
+"""Number of search steps if there is no limit in seconds."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Replan:
-    """A new plan compared with the old one, and what the change takes."""
+    """A new plan compared with the old one, and the model state that has to move."""
 
     before: Plan
     plan: Plan
     """The new plan, on the present network."""
     stay: Plan | None
-    """The old plan with only its holes filled, by idle or new devices; None if there are too few devices or the plan
-    does not fit."""
+    """The old plan with only its holes (places of lost devices) filled, by idle or new devices. None if there are too
+    few devices or the plan does not fit."""
     moves: Moves
     """The parameters and optimizer states that move, with sender and receiver."""
     stay_moves: Moves | None
@@ -60,7 +61,7 @@ class Replan:
 
     @property
     def move_s(self) -> float:
-        """Seconds until every device has its state."""
+        """Seconds until every device has the state that it needs."""
         return self.moves.move_s
 
     @property
@@ -70,9 +71,10 @@ class Replan:
 
     @cached_property
     def pays_after_s(self) -> float | None:
-        """Seconds after the change from which on the new plan has done more iterations than ``stay``.
+        """Seconds after the change when the new plan catches up with ``stay`` in iterations done.
 
-        0.0 if it is ahead at once, also if there is no ``stay``. None if the plan is ``stay`` itself.
+        0.0 if it is never behind, or if there is no ``stay``. None if it never catches up, or if the new plan is
+        ``stay``.
         """
         if self.stays:
             return None
@@ -87,7 +89,7 @@ class Replan:
 
     @cached_property
     def sentence(self) -> str:
-        """A sentence on what happens to the plan, what moves, and when that pays."""
+        """A sentence on what happens to the plan, what moves, and when the move pays."""
         shape = "{} x {}".format(*self.plan.placement.devices.shape)
         value = _words(self.plan)
         if self.stays and not len(self.moves):
@@ -106,7 +108,7 @@ class Replan:
         return "; ".join(words) + "."
 
     def _beside(self, stay: Plan) -> str:
-        """Return how it compares with only filling the holes."""
+        """Return words that compare the new plan with ``stay``."""
         alone = f"only filling the holes ({_words(stay)})"
         if value_of(self.plan) > value_of(stay) and self.stay_moves is not None:
             move_s, within = format_s(self.stay_moves.move_s), format_s(self.horizon_s)
@@ -127,7 +129,8 @@ def network_after(
     joined: Iterable[str] | Topology = (),
     changed: Topology | None = None,
 ) -> Topology:
-    """Return the network after a change, its devices in the order of the network that names them.
+    """Return the plan's network after devices were lost or joined, or links changed. Its devices are in the order of
+    ``joined`` or ``changed`` if either is a network.
 
     Raises PlanError or UnknownName for names that do not exist, and if no device is left. See ``lab.replan``.
     """
@@ -172,7 +175,7 @@ def replan(
     seed: int = 0,
     horizon_s: float | None = None,
 ) -> Replan:
-    """Return the plan that follows another on a network; the same plan if nothing has changed. See ``lab.replan``."""
+    """Plan again on a network that changed. Keeps the same plan if nothing has changed. See ``lab.replan``."""
     horizon_s = _checked(horizon_s)
     plan.job.modelled()
     plan = simulated(plan)
@@ -224,14 +227,16 @@ def _checked(horizon_s: object) -> float:
 
 def _kept_near(step: PlanStep, before: Plan) -> Plan:
     """Return the step's plan, unpriced, with interchangeable devices exchanged so that most of them keep their place in
-    ``before``."""
+    the plan ``before``."""
     found = unpriced_plan(step.topology, step.job, step.best, step.queueing)
     return replace(found, placement=Placement(nearest_grid(found, before)))
 
 
 def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
-    """Return the step's plan with the placement of ``near``, in which most interchangeable devices keep their place in
-    ``before``."""
+    """Return the step's plan, priced, with the placement of ``near``, its variant from ``_kept_near``.
+
+    If the exchange of devices changes the iteration time, ``nearest`` decides.
+    """
     replay = ReplayedPlan.of(near) if step.objective != "communication" else None
     if replay is None or not isclose(replay.iteration_s, step.iteration_s, rel_tol=1e-9):
         # no replay, or the exchange changes the time: `nearest` simulates, and keeps the step's plan if needed
@@ -240,7 +245,7 @@ def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
 
 
 def _seconds(plan: Plan) -> float | None:
-    """Return the seconds of an iteration; None if the plan does not fit.
+    """Return the seconds of a plan's iteration; None if the plan does not fit the memory.
 
     Uses the compiled replay if it is ready and covers the plan. One simulation takes a fifth of the time of the whole
     search.
@@ -252,10 +257,10 @@ def _seconds(plan: Plan) -> float | None:
 
 
 def asked_of(plan: Plan, n_devices: int) -> Job:
-    """Return the job to plan again: the plan's job with everything open that was open to its search.
+    """Return the job to plan again: the plan's job with the fields open that were open in the plan's search.
 
-    If there are fewer devices than the job needs, its shape is open too. A plan for the communication cost keeps its
-    shape if it can, because the job's message sizes depend on it.
+    If the network has fewer devices than the job needs, its shape is open too. A plan for the communication cost keeps
+    its shape if it can, because the job's message sizes depend on it.
     """
     if plan.objective == "communication":
         job = plan.job

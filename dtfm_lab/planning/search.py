@@ -29,7 +29,8 @@ from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 PROVEN = 1e-9
-"""Relative gap between a plan's cost and its lower bound up to which the plan counts as proven best: it is rounding."""
+"""A plan counts as proven best if its relative gap to the lower bound is at most this, because that is only rounding.
+"""
 
 OF_THE_SEARCH = (
     *("planner", "objective", "queueing", "efficiency", "seed"),
@@ -40,29 +41,30 @@ OF_THE_SEARCH = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlanStep(Generation):
-    """A generation of a search, with device indices of the topology. ``best`` is the incumbent, the best placement
-    so far.
+    """A step of a search. ``best`` is the best placement so far, the incumbent. Grids have device indices of the
+    topology.
 
     ``best_s`` and ``bound_s`` are in the unit of the objective: seconds, or dollars per billion tokens.
     """
 
     topology: Topology = field(repr=False)
     job: Job = field(repr=False)
-    """The incumbent's job, with all that was chosen for it."""
+    """The incumbent's job, with every open field set to the search's choice."""
     planner: str
     seed: int
     generation: int
     """Number of complete generations before this step."""
     seconds: float
-    """Seconds since the search began, less those that the caller took between steps."""
+    """Seconds since the search began, without the seconds that the caller took between steps."""
     bound_s: float
-    """Lower bound: no plan costs less. It may rise from step to step."""
+    """Lower bound in the unit of the objective: no plan costs less. It may rise from step to step."""
     objective: str = "communication"
-    """Name of what the search minimises."""
+    """Name of the objective."""
     left_open: tuple[str, ...] = ()
-    """Fields of the job that the search chose."""
+    """Names of the job's fields that the search chose."""
     iteration_s: float = math.nan
-    """Seconds of the incumbent's iteration as computed by the search; NaN in a search for low communication cost."""
+    """Seconds of the incumbent's iteration as computed by the search; NaN if the objective is the communication cost.
+    """
     iteration_bound_s: float = 0.0
     """Lower bound on the seconds of an iteration: no plan is faster."""
     queueing: str = "pairs"
@@ -77,26 +79,26 @@ class PlanStep(Generation):
 
     @property
     def gap(self) -> float:
-        """(incumbent - bound) / incumbent. At 0, the incumbent is proven best for the objective."""
+        """(incumbent - bound) / incumbent, both in the unit of the objective. At 0, the incumbent is proven best."""
         # a plan that sends nothing costs 0, and nothing can be cheaper
         return max(0.0, (self.best_s - self.bound_s) / self.best_s) if self.best_s > 0 else 0.0
 
     def with_population(self) -> "PlanStep":
-        """Return the same step with what the search holds now. Call it before the search continues."""
+        """Return the same step with the placements that the search holds now. Call it before the search continues."""
         return replace(self, population=None if self.held is None else self.held(), held=None)
 
     @cached_property
     def plan(self) -> Plan:
-        """The incumbent as a plan, fully priced. In a search for seconds or dollars it is simulated too. Built on first
-        use."""
+        """The incumbent as a plan with its costs. It is simulated too unless the objective is the communication cost.
+        Built on first use."""
         if math.isnan(self.iteration_s):
             return self._unsimulated(self.bound_s)
         plan = self._unsimulated(lower_bound_s(self.topology, self.job))
         return self._with_seconds(plan, iteration_seconds(plan))
 
     def replayed_plan(self, grid: IntArray, iteration_s: float) -> Plan:
-        """Return the same plan with another (S, D) grid of devices, given the seconds of its iteration. Its bound is
-        the quick one."""
+        """Return the same plan with another (S, D) grid of devices, given the seconds of its iteration. Its lower bound
+        on the communication cost is ``quick_bound_s``."""
         other = replace(self, best=grid)
         return other._with_seconds(other._unsimulated(quick_bound_s(self.topology, self.job)), iteration_s)
 
@@ -128,12 +130,12 @@ PAPERS_JOB = "dtfm-gpt3-xl"
 
 
 DEFAULT_SECONDS = 2.0
-"""Seconds of a search without a limit of steps or seconds."""
+"""Default seconds of a search that has no limit of steps or seconds."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SearchRequest:
-    """The request to a search, with the options of ``planning.search``.
+    """What to search for and how long, with the options of ``planning.search``.
 
     Raises PlanError for a seed, steps, seconds or a limit out of range and for a start that is not a plan, UnknownName
     for a queueing.
@@ -154,8 +156,9 @@ class SearchRequest:
     start: Plan | None = None
     """A plan to improve. Its devices are matched by name. If the job names a shape, the plan must have it."""
     nearby: tuple[Plan, ...] = ()
-    """Search only near these plans, for the shortest searches for seconds or dollars by ``evolutionary``. A search
-    for the communication cost without a start begins with the first of them that has the job's shape."""
+    """Search only near these plans, with the planner ``evolutionary`` and the objectives iteration or price. This is
+    for very short searches. With the objective communication and no ``start``, the search begins with the first of them
+    that has the job's shape."""
     queueing: str = "pairs"
     """Which messages wait for each other in the simulated iteration: messages of one pair (``pairs``) or of one NIC
     (``nics``)."""
@@ -166,9 +169,9 @@ class SearchRequest:
     """Accept only plans whose iteration takes at most this many seconds. With ``max_price_per_hour``, accept only plans
     that cost at most that many US dollars per hour."""
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
-    """Runs the threads that the planner starts, for a caller that counts their CPU time."""
+    """Runs the threads that the planner starts. Pass it to count their CPU time."""
     improve_bound: bool = True
-    """True to spend a share of the time on a tighter lower bound; False for the shortest searches."""
+    """True to spend a share of the time on raising the lower bound. False is for the shortest searches."""
 
     def __post_init__(self) -> None:
         if not _whole(self.seed) or self.seed < 0:
@@ -188,7 +191,7 @@ class SearchRequest:
 
     @property
     def limit_s(self) -> float:
-        """Seconds after which the search ends; infinite if only steps limit it."""
+        """Seconds after which the search ends; inf if only steps limit it."""
         if self.seconds is not None:
             return float(self.seconds)
         return DEFAULT_SECONDS if self.steps is None else math.inf
@@ -203,7 +206,7 @@ def _number(value: object) -> bool:
 
 
 class Objective(Protocol):
-    """What a search minimises. An instance is registered under a name: ``@objectives.register("name")``."""
+    """A quantity that a search minimises. An instance is registered under a name: ``@objectives.register("name")``."""
 
     @property
     def unit(self) -> str:
@@ -211,11 +214,12 @@ class Objective(Protocol):
         ...
 
     def value(self, plan: Plan) -> float:
-        """Return what this plan costs, in the unit. Raises PlanError if the plan does not have this value."""
+        """Return the value of a plan, in the unit. Raises PlanError if the plan does not have this value."""
         ...
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Return improving plans. Errors in the request are raised by the call, before the first step."""
+        """Return an iterator over steps with improving plans. Errors in the request are raised by the call, before the
+        first step."""
         ...
 
 
@@ -243,13 +247,13 @@ def default_objective(job: Job) -> str:
 
 
 INITIAL_POPULATION_S = 1.0
-"""Maximum seconds that a search may take beyond its limit to complete its first generation."""
+"""Maximum seconds by which a search may exceed its limit to complete its first generation."""
 
 
 class Stopwatch:
-    """Counts the seconds of a search, less those that the caller takes between two steps.
+    """Counts the seconds of a search, without the seconds that the caller takes between two steps.
 
-    The caller may show a step, pause, or run in slow motion.
+    Between two steps, the caller may show a step, pause, or run in slow motion.
     """
 
     def __init__(self) -> None:
@@ -273,9 +277,8 @@ F = TypeVar("F", bound=Generation)
 def steps_within(
     request: SearchRequest, found: Iterable[F], step_of: Callable[[F, int, Callable[[], float]], PlanStep]
 ) -> Iterator[PlanStep]:
-    """Yield the steps of a search. ``step_of`` makes a step from a generation, the number of generations before it,
-    and a function that returns the seconds spent.
-    """
+    """Yield a step for each generation in ``found``, until a limit is reached or the best is proven. ``step_of`` makes
+    a step from a generation, the number of generations before it, and a function that returns the seconds spent."""
     stopwatch, generation, compiling_s = Stopwatch(), 0, 0.0
     for each in found:
         step = step_of(each, generation, stopwatch.spent_s)
@@ -291,11 +294,11 @@ def steps_within(
 
 
 def network_of(topology: Topology, job: Job) -> tuple[Topology, Job]:
-    """Return the network of device groups that the job's tensor parallelism needs, and the job with its open degree
-    filled in.
+    """Return the network of device groups that the job's tensor parallelism needs, and the job with its degree set.
 
-    A network of single GPUs is grouped. If the job leaves its degree open, the network's degree is used, and
-    nothing is sharded. Raises TopologyError if no host has enough GPUs, or if groups have another size.
+    A network of single GPUs is grouped. If the job leaves its degree of tensor parallelism, its sharding or its
+    averaging open, it gets the network's degree, no sharding and the paper's averaging. Raises TopologyError if no host
+    has enough GPUs, or if groups have another size.
     """
     if job.tensor_parallel is None:
         job = job.with_fields(tensor_parallel=tensor_gpus(job, topology.devices[0].gpus), warmups=job.warmups)

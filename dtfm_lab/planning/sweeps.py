@@ -1,5 +1,5 @@
-"""Sweeps over all combinations of some settings: one plan is simulated, or each combination is planned and
-simulated."""
+"""Sweeps over all combinations of some settings. Either one plan is simulated with each combination, or each
+combination is planned and simulated."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SweepPoint:
     """Values as the table shows them."""
     outcome: SimulatedOutcome | None
     planned: Planned | None
-    """What is known about the plan, if the sweep made one."""
+    """Columns about the plan, if the sweep made one."""
     plans: bool
     """True if the sweep searches a plan for each combination."""
     error: str
@@ -129,16 +129,16 @@ def sweep_table(points: Iterable[SweepPoint]) -> pd.DataFrame:
 
 
 def sweep_summary(table: pd.DataFrame, y: str = "iteration_s") -> pd.DataFrame:
-    """Return one row per combination of settings, the seed left out.
+    """Return one row per combination of settings other than the seed.
 
     Columns:
 
     - the settings
     - n and failed: the number of runs with and without a result
     - mean; low and high, Student's interval of the mean with 95 % confidence (missing for a single run)
-    - least and most: the extremes of the runs
+    - least and most: the minimum and maximum over the runs
 
-    Means, intervals and extremes are in the unit of the column ``y``. Runs of one seed repeat the same number, so an
+    Mean, interval and extremes are in the unit of the column ``y``. Runs with the same seed give the same result, so an
     interval needs several seeds. Raises UnknownName if the table has no such column of results.
     """
     import pandas as pd  # takes a while to load
@@ -181,13 +181,13 @@ def sweep_points(
     Parameters
     ----------
     what, job_for
-        A plan, whose placement is kept; or a network and the job for a network. In the second case every combination is
-        planned. With a plan, every combination is planned too if any of ``PLANNING``, a job, ``repeats`` or ``seconds``
-        is given.
+        A plan, whose placement is kept; or a network, and a function that returns the job for a network. With a
+        network, every combination is planned. With a plan, every combination is planned too if any of ``PLANNING``,
+        ``job_for``, ``repeats`` or ``seconds`` is given.
     repeats
         Plan every combination this many times, with consecutive seeds from the given one, or from 0.
     seconds
-        Limit of each search, as in ``search``. Searches that are limited by time would disturb each other, so without
+        Limit of each search, as in ``search``. Searches that are limited by time would slow each other down, so without
         ``steps`` they run one after the other. An executor gets them all at once.
     executor
         Computes all points, instead of local processes. A point whose worker is lost twice has that as its error.
@@ -257,7 +257,8 @@ def _planning_tasks(
 
 
 Found = tuple[SimulatedOutcome, Planned | None] | str
-"""The outcome of a point, and its plan if one was made; or, in one line, the reason why it has no outcome."""
+"""The outcome of a point, with its plan's columns if the sweep made a plan. If it has no outcome, one line that says
+why."""
 
 
 def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Found:
@@ -269,7 +270,7 @@ def outcome_of(plan: Plan, settings: Mapping[str, Any]) -> Found:
 
 
 def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], seconds: float | None) -> Found:
-    """Plan for one combination of settings and return the outcome. The planner uses the settings that it knows."""
+    """Plan with one combination of settings, simulate the plan and return the outcome."""
     changes = {name: settings[name] for name in (*OF_THE_SHAPE, *OF_THE_JOB) if name in settings}
     changes |= dict(zip(OF_THE_SHAPE, settings.get("shape", ()), strict=False))
     if isinstance(schedule := settings.get("schedule"), str):
@@ -287,7 +288,7 @@ def planned_outcome(topology: Topology, job: Job, settings: Mapping[str, Any], s
             **{name: settings[name] for name in LIMITS if name in settings},
         )
         simulated = {name: settings[name] for name in ("queueing", "efficiency") if name in settings}
-        if isinstance(schedule, Schedule):  # one by name is the job's
+        if isinstance(schedule, Schedule):  # a schedule by name is already in the job
             simulated["schedule"] = schedule
         return Variation(simulated).outcome(found), Planned.of(found)
     except LabError as error:
@@ -327,7 +328,7 @@ def _checked(option: Option, value: Any) -> Any:
 
 
 def _shape(given: Any) -> tuple[int, int]:
-    """Return (stages, replicas) of a pair, or of a text such as ``8x4``."""
+    """Return (stages, replicas), given as a pair or as text such as ``8x4``."""
     pair = given
     if isinstance(given, str):
         pair = re.split(r"\s*[x×]\s*", given.strip()) if re.fullmatch(r"\s*\d+\s*[x×]\s*\d+\s*", given) else ()
@@ -346,7 +347,7 @@ def _shown(value: Any) -> Any:
 
 
 def _to_row(found: Found) -> dict[str, Any]:
-    """Return what a point found, as JSON."""
+    """Return the result of a point as JSON values."""
     if isinstance(found, str):
         return {"error": found}
     outcome, planned = found
@@ -354,7 +355,7 @@ def _to_row(found: Found) -> dict[str, Any]:
 
 
 def _of_row(row: Mapping[str, Any]) -> Found:
-    """Return what ``_to_row`` wrote. Raises LabError for another row."""
+    """Return the result that ``_to_row`` wrote. Raises LabError if the row is malformed."""
     if row.keys() == {"error"} and isinstance(row["error"], str):
         return row["error"]
     if row.keys() != {"outcome", "planned"}:

@@ -1,12 +1,12 @@
-"""A small, slow genetic algorithm to be watched: twenty random placements, one frame per generation.
+"""A small, slow genetic algorithm to watch: twenty random placements, one frame per generation.
 
-It is for teaching. Like every planner, it prices placements by equations 1 to 4, with the pipelines as they are. It
-gets neither clusters to begin with nor a full local search, so that its progress is visible.
+It is for teaching. Like every planner, it prices placements by equations 1 to 4, but it does not pair the pipelines
+again. It has no clustered placements to begin with and no full local search, so that its progress is visible.
 
 An offspring replaces its worse parent if it is at least as good. The communication cost only counts the slowest member
-of a group and the slowest pair of a hop, so most changes do not affect it. At first, therefore, all members and pairs
-count: they are averaged with an exponent, a power mean. The exponent rises from 2 until, at the end, the cost itself
-decides. Twins are not kept. The best placement so far is remembered.
+of a group and the slowest pair of a hop, so most changes do not affect it. Placements are therefore first ranked by a
+power mean, in which all members and pairs count. Its exponent rises from 2, so the slow ones count more and more. At
+the end, the cost itself decides. A twin of an existing placement is dropped. The best placement so far is remembered.
 """
 
 from collections import Counter
@@ -36,24 +36,24 @@ from dtfm_lab.planning.teaching_operators import (
 POPULATION = 20
 """Number of placements: few enough to be shown all at once."""
 TRIES = 8
-"""Number of children tried for each offspring. The best is kept."""
+"""Number of children that one operator makes. The best becomes the offspring."""
 DEVICES_AN_OFFSPRING = 5
-"""One offspring per generation for this many devices, so that a small network is not solved at a glance."""
+"""Number of devices for which there is one offspring per generation, so that a small network is not solved at once."""
 EXPONENTS = (2.0, 64.0)
 """First and last exponent of the power mean, before the cost alone decides."""
 TIE = 4.0
-"""Exponent of the power mean that decides between equal costs at the end."""
+"""Exponent of the power mean that ranks placements of equal cost at the end."""
 FEW_DEVICES = 16
-"""Up to this number of devices, two placements are twins if every device is in the same stage.
+"""Up to this number of devices, two placements are twins if every device is in the same stage in both.
 
-On larger networks, placements that rank equal are twins. Otherwise copies with identical devices exchanged would soon
+On larger networks, placements of the same rank are twins. Otherwise copies with identical devices exchanged would soon
 fill the population.
 """
 MOST_GENERATIONS = 600
 """Default maximum number of generations."""
 SEED = 4
-"""Seed of the lab's first teaching search. With it, the random placements do not already contain the best one of eight
-laptops."""
+"""Seed of the lab's first teaching search. With it, the best placement on the network of eight laptops is not among the
+random ones at the start."""
 PACE_S = 0.36
 """Default seconds that a frame stays on screen when the search is watched."""
 
@@ -65,7 +65,8 @@ def teach(
     *,
     most_generations: int = MOST_GENERATIONS,
 ) -> Iterator[PopulationFrame]:
-    """Yield frames of a teaching search in the job's shape, or the most square one, until it has not improved for long.
+    """Yield frames of a teaching search in the job's shape, or in the most square one if the job names none. It ends
+    when it has not improved for long, or after ``most_generations``.
 
     Equal arguments and seeds yield equal frames. Raises PlanError if the job does not fit the network.
     """
@@ -89,7 +90,8 @@ def teach(
 def power_costs(grid: IntArray, pair: PairCosts, exponent: float) -> FloatArray:
     """Return (...) seconds of (..., S, D) grids, with power means instead of the slowest member and the slowest pair.
 
-    With an exponent of 1, all count the same. The larger the exponent, the nearer the result to the communication cost.
+    With an exponent of 1, all members and pairs count the same. The larger the exponent, the closer the result to the
+    communication cost.
     """
     members_s = pair.group_s[grid[..., :, None], grid[..., None, :]].sum(axis=-1)
     pairs_s = pair.hop_s[grid[..., :-1, :], grid[..., 1:, :]]
@@ -104,11 +106,11 @@ def _power_mean(values: FloatArray, exponent: float) -> FloatArray:
 
 
 _Rank: TypeAlias = tuple[float, float]
-"""What placements are compared by, in seconds. The first number decides, the second breaks ties."""
+"""The seconds by which placements are compared: the first number decides, the second breaks ties."""
 
 
 class _Survival:
-    """Prices rows and ranks them by the rule of one generation."""
+    """Prices rows and ranks them as one generation does: by power means, or at the end by cost."""
 
     def __init__(self, ground: Ground, generation: int, settling: int) -> None:
         low, high = EXPONENTS
@@ -180,8 +182,10 @@ def _offspring(
     people: list[Individual],
     rng: np.random.Generator,
 ) -> tuple[Individual, IntArray, _Rank, int, int]:
-    """Return the best of ``TRIES`` tries with one operator: the child, its row and rank, its worse parent, the
-    number of tries."""
+    """Return the best of up to ``TRIES`` children that one operator makes.
+
+    Returns the child, its row and rank, the index of its worse parent, and the number of children.
+    """
     parent, other = (min((int(i) for i in rng.integers(len(rows), size=2)), key=ranks.__getitem__) for _ in range(2))
     mated = bool(rng.random() < CROSSOVER_SHARE) and parent != other and len(ground.places) > 1
     parents = [parent, other] if mated else [parent]
@@ -211,7 +215,7 @@ def _offspring(
 
 
 def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: list[_Rank]) -> bool:
-    """Return True if the population already has a twin of it, see ``FEW_DEVICES``."""
+    """Return True if the population already has a twin of the row. See ``FEW_DEVICES``."""
     if len(row) > FEW_DEVICES:
         return any(np.allclose(rank, other, rtol=1e-9, atol=0.0) for other in ranks)
     stage_at = np.minimum(np.arange(len(row)) // ground.n_replicas, ground.n_stages)
@@ -231,8 +235,8 @@ def _rule(exponent: float) -> str:
 
 
 def diversity(grids: IntArray, n_devices: int) -> float:
-    """Return the share of ``n_devices`` that are in different stages in two of (P, S, D) grids, averaged over all
-    pairs."""
+    """Return the fraction of ``n_devices`` that are in different stages in two of the (P, S, D) grids, averaged over
+    all pairs."""
     n, n_stages, _ = grids.shape
     if n < 2:
         return 0.0

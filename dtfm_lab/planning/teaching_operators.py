@@ -1,4 +1,4 @@
-"""The operators of the teaching search. Each changes one placement, or mixes two, and says in words what it did.
+"""The operators of the teaching search. An operator changes one placement, or mixes two, and says in words what it did.
 
 A placement is a row, (N,) all devices: position stage x D + replica for the first S x D, followed by the idle ones.
 """
@@ -18,10 +18,10 @@ from dtfm_lab.planning.problem import Problem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ground(Problem):
-    """A problem with the place that each device belongs to."""
+    """A problem with the place of each device: a region, or a cluster if the network has no regions."""
 
     place_of: IntArray
-    """(N,) number of each device's place: its region, or a cluster if the network has no regions."""
+    """(N,) index of each device's place in ``places``."""
     places: tuple[str, ...]
     """Names of the places."""
     names: tuple[str, ...]
@@ -29,7 +29,7 @@ class Ground(Problem):
 
 
 class Made(NamedTuple):
-    """A new row, and words for what was done to get it."""
+    """A new row, and words for how it was made."""
 
     row: IntArray
     words: str
@@ -40,8 +40,8 @@ Operator = Callable[[Ground, IntArray, np.random.Generator], Made | None]
 
 
 def places_of(topology: Topology, pair: PairCosts) -> tuple[IntArray, tuple[str, ...]]:
-    """Return (N,) place of each device and the names of the places: the regions, or clusters if there are no
-    regions."""
+    """Return (N,) the index of each device's place, and the names of the places. A place is a region. If all devices
+    share a region, or each has its own, it is a cluster of devices."""
     regions = [device.region for device in topology.devices]
     n = len(regions)
     if 2 <= len(set(regions)) < n or n < 4:
@@ -58,10 +58,10 @@ def places_of(topology: Topology, pair: PairCosts) -> tuple[IntArray, tuple[str,
 def crossover(
     ground: Ground, recipient: IntArray, donor: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, tuple[str, ...]]:
-    """Return a row with some places as in the donor and the other devices as in the recipient, and the names of these
-    places.
+    """Return a row with the devices of some places as in the donor and all others as in the recipient. Also return the
+    names of these places.
 
-    A device whose position is taken goes to a free position of its stage, or else to any.
+    A device whose position is taken goes to a free position of its stage, or to any free position if the stage is full.
     """
     n_places = len(ground.places)
     taken = rng.choice(n_places, int(rng.integers(1, max(2, n_places // 2 + 1))), replace=False)
@@ -94,7 +94,7 @@ def swap(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None
 
 
 def bring_home(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """Move some devices of a place to a stage, or to a pipeline, that already has a device of this place."""
+    """Move some devices of a place to a stage or pipeline that already has a device of this place."""
     positions = np.arange(ground.n_tasklets).reshape(ground.n_stages, ground.n_replicas)
     to_stage = bool(rng.random() < 0.5)
     number = int(rng.integers(ground.n_stages if to_stage else ground.n_replicas))
@@ -115,7 +115,7 @@ def bring_home(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made 
 
 
 def exchange_places(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """Exchange the devices of two places, as many as the smaller one has."""
+    """Swap devices of two places, as many as the smaller place has."""
     if len(ground.places) < 2:
         return None
     one, other = (int(place) for place in rng.choice(len(ground.places), 2, replace=False))
@@ -126,7 +126,7 @@ def exchange_places(ground: Ground, row: IntArray, rng: np.random.Generator) -> 
 
 
 def pair_anew(ground: Ground, row: IntArray, rng: np.random.Generator) -> Made | None:
-    """Pair one stage again with its neighbours, or exchange the ends of two pipelines."""
+    """Pair one stage again with its neighbours at low cost, or swap the ends of two pipelines."""
     if ground.n_replicas < 2 or ground.n_stages < 2:
         return None
     row = row.copy()
@@ -168,7 +168,7 @@ MUTATIONS: tuple[tuple[str, Operator, float], ...] = (
     ("pairing", pair_anew, 0.23),
     ("path", reorder_path, 0.17),
 )
-"""Name, function and share of the offspring of each operator that has one parent."""
+"""Operators with one parent: name, function, and share of the offspring."""
 CROSSOVER_SHARE = 0.15
 
 

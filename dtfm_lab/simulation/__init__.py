@@ -1,7 +1,7 @@
 """Plan + Schedule -> Trace in virtual time.
 
-``simulate`` predicts an iteration, ``memory`` what devices hold. ``variations`` and ``sensitivity`` predict the effect
-of changes.
+``simulate`` predicts an iteration, ``memory`` the memory that devices need. ``variations`` and ``sensitivity`` predict
+the effect of changes.
 """
 
 from dtfm_lab.simulation.memory import MemoryReport, memory

@@ -1,4 +1,7 @@
-"""Simulate programs on a network: task graph, seconds and links in, times out."""
+"""Simulate the programs of a plan's devices on a network.
+
+The inputs are a task graph, the seconds of computations and the links. The outputs are the times of all tasks.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,19 @@ from dtfm_lab.simulation.kernels.rings import ring_times, shared_ring_times
 from dtfm_lab.simulation.rings import RingInputs, play_rings
 
 SHOWN = 12
-"""Maximum number of passes that the message about a deadlock names."""
+"""Maximum number of passes named in the message about a deadlock."""
 MOST_UNUSED = 16
-"""Queues in use are renumbered if there are more than this many queues per node. Below, renumbering takes longer than
-clearing the unused queues."""
+"""If there are more queues per node than this, the queues in use are renumbered. With fewer, renumbering takes longer
+than clearing the unused queues."""
 
 
 MOST_RING_MESSAGES = 20_000
-"""Maximum number of messages of an iteration's rings that a simulation plays one by one. Up to this number, a trace
-shows every round of a ring, and an iteration takes some tens of milliseconds."""
+"""Maximum number of an iteration's ring messages to simulate one by one. Up to this number, a trace shows every round
+of a ring, and the simulation of an iteration takes some tens of milliseconds."""
 
 
 def takes_rings_whole(job: Job, schedule: Schedule) -> bool:
-    """Return True if a simulation takes the rounds of each ring together, because there would be too many messages."""
+    """Return True if a simulation takes all rounds of a ring together, because there would be too many messages."""
     n = job.n_replicas
     n_buckets = sum(map(len, buckets_of(job, schedule))) or job.n_stages
     return job.synchronisation == "ring" and 2 * n * (n - 1) * n_buckets > MOST_RING_MESSAGES
@@ -58,11 +61,12 @@ def programs_of(
     whole_rings: bool = False,
     period: int | None = None,
 ) -> Programs:
-    """Return the programs of all devices of a plan in one iteration under a schedule, or of the first ``period``
-    replicas.
+    """Return the programs of a plan's devices in one iteration under a schedule: of all replicas, or of the first
+    ``period``.
 
-    With ``whole_rings``, for a simulation only, the rounds of each ring are taken together. Raises JobError if
-    devices are absent whose work others cannot share.
+    With ``whole_rings``, all rounds of a ring are taken together, which only a simulation can do. Without
+    ``synchronise``, the iteration does not average. Raises JobError if devices are absent whose work others cannot
+    share.
     """
     job, devices = plan.job, plan.topology.devices
     if plan.absent:
@@ -101,31 +105,31 @@ def check_shared(job: Job) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PlacedTasks:
-    """A task graph on the devices of a plan, to be simulated on any links at any speed. The fields are columns by
-    node."""
+    """A task graph on the devices of a plan, to be simulated on any links. Arrays have one entry per node unless
+    stated."""
 
     graph: TaskGraph
     here: IntArray
     """Index of the node's device in the topology."""
     there: IntArray
-    """Index of the device at the other end of a message; ``here`` for computations."""
+    """Index of the device at the other end of a message; equal to ``here`` for computations."""
     n_bytes: FloatArray
-    """Size of a message, at both ends; 0 for computations."""
+    """Bytes of a message, at both ends; 0 for computations."""
     compute_s: FloatArray
     """Seconds of a computation; 0 for messages."""
     groups: IntArray | None = None
-    """(stages, replicas) the devices that average together, by row; None if nothing averages."""
+    """(stages, replicas) device indices. The devices of a row average together. None if nothing averages."""
     extra_edges: tuple[IntArray, IntArray] | None = None
     """Sources and targets of edges in addition to the graph's own."""
 
     @classmethod
     def of(cls, plan: Plan, programs: Programs, profile: Iterable[ComputeTime]) -> PlacedTasks:
-        """Return the tasks of these programs on the devices of a plan. Raises TraceError if the profile lacks a
-        time."""
+        """Return the tasks of these programs on the devices of a plan, with computations as long as in ``profile``.
+        Raises TraceError if the profile lacks a time."""
         graph, job = task_graph(programs), plan.job
         here = plan.placement.devices[graph.position, graph.replica]
         there = np.where(graph.partner >= 0, here[graph.partner], here)
-        if programs.n_replicas < job.n_replicas:  # a few replicas stand for all, but their peers are real
+        if programs.n_replicas < job.n_replicas:  # only the first replicas are simulated, but their peers are real
             between = np.flatnonzero(np.array([one.kind in BETWEEN_REPLICAS for one in graph.actions])[graph.action])
             peers = np.array([one.peer or 0 for one in graph.actions])[graph.action[between]]
             other = graph.replica[between] + np.where(graph.role[between] == SEND, peers, -peers)
@@ -144,7 +148,7 @@ class PlacedTasks:
         n_bytes = np.where(graph.role == SEND, sizes, 0.0)
         received = graph.role == RECEIVE
         n_bytes[received] = n_bytes[graph.partner[received]]
-        # messages have the index -1 instead of a computation, which is this 0
+        # messages have -1 as the index of their computation, which selects this 0
         seconds = np.append(compute_seconds(graph.computations, profile), 0.0)
         compute_s = seconds[graph.computation] * graph.fraction * graph.rounds
         return cls(graph, here, there, n_bytes, compute_s, plan.placement.devices)
@@ -152,7 +156,7 @@ class PlacedTasks:
     def simulate(self, links: Links) -> TaskTimes:
         """Return the times of all tasks on these links.
 
-        If actions wait for each other in a cycle, raises ScheduleError, which names the actions.
+        Raises ScheduleError if actions wait for each other in a cycle. The error names the actions.
         """
         graph = self.graph
         sends, receives = graph.role == SEND, graph.role == RECEIVE
@@ -165,15 +169,16 @@ class PlacedTasks:
         return self.played(links, self._queues(links, sender, receiver), self.compute_s + moving_s, latency_s)
 
     def played(self, links: Links, queues: Queues, duration_s: FloatArray, latency_s: FloatArray) -> TaskTimes:
-        """Return the times of tasks that take these durations and latencies, with the given queues.
+        """Return the times of the tasks if they take these seconds, with the given queues.
 
-        If the rounds of a ring are taken together, a duration covers one message, or all sums.
+        If the rounds of a ring are taken together, a message node lasts as long as one message, and a sum node as long
+        as all sums.
         """
         graph, n = self.graph, len(self.graph)
         nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)
         if rings := graph.rings:
             n_predecessors = edges.n_predecessors.copy()
-            n_predecessors[np.concatenate([ring.send.ravel() for ring in rings])] += 1  # they are not played here
+            n_predecessors[np.concatenate([ring.send.ravel() for ring in rings])] += 1  # so they never run in this loop
             edges = edges._replace(n_predecessors=n_predecessors)
         n_done = kernel("event_loop", n)(nodes, queues, self._turns, edges, np.zeros(n), times)
         found = TaskTimes(self, links, queues, duration_s, latency_s, *times)
@@ -184,10 +189,10 @@ class PlacedTasks:
         return found
 
     def _queues(self, links: Links, sender: IntArray, receiver: IntArray) -> Queues:
-        """Return the links and NICs that messages occupy.
+        """Return the queue of each node: the link or NIC that a message occupies.
 
-        A queue is a link or a NIC, for messages. Computations that synchronise buckets take turns on their device, so
-        they have one queue per device. These numbers follow the links'.
+        Computations that synchronise buckets take turns on their device, so they have one queue per device. The numbers
+        of these queues follow the numbers of the links.
         """
         queue, n_queues = self._link_queues(links, sender, receiver)
         beside, programs = self.graph.beside, self.graph.programs
@@ -197,8 +202,8 @@ class PlacedTasks:
         return Queues(queue, n_queues + programs.n_positions * programs.n_replicas)
 
     def _link_queues(self, links: Links, sender: IntArray, receiver: IntArray) -> tuple[IntArray, int]:
-        """Return the number of the link or NIC that each message occupies, -1 for computations, and the number of links
-        or NICs."""
+        """Return the number of the link or NIC that each message occupies, and how many links or NICs there are. The
+        number is -1 for computations."""
         role = self.graph.role
         leaving, coming = links.queues(sender, receiver)
         queue = np.where(role == SEND, leaving, np.where(role == RECEIVE, coming, -1))
@@ -210,7 +215,7 @@ class PlacedTasks:
 
     @property
     def _turns(self) -> Queues:
-        """The pairs of devices whose messages take turns."""
+        """The queues of messages that take turns: one queue for each pair of devices."""
         takes_turns, n = self.graph.takes_turns, int(self.here.max(initial=0)) + 1
         turn = np.full(len(self.graph), -1, dtype=np.int64)
         pair = np.minimum(self.here, self.there) * n + np.maximum(self.here, self.there)
@@ -233,8 +238,8 @@ class PlacedTasks:
 
 @lru_cache(maxsize=4)
 def _sizing(graph: TaskGraph) -> tuple[IntArray, IntArray]:
-    """Return (nodes,) what the size of each node's message depends on, as a value of ``_SIZES``, and (nodes,) the stage
-    boundary that the message crosses."""
+    """Return how to find the size of each node's message: (nodes,) the kind of size, a value of ``_SIZES``, and
+    (nodes,) the stage boundary that the message crosses."""
     kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])
     crossed = [boundary_of(one.kind, one.stage) if one.kind in ACROSS_STAGES else 0 for one in graph.actions]
     return kinds[graph.action], np.array(crossed)[graph.action]
@@ -245,23 +250,23 @@ _SIZES = {**dict.fromkeys(ACROSS_STAGES, 1), Kind.SEND_E: 2, Kind.RECV_E: 2, Kin
 
 @dataclass(frozen=True, eq=False)
 class TaskTimes:
-    """When each task started and ended. The fields are columns by node, in seconds since the iteration began."""
+    """When each task started and ended, in seconds since the iteration began. Arrays have one entry per node."""
 
     tasks: PlacedTasks
     links: Links
     queues: Queues
-    """The links and NICs that messages occupy."""
+    """The queue of each node: the link or NIC that a message occupies."""
     duration_s: FloatArray
     latency_s: FloatArray
     """Latency of a send; 0 for all other nodes."""
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray
-    """The node that each node waited for last, until that node ended; -1 if it waited for none."""
+    """The node whose end each node waited for last; -1 if it waited for none."""
     before: IntArray
-    """The previous node on its link or NIC; -1 for none."""
+    """The previous node on the node's link or NIC; -1 for none."""
     ahead: IntArray
-    """If both directions take turns, the receive of the previous message of either direction; -1 for none."""
+    """If both directions of a pair take turns, the receive of the pair's previous message; -1 for none."""
     order: IntArray
     """The nodes in the order in which they started."""
 
@@ -271,13 +276,13 @@ class TaskTimes:
 
     @cached_property
     def slack_s(self) -> FloatArray:
-        """Seconds by which each node could start later without delaying the end of the iteration, if queues keep their
+        """Seconds by which each node could start later without delaying the end of the iteration. Queues keep their
         order."""
         return np.asarray(self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s))
 
     def changed_s(self, computing: FloatArray | float = 1.0, sending: float = 1.0) -> float:
-        """Return the seconds of the iteration with its computations and messages multiplied by factors, if queues keep
-        their order.
+        """Return the seconds of the iteration if all computations and all messages are multiplied by factors. Queues
+        keep their order.
 
         ``computing`` may have one factor per node.
         """
@@ -288,7 +293,8 @@ class TaskTimes:
         return float(self._left_s(duration_s, self.latency_s * sending).max())
 
     def _left_s(self, duration_s: FloatArray, latency_s: FloatArray) -> FloatArray:
-        """Return the seconds from each node's start to the end of the iteration, along the longest path."""
+        """Return the seconds from each node's start to the end of the iteration, along the longest path of nodes that
+        wait for it."""
         graph = self.tasks.graph
         left_s = np.empty(len(graph))
         nodes = Nodes(graph.role, duration_s, latency_s, graph.partner)
@@ -297,12 +303,12 @@ class TaskTimes:
 
 
 def _unfilled(n: int) -> NodeTimes:
-    """Return columns for n nodes, which the event loop fills."""
+    """Return uninitialised columns for n nodes, to be filled by the event loop."""
     return NodeTimes(np.empty(n), np.empty(n), *(np.empty(n, dtype=np.int64) for _ in range(4)))
 
 
 def _rings_played(times: TaskTimes, n_done: int) -> int:
-    """Fill the times of the rings and of the nodes that wait for them. Return the number of nodes that could run."""
+    """Fill the times of the rings and of the nodes that wait for them. Return the number of all nodes that ran."""
     tasks, graph = times.tasks, times.tasks.graph
     n, order = len(graph), times.order
     is_done = np.zeros(n, dtype=bool)
@@ -353,8 +359,8 @@ def _rings_played(times: TaskTimes, n_done: int) -> int:
 def _latest(
     n: int, source: IntArray, target: IntArray, chosen: BoolArray, end_s: FloatArray
 ) -> tuple[FloatArray, IntArray]:
-    """Return, for each of n nodes, the latest end of the sources of its chosen edges, and that source; 0 and -1
-    without an edge."""
+    """Return, for each of n nodes, the latest end among the sources of its chosen edges, and that source. Without such
+    an edge they are 0 and -1."""
     source, target = source[chosen], target[chosen]
     last = np.lexsort((end_s[source], target))
     latest_s, made_by = np.zeros(n), np.full(n, -1)
@@ -365,12 +371,12 @@ def _latest(
 def simulate_iteration(
     plan: Plan, schedule: Schedule, profile: Iterable[ComputeTime], links: Links, *, synchronise: bool = True
 ) -> TaskTimes:
-    """Simulate one iteration of a plan under a schedule, with computations as long as in the profile."""
+    """Simulate one iteration of a plan under a schedule. ``profile`` has the seconds of computations."""
     return PlacedTasks.of(plan, programs_of(plan, schedule, synchronise=synchronise), profile).simulate(links)
 
 
 def without_edges(graph: TaskGraph, gone: BoolArray) -> TaskGraph:
-    """Return the graph without some of its edges."""
+    """Return the graph without the edges for which ``gone`` is True."""
     n, target = len(graph), graph.successors
     return replace(
         graph,
@@ -381,9 +387,9 @@ def without_edges(graph: TaskGraph, gone: BoolArray) -> TaskGraph:
 
 
 def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
-    """Return one line that names the passes of one cycle, each followed by what it waits for.
+    """Return one line that names the passes of one cycle of waiting nodes, each followed by the pass that it waits for.
 
-    ``done`` lists the nodes that could run.
+    ``done`` lists the nodes that ran.
     """
     import networkx as nx  # takes a while to load
 
@@ -409,9 +415,9 @@ def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
 
 
 SMALL = 3_000
-"""Up to this number of nodes, a simulation runs uncompiled and does not start to compile."""
+"""Up to this number of nodes, a simulation runs uncompiled and does not trigger compiling."""
 LARGE = 60_000
-"""Above this number of nodes, a simulation waits for the compiled kernels."""
+"""Above this number of nodes, a simulation waits until the kernels are compiled."""
 
 PLAIN: dict[str, Callable[..., Any]] = {
     "event_loop": event_loop,
@@ -427,7 +433,11 @@ _finished = threading.Event()
 
 
 def kernel(name: str, n_nodes: int) -> Callable[..., Any]:
-    """Return a kernel by name, in the form to use for this number of nodes, or messages."""
+    """Return the kernel of this name, compiled if that is ready. ``n_nodes`` is the number of nodes or messages that it
+    will process.
+
+    More than ``SMALL`` nodes start compiling, and more than ``LARGE`` wait for it.
+    """
     if not _finished.is_set() and n_nodes > SMALL:
         start_compiling()
         if n_nodes > LARGE:
@@ -436,7 +446,7 @@ def kernel(name: str, n_nodes: int) -> Callable[..., Any]:
 
 
 def start_compiling() -> threading.Event:
-    """Start to compile on a thread, unless that was done before. Return the event that is set at the end."""
+    """Start to compile on a thread, unless that was done before. Return the event that is set once compiling ends."""
     with _starting:
         if not _started.is_set():
             _started.set()
@@ -445,8 +455,8 @@ def start_compiling() -> threading.Event:
 
 
 def _compile() -> None:
-    """Compile all kernels. Without numba, or if it fails, the plain kernels stay in use: slower, with the same
-    results."""
+    """Compile all kernels. Without numba, or if compiling fails, the plain kernels stay in use. They are slower but
+    give the same results."""
     try:
         from dtfm_lab.domain.compiling import compiled  # numba takes half a second to load
 

@@ -1,8 +1,8 @@
 """Run tasks through an executor: any object with ``submit(function, *arguments)`` that returns a future.
 
 Executors of ``concurrent.futures`` and loky, and Dask's Client, are such objects. A future has ``result``, ``cancel``
-and ``done``. Only this module knows about futures. It sends large arguments packed, keeps a bounded number of tasks in
-flight, retries a task of a lost worker, and cancels what is no longer needed. The command line names executors:
+and ``done``. Only this module knows about futures. It compresses arguments, keeps a bounded number of tasks in flight,
+retries a task whose worker is lost, and cancels tasks that are no longer needed. The command line names executors:
 ``here``, ``loky``, ``threads:8``, ``dask://host:8786``.
 """
 
@@ -30,11 +30,12 @@ MOST_IN_FLIGHT = 1000
 POLL_S = 0.02
 """Seconds between two checks of futures that do not come from ``concurrent.futures``."""
 TRIES = 2
-"""Number of tries of a task whose worker is lost."""
+"""Number of times that a task is tried if its worker is lost."""
 LOSSES = ("KilledWorker", "CancelledError")
-"""Names of Dask's errors that mean that a worker was lost."""
+"""Names of Dask's errors that report a lost worker."""
 UNPACKED = 32
-"""Number of arguments that a worker keeps unpacked. The plan of a sweep is sent with every task and unpacked once."""
+"""Number of unpacked arguments that a worker caches. The plan of a sweep is sent with every task but unpacked only
+once."""
 
 
 class Executor(Protocol):
@@ -45,7 +46,7 @@ class Executor(Protocol):
 
 
 class InProcessExecutor:
-    """Runs tasks in this process, so that long work does not start other processes."""
+    """Runs tasks in this process, one after the other, so that no other processes are started."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
         """Make the call at once and return its finished future."""
@@ -76,10 +77,11 @@ def results_of(
 ) -> Iterator[T | TaskLost]:
     """Yield the results of a module-level function for each task, in the order of the tasks.
 
-    ``done`` is called with the number of a task and its result as soon as it arrives. A task whose worker is lost is
-    tried once more. If that worker is lost too, the task is ``TaskLost``, and all others continue. If the iterator is
-    closed early, it cancels what has not begun. The executor stays open. ``named`` describes a task, for errors. Raises
-    RunError for an executor that cannot run anything, or for a function that fails by mistake.
+    ``done`` is called with the number of a task and its result as soon as the result arrives. A task whose worker is
+    lost is tried once more. If that worker is lost too, the task's result is a ``TaskLost``, and all other tasks
+    continue. If the iterator is closed early, it cancels tasks that have not begun. The executor stays open. ``named``
+    returns words for the task of a number, for errors. Raises RunError if the executor cannot run anything, or if the
+    function raises anything but a LabError.
     """
     check_executor(executor)
     yield from _Tasks(executor, function, tasks, named, done).results()
@@ -95,10 +97,10 @@ def check_executor(executor: object) -> None:
 
 
 class _Tasks(Generic[T]):
-    """The tasks of one call, each waiting, in flight or found.
+    """The tasks of one call. Each is waiting, in flight or done.
 
-    A lost worker takes its tasks with it; a pool of processes loses all tasks in flight. Which task ended the worker is
-    unknown, so each of them is tried again alone. A task that fails alone is lost.
+    If a worker is lost, so are its tasks. A pool of processes then loses all tasks in flight. Which task ended the
+    worker is unknown, so each of these tasks is tried again alone. A task that fails alone is lost.
     """
 
     def __init__(
@@ -114,12 +116,12 @@ class _Tasks(Generic[T]):
         self._packed: dict[int, bytes] = {}
         self._waiting = deque(range(len(tasks)))
         self._alone: deque[int] = deque()
-        """Tasks that were in flight when a worker was lost."""
+        """Tasks to try again alone, because they were in flight when a worker was lost."""
         self._flying: dict[Any, int] = {}
         self._tries: Counter[int] = Counter()
         self._found: dict[int, T | TaskLost] = {}
         self._worked = False
-        """True if any task had a result."""
+        """True if any task has returned a result."""
 
     def results(self) -> Iterator[T | TaskLost]:
         try:
@@ -200,7 +202,7 @@ class _Tasks(Generic[T]):
             self._done(number, result)
 
     def _fail(self, number: int, error: BaseException) -> None:
-        """Retry a task whose worker was lost, unless that is of no use."""
+        """Try a task again whose worker was lost. If it has been tried often enough, count it as lost."""
         if self._tries[number] < TRIES:
             self._alone.append(number)
         elif self._worked or isinstance(error, concurrent.BrokenExecutor) or type(error).__name__ in LOSSES:
@@ -239,8 +241,8 @@ def _unpacked(packed: bytes) -> Any:
 
 
 def _submitting(executor: Any) -> Any:
-    """Return the executor itself. For a Client of Dask, one that runs equal tasks separately, so that one can be tried
-    again."""
+    """Return the object to submit to: the executor itself. For a Client of Dask, return an executor that does not merge
+    equal calls, so that a task can be tried again."""
     if callable(getattr(executor, "get_executor", None)):
         return executor.get_executor(pure=False)
     return executor
@@ -252,7 +254,7 @@ def _most_in_flight(pool: Any) -> int:
 
 
 def _first_done(futures: list[Any]) -> list[Any]:
-    """Wait until one future is done. Return all that are."""
+    """Wait until at least one future is done. Return all futures that are done."""
     if all(isinstance(future, concurrent.Future) for future in futures):
         return list(concurrent.wait(futures, return_when=concurrent.FIRST_COMPLETED).done)
     while not (done := [future for future in futures if future.done()]):
@@ -270,12 +272,13 @@ AnyExecutor = Executor | str
 """An object with ``submit``, or the name of an executor."""
 KNOWN = "here, loky, loky:N, threads:N or dask://HOST:PORT"
 CONNECT_S = 10
-"""Seconds within which a scheduler of Dask has to answer."""
+"""Maximum seconds to wait for the answer of a Dask scheduler."""
 
 
 @contextmanager
 def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
-    """Yield the executor itself, or the one of this name, which is closed at the end; None for None.
+    """Yield an executor to use. A named executor is opened and closed at the end. An object or None is yielded as it
+    is.
 
     Raises LabError for a value that is not an executor, and RunError if no scheduler answers.
     """

@@ -1,4 +1,4 @@
-"""Find the action that each action of a measured trace waited for: the simulator's task graph with the measured
+"""Find the action that each action of a measured trace waited for, from the simulator's task graph and the measured
 times."""
 
 from dataclasses import replace
@@ -16,11 +16,12 @@ from dtfm_lab.simulation.engine import programs_of
 
 
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
-    """Return the trace with its column ``after``: of all the rows that a row had to wait for, the one that ended last.
+    """Return the trace with its column ``after`` filled. Of all rows that a row had to wait for, it names the one that
+    ended last.
 
-    A row has to wait for the actions that it needs, for the computation before it on its device, and for the message
-    before it on its link or NIC. If both directions take turns on one link, it waits for the arrival of that message.
-    Raises TraceError if the trace holds other actions than the schedule.
+    A row has to wait for the actions whose results it needs. It also has to wait for the computation before it on its
+    device, and for the message before it on its link or NIC. If both directions of a link take turns, it waits until
+    that message has arrived. Raises TraceError if the trace holds other actions than the schedule.
     """
     every = plan.job.averages_every
     after = np.full(len(trace), -1, dtype=np.int64)
@@ -41,7 +42,7 @@ def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
 
 
 def _row_of(graph: TaskGraph, trace: Trace, rows: IntArray) -> IntArray:
-    """Return (nodes,) the trace's row of each node."""
+    """Return (nodes,) index of each node's row in the trace. ``rows`` are the rows of one iteration."""
     known = {action: i for i, action in enumerate(trace.actions)}
     missing = [str(action) for action in graph.actions if action not in known]
     if missing or len(rows) != len(graph):

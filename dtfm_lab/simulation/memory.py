@@ -1,7 +1,7 @@
-"""Whether a plan fits in memory: what each device holds over time and at its peak, its limit, and changes that would
-fit.
+"""Report whether a plan fits in memory: what each device holds over time and at its peak, its limit, and changes to the
+job that would fit.
 
-Changes to a job that need less memory are tried alone and then together, until one fits. The shape is kept:
+Changes that need less memory are tried one at a time and then together, until one fits. The shape is kept, because
 another shape needs another placement, which is a planner's task.
 """
 
@@ -46,14 +46,15 @@ MOST_USED = 0.9
 """Share of a device's memory above which a plan that fits should be treated as not fitting.
 
 Close to the limit, torch's allocator keeps freeing and reallocating. nanotron's runs on H100s of 80 GB show it (Hugging
-Face, "Ultra-Scale Playbook", 2025). Compare each run of micro-batches of 4 or more with the fastest one of the same
-parallelism. All 9 with a measured peak above 70 GB took 5 to 12 times as long. Of the 61 between 50 and 70 GB, one did.
-70 GB are 82 or 88 % of the GPU, because the source does not say whether its GB are decimal. 90 % is a round number
-above both. The planner does not count this. It fills memory up to the limit that the job states, and
-``fragmentation=0.1`` states this one.
+Face, "Ultra-Scale Playbook", 2025). We compared each run with micro-batches of 4 or more sequences with the fastest run
+of the same parallelism. All 9 runs with a measured peak above 70 GB took 5 to 12 times as long. Of the 61 runs between
+50 and 70 GB, one did. 70 GB are 82 or 88 % of the GPU, because the source does not say whether its GB are decimal. 90 %
+is a round number above both. The planner ignores this share. It fills memory up to the limit that the job states.
+``fragmentation=0.1`` sets that limit to this share.
 """
 LEAST_MEMORY = "1f1b"
-"""The schedule that holds least memory, of the schedules that keep all devices busy on infinitely fast links."""
+"""Name of the schedule that holds least memory, among the schedules that keep all devices busy on infinitely fast
+links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
@@ -63,18 +64,19 @@ RECOMPUTED = {
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """Bytes held in addition to the static memory: a new row whenever they change."""
+    """Bytes held in addition to the static memory. There is a new row whenever they change."""
 
     device: IntArray
-    """Number of device and iteration: (iteration x positions + position) x replicas + replica; ascending."""
+    """Number that stands for a device in an iteration: (iteration x positions + position) x replicas + replica;
+    ascending."""
     time: FloatArray
-    """Time from which the row holds; ascending for each device."""
+    """Time from which the row's bytes are held; ascending for each device."""
     activations_bytes: IntArray
     messages_bytes: IntArray
 
     def repeated(self, period: int, n_replicas: int) -> Self:
-        """Return the levels of all replicas from one iteration of the first ``period`` replicas, which represent
-        all."""
+        """Return the levels of all replicas, given one iteration of the first ``period`` replicas, which
+        represent all."""
         position, replica = np.divmod(self.device, period)
         first = np.arange(0, n_replicas, period)
         device = (position * n_replicas + replica + first[:, None]).ravel()
@@ -111,20 +113,21 @@ class Levels:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MemoryReport:
-    """What every device of a plan holds at its peak, and the memory that it has."""
+    """The memory that every device of a plan needs at its peak, and the memory that it has."""
 
     devices: tuple[tuple[str, ...], ...]
     """(positions, replicas) names of the devices."""
     static: StaticMemory
     activations_bytes: IntArray
-    """(positions, replicas) bytes at the peak."""
+    """(positions, replicas) bytes of activations at the device's peak."""
     messages_bytes: IntArray
-    """(positions, replicas) bytes at the peak."""
+    """(positions, replicas) bytes of messages at the device's peak."""
     limit_bytes: IntArray
-    """(positions, replicas) bytes that the devices have for plans."""
+    """(positions, replicas) bytes that a plan may use on the device, after the job's reserve."""
     levels: Levels
     timed: bool
-    """True if time is in seconds, from a trace; False if it counts computations, from the order of passes."""
+    """True if ``levels`` has times in seconds, from a trace. False if it counts computations, from the order of
+    passes."""
     plan: Plan
     schedule: str | Schedule | None
     """The schedule as requested; None for the plan's own."""
@@ -148,13 +151,14 @@ class MemoryReport:
 
     @property
     def worst(self) -> tuple[int, int]:
-        """(position, replica) of the device that lacks most, or has least to spare."""
+        """(position, replica) of the device that lacks most memory. If none does, the one with least to spare."""
         position, replica = np.unravel_index(np.argmax(self.peak_bytes - self.limit_bytes), self.limit_bytes.shape)
         return int(position), int(replica)
 
     @cached_property
     def used_share(self) -> FloatArray:
-        """(positions, replicas) peak, without the job's reserve, as a share of all of the device's memory."""
+        """(positions, replicas) peak bytes as a share of all of the device's memory. The job's reserve is not part of
+        the peak."""
         memory_bytes = np.array([device.memory_bytes for device in self.plan.topology.devices])
         return np.asarray(self.peak_bytes / memory_bytes[self.plan.placement.devices])
 
@@ -166,10 +170,10 @@ class MemoryReport:
 
     @property
     def caution(self) -> str:
-        """The fullest device and what would need less, if a plan that fits uses more than ``MOST_USED`` of its memory.
-        Empty otherwise."""
+        """A warning with advice if the plan fits, but its fullest device uses more than ``MOST_USED`` of its memory.
+        Otherwise empty."""
         at = self.fullest
-        # Exactly at the share is what a plan with the fragmentation below may use, apart from rounding.
+        # A plan with the fragmentation below may use exactly this share, apart from rounding.
         if not self.fits or self.used_share[at] <= MOST_USED * (1 + 1e-9):
             return ""
         job, device = self.plan.job, self.plan.placement.devices[at]
@@ -186,7 +190,7 @@ class MemoryReport:
 
     @property
     def sentence(self) -> str:
-        """What the worst device needs and has."""
+        """A phrase on what the worst device needs and has."""
         at = self.worst
         needs = f"{self.devices[at[0]][at[1]]} needs {format_bytes(self.peak_bytes[at])}"
         has = f"and has {format_bytes(self.limit_bytes[at])}"
@@ -203,9 +207,10 @@ class MemoryReport:
         return "" if self.fits else _advice(self.plan, self.schedule, self)
 
     def timeline(self, device: str, iteration: int = 0) -> tuple[FloatArray, IntArray]:
-        """Return times, starting at 0, and the bytes held from each time to the next. Raises UnknownName.
+        """Return times, starting at 0, and the bytes that a device holds from each time to the next. Raises
+        UnknownName.
 
-        ``iteration`` is a position among the iterations of the trace. Times are in seconds if ``timed``, else they
+        ``iteration`` is an index among the iterations of the trace. Times are in seconds if ``timed``, otherwise they
         count computations.
         """
         names = [name for row in self.devices for name in row]
@@ -219,7 +224,8 @@ class MemoryReport:
         return time[first:], n_bytes[first:] + self.static.total[index // len(self.devices[0])]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per device, in bytes. Activations and messages are those at the peak."""
+        """Return one row per device: the bytes of each kind, the peak, the limit and whether it fits. Activations and
+        messages are those at the peak."""
         import pandas as pd  # takes a while to load
 
         n_positions, n_replicas = self.limit_bytes.shape
@@ -241,14 +247,14 @@ class MemoryReport:
 
 
 def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """Return the memory of a plan's devices: by the order of passes of a schedule, or over a trace of this plan or a
-    part of it.
+    """Return the memory that a plan's devices need: by the order of passes in a schedule, or over a trace of this plan.
 
-    Without a trace, every message counts as if it arrived when needed and left at once: the minimum that the
-    order of passes allows. A name means the variant of that schedule that holds least; None means the job's own
-    schedule (with a trace, the trace's own). Raises JobError if the job holds only message sizes or its model does not
-    fit the schedule, and UnknownName for an unknown schedule. Raises TraceError if the trace is of another plan or of
-    other stages.
+    Without a trace, every message counts as if it arrived just in time and left at once. This is the minimum for the
+    order of passes. With a trace, which may cover only a part of the plan, messages count as long as they waited.
+
+    A name means the variant of that schedule that holds least. None means the job's own schedule, or the trace's.
+    Raises JobError if the job holds only message sizes or its model does not fit the schedule, and UnknownName for an
+    unknown schedule. Raises TraceError if the trace is of another plan or of other stages.
     """
     plan.job.modelled()
     plan = plan if trace is None else cut_subplan(plan, trace.context.rehearsed)
@@ -288,8 +294,9 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
 def over_bytes_when_played(plan: Plan) -> IntArray:
     """Return ``memory(plan, trace=simulate(plan)).over_bytes``: (positions, replicas) bytes that devices lack.
 
-    A plan that lacks memory by its order of passes is not simulated, and what it lacks by that is returned. Nor is a
-    plan that fits however long its messages wait. Raises LabError for a plan that cannot be simulated.
+    The plan is only simulated if necessary. If it lacks memory by its order of passes, what it lacks by that is
+    returned. If it fits however long its messages wait, nothing is lacking. Raises LabError for a plan that cannot be
+    simulated.
     """
     report = memory(plan)
     if not report.fits or (report.peak_bytes + _most_waiting_bytes(report) <= report.limit_bytes).all():
@@ -300,8 +307,8 @@ def over_bytes_when_played(plan: Plan) -> IntArray:
 def _most_waiting_bytes(report: MemoryReport) -> IntArray:
     """Return (positions, replicas) bytes of all messages that can wait at a device at once, however slow its links are.
 
-    The micro-batch of a waiting message is in flight at this device or, if the message crosses the boundary before this
-    stage, at the device before it. Activations limit how many are in flight.
+    A waiting message belongs to a micro-batch in flight at this device or, if the message crosses the boundary before
+    this stage, at the device before it. The number of micro-batches in flight follows from the bytes of activations.
     """
     job = report.plan.job
     n_stages = least_memory_schedule(job, report.schedule, report.plan).n_stages
@@ -336,9 +343,9 @@ def held_memory(plan: Plan) -> MemoryReport | None:
 
 
 def warned(plan: Plan) -> Plan:
-    """Return the plan itself, after a warning in the log if its devices lack memory.
+    """Return the plan itself. Log a warning if its devices lack memory.
 
-    Only the objective communication needs it: the others leave out plans that do not fit.
+    Only plans for the communication cost need this, because other searches leave out plans that do not fit.
     """
     report = held_memory(plan) if plan.objective == "communication" else None
     if report is not None and not report.fits:
@@ -376,7 +383,8 @@ def _recorded(name: str, orders: tuple[str, ...]) -> Schedule:
 
 
 def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan | None = None) -> Schedule:
-    """Return the schedule of this name for a job (None: the job's own), with the choices that hold least memory.
+    """Return the schedule of this name for a job, with the choices that hold least memory. None means the job's own
+    schedule.
 
     A schedule that requires a plan gets it. Raises UnknownName, or ScheduleError if a schedule is for other sizes or
     needs a missing plan.
@@ -390,7 +398,7 @@ def least_memory_schedule(job: Job, schedule: str | Schedule | None, plan: Plan 
 
 
 def least_peak_bytes(job: Job, programs: Programs) -> IntArray:
-    """Return (positions, replicas) bytes at the peak, by the order of passes alone."""
+    """Return (positions, replicas) peak bytes of the devices, by the order of passes alone."""
     activations_bytes, messages_bytes = _levels(job, programs, None).peaks(job.n_tasklets)
     moving = (activations_bytes + messages_bytes).reshape(job.n_stages, job.n_replicas)
     return static_memory(job, programs.schedule.n_stages).total[:, None] + moving
@@ -403,16 +411,16 @@ def _levels(job: Job, programs: Programs, trace: Trace | None) -> Levels:
     return levels if programs.n_replicas == job.n_replicas else levels.repeated(programs.n_replicas, job.n_replicas)
 
 
-# what would fit
+# Changes to a job that would make it fit.
 
 
 class Remedy(NamedTuple):
-    """A way to train the same job with less memory."""
+    """Changes to a job that let it train with less memory, and the result."""
 
     how: tuple[str, ...]
     """The changes of the job, in words."""
     after: MemoryReport
-    """What its devices hold after the changes."""
+    """The memory of the plan's devices after the changes."""
 
     @property
     def over_bytes(self) -> int:
@@ -421,7 +429,7 @@ class Remedy(NamedTuple):
 
 
 def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -> str:
-    """Return ``MemoryReport.advice`` for a plan whose devices lack memory."""
+    """Return the text of ``MemoryReport.advice`` for a plan whose devices lack memory."""
     by_order = memory(plan, schedule) if report.timed else report
     if by_order.fits:  # in a trace, waiting messages may exceed memory although the order of passes fits
         return report.sentence
@@ -435,10 +443,11 @@ def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -
 
 
 def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy, ...]:
-    """Return the ways to fit with the fewest changes. If nothing fits, return all that were tried.
+    """Return the ways to make the plan fit with the fewest changes to its job. If nothing fits, return all that were
+    tried.
 
-    Changes are recomputation, smaller micro-batches and 1F1B, alone and then together, each in its mildest form that
-    fits. Empty if all devices have enough already.
+    Changes are recomputation, smaller micro-batches and 1F1B, one at a time and then together. Each is used in its
+    mildest form that fits. Empty if all devices have enough already.
     """
     if memory(plan, schedule).fits:
         return ()
@@ -457,7 +466,8 @@ def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy
 
 
 def _changes(job: Job, schedule: str | Schedule) -> list[list[tuple[str, dict[str, Any]]]]:
-    """Return the kinds of changes that this job allows: the forms of each in words and as fields, the mildest first."""
+    """Return the kinds of changes that this job allows. A kind is a list of forms, the mildest first. A form is words
+    and the fields to change."""
     name = schedule.name if isinstance(schedule, Schedule) else schedule
     smaller = [n for n in range(job.microbatch - 1, 0, -1) if job.microbatch % n == 0]
     kinds: list[list[tuple[str, dict[str, Any]]]] = [
@@ -484,8 +494,8 @@ def _remedy(plan: Plan, schedule: str | Schedule, form: tuple[tuple[str, dict[st
 def _claim(remedy: Remedy, report: MemoryReport) -> str:
     """Return a clause on how much one device would need after the changes.
 
-    If all devices then fit, it is the device that lacks most without the changes. Otherwise it is the one that lacks
-    most with them.
+    If all devices then fit, the clause is about the device that lacks most without the changes. Otherwise it is about
+    the device that lacks most with them.
     """
     after = remedy.after
     at = report.worst if after.fits else after.worst

@@ -1,14 +1,14 @@
-"""Simulate rings whose rounds are taken together (``TaskGraph.rings``) on the links of a plan.
+"""Simulate rings on the links of a plan, with all rounds of a ring taken together (``TaskGraph.rings``).
 
-The result, when each replica has been averaged, equals the messages one by one under two conditions. No message of a
-pipeline needs a ring's NIC at the same time. And compression and steps take no time, or nothing is cut into buckets.
-Otherwise it is an estimate. On identical hosts it was off by at most:
+The result is when each replica has its average. It is the same as with messages one by one if two conditions hold.
+First, no message of a pipeline needs a ring's NIC at the same time. Second, compression and steps take no time, or
+nothing is cut into buckets. Otherwise it is an estimate. On identical hosts it was off by at most:
 
-- 1.5 % if messages of pipelines leave by the NICs of rings that overlap with passes;
+- 1.5 % if rings overlap with passes and pipelines send messages through the same NICs;
 - 4 % if more than ``MOST_SHARED`` messages share some of their NICs, or are compressed in buckets;
 - 4 % if there are more than ``MOST_PLAYED`` messages on links that differ.
 
-Rings that repeat themselves from host to host are simulated on the hosts of one period.
+If a ring repeats the same pattern from host to host, only the hosts of one period are simulated.
 """
 
 from __future__ import annotations
@@ -33,33 +33,32 @@ from dtfm_lab.simulation.kernels.rings import (
 )
 
 MOST_SHARED = 2_000_000
-"""Maximum number of messages that are simulated one by one if rings share some of their NICs. It takes half a
-second."""
+"""Maximum number of messages to simulate one by one if rings share some of their NICs. This many take half a second."""
 MOST_PLAYED = 10_000_000
-"""Maximum number of messages of all other rings that are simulated, in a quarter of a second. If there are more, a ring
-of equal replicas represents them (``_like_the_slowest``)."""
+"""Maximum number of messages to simulate of all other rings. This many take a quarter of a second. If there are more, a
+ring of equal replicas represents them (``_like_the_slowest``)."""
 
 
 @dataclass(frozen=True, eq=False)
 class RingInputs:
-    """The inputs that set the times of a graph's rings. The fields are columns by node."""
+    """The inputs that determine the times of a graph's rings. Arrays have one entry per node."""
 
     graph: TaskGraph
     links: Links
     here: IntArray
     there: IntArray
     duration_s: FloatArray
-    """Seconds of one message, at both ends, or of all the sums of a node together."""
+    """Seconds of a node: one message for a send or receive, all sums together for a sum."""
     latency_s: FloatArray
     ready_s: FloatArray
-    """For each first send of a ring, the second at which everything that it needs has ended."""
+    """For each first send of a ring, the second at which everything that it waits for has ended."""
     kernel: Callable[[str, int], Callable[..., object]]
-    """Returns the form of an inner loop that suits a number of messages: ``engine.kernel``."""
+    """Returns the form of an inner loop for a number of messages, as ``engine.kernel``."""
 
 
 def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after: IntArray) -> None:
-    """Fill the times of the rings' nodes, and the node that each waited for. ``after`` of their first sends is filled
-    already."""
+    """Fill the times of the rings' nodes, and ``after``, the node that each waited for. It is already filled for their
+    first sends."""
     rings = given.graph.rings
     queues = np.array([_queues(given, ring) for ring in rings])
     for some in _together(queues):
@@ -67,14 +66,17 @@ def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after:
 
 
 def _queues(given: RingInputs, ring: Ring) -> tuple[IntArray, IntArray]:
-    """Return (replicas,) the link or NIC that a message to the next replica occupies when it leaves, and when it
-    arrives."""
+    """Return two arrays of (replicas,): the link or NIC that a message to the next replica occupies when it leaves, and
+    the one when it arrives."""
     first = ring.send[:, 0]
     return given.links.queues(given.here[first], given.there[first])
 
 
 def _together(queues: IntArray) -> list[list[int]]:
-    """Return the rings in groups. No two groups share a link or NIC. ``queues`` is (rings, 2, replicas)."""
+    """Group the rings so that no two groups share a link or NIC. Return the indices of each group's rings.
+
+    ``queues`` is (rings, 2, replicas).
+    """
     groups: list[tuple[set[int], list[int]]] = []
     for at, of_ring in enumerate(queues):
         used = set(of_ring[of_ring >= 0].tolist())
@@ -93,7 +95,7 @@ def _play_together(
     end_s: FloatArray,
     after: IntArray,
 ) -> None:
-    """Simulate rings that share links or NICs, with their buckets in one row."""
+    """Simulate rings that share links or NICs. The buckets of all rings are columns of the same arrays."""
     n_rounds = rings[0].n_rounds
     send, receive, sums, step, send_back, receive_back = (
         np.hstack([getattr(ring, name) for ring in rings])
@@ -141,8 +143,8 @@ def _times(
 ) -> FloatArray:
     """Return (8, replicas, buckets) times as ``ring_times`` fills them.
 
-    ``parts`` is (6, replicas, buckets), the arguments of the kernels. ``queues`` is (2, replicas, buckets), what the
-    messages of each occupy. ``of_ring`` is (buckets,), the ring of each bucket.
+    ``parts`` is (6, replicas, buckets), as for ``ring_times``. ``queues`` is (2, replicas, buckets), the link or NIC
+    that a message occupies when it leaves and when it arrives. ``of_ring`` is (buckets,), the ring of each bucket.
     """
     n = parts.shape[1]
     leaving, coming = queues[0], np.roll(queues[1], 1, axis=0)
@@ -173,8 +175,9 @@ def _times(
 def _like_the_slowest(parts: FloatArray) -> FloatArray:
     """Return the (6, 1, buckets) parts of a ring of equal replicas that takes about as long.
 
-    Its slowest link is always busy, unless messages need longer than that to go round, for which the mean of all links
-    counts. A bucket is averaged after the last replica has its gradients.
+    Each round takes as long as the slowest link or sum. If a message needs longer for one hop, on average over all
+    links and including its latency and sum, a round takes that long. A bucket begins when the last replica has its
+    gradients.
     """
     ready_s, moving_s, back_s, latency_s, sum_s, step_s = parts
     slowest = [np.max(one_s, axis=0) for one_s in (ready_s, moving_s, back_s, sum_s, step_s)]
@@ -184,7 +187,8 @@ def _like_the_slowest(parts: FloatArray) -> FloatArray:
 
 
 def _is_own(queue: IntArray) -> bool:
-    """Return True if all buckets of a row use the same queue, and no two rows share one."""
+    """Return True if each row has only one queue, and no two rows have the same. Rows are replicas, columns are
+    buckets."""
     if (queue != queue[:, :1]).any():
         return False
     used = queue[:, 0][queue[:, 0] >= 0]
@@ -192,7 +196,7 @@ def _is_own(queue: IntArray) -> bool:
 
 
 def _sharing(queue: IntArray, own: bool) -> IntArray:
-    """Return (replicas, buckets) the number of links that share each queue. It is 1 for a queue of a single link."""
+    """Return (replicas, buckets) the number of links that share each queue; 1 if a link has its queue alone."""
     if own:
         return np.ones_like(queue)
     row = np.arange(len(queue))[:, None]
@@ -203,17 +207,17 @@ def _sharing(queue: IntArray, own: bool) -> IntArray:
 
 
 def _numbered(queue: IntArray) -> IntArray:
-    """Return the same queues, counted from 0; -1 stays."""
+    """Return the same queues with their numbers changed to 0, 1, 2, ...; -1 stays."""
     used, numbers = np.unique(queue, return_inverse=True)
     return np.asarray(numbers.reshape(queue.shape) - int(used[0] < 0))
 
 
 def _pattern(queue: IntArray) -> FloatArray:
-    """Return (replicas, buckets) numbers that describe how queues are shared. Rows are equal if their queues are shared
-    in the same way.
+    """Return (replicas, buckets) numbers that describe how queues are shared. If two rows are equal, their queues are
+    shared in the same way.
 
-    An entry encodes the distance to the first replica that uses the same queue, and the number of the queue among those
-    that this replica uses first.
+    An entry encodes two numbers: the distance to the first replica that uses the same queue, and the first bucket for
+    which that replica uses it.
     """
     _, first, inverse = np.unique(queue, return_index=True, return_inverse=True)
     n_buckets = queue.shape[1]
@@ -224,7 +228,8 @@ def _pattern(queue: IntArray) -> FloatArray:
 
 
 def _period(parts: FloatArray) -> int:
-    """Return the number of replicas after which a ring repeats itself. ``parts`` is (.., replicas, buckets)."""
+    """Return the number of replicas after which a ring repeats itself; all replicas if it does not. ``parts`` is (..,
+    replicas, buckets)."""
     n = int(parts.shape[1])
     for period in range(1, n // 2 + 1):
         if n % period == 0 and (parts[:, period:] == parts[:, :-period]).all():

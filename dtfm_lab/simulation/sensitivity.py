@@ -1,12 +1,13 @@
 """How much a better link or device would shorten an iteration. The iteration is simulated again with each one improved.
 
-One thing is improved at a time; schedule and placement stay. A link is both directions of a pair of devices. Some are
-also improved together: all links between the same two regions, all NICs, and all devices with the same GPU. If
-several pipelines are equally slow, one faster device saves nothing, but all of its kind do.
+One link or device is improved at a time. Schedule and placement stay. A link is both directions of a pair of devices.
+Some are also improved together: all links between the same two regions, all NICs, and all devices with the same GPU. If
+several pipelines are equally slow, one faster device saves nothing, but all devices of its kind together do.
 
 With ``pairs``, the order on every link is fixed: messages of one directed pair come from one device and keep its order.
-Improving something that has slack then changes nothing and is not simulated. Everything is simulated again on NICs, if
-both directions of a pair take turns (transport ``blocking``), and if the rounds of a ring are taken together.
+If a link or device has slack, improving it then changes nothing, so it is not simulated. The order is not fixed if
+messages queue on NICs, if both directions of a pair take turns (transport ``blocking``), or if the rounds of a ring are
+taken together. Everything is then simulated again.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 
 WHAT = ("bandwidth", "latency", "compute")
 NEGLIGIBLE = 1e-9
-"""Below this share of the iteration, slack counts as rounding."""
+"""Slack of up to this share of the iteration counts as none, because it is only rounding."""
 LEAST_REPORTED = 5e-6
-"""Minimum relative change that a sentence reports as a change."""
+"""A sentence reports "no change" below this relative change."""
 COLUMNS = ["what", "of", "name", "iteration_s", "change_s", "change", "sentence"]
 DOLLARS = ["price_per_billion_tokens", "change_per_billion_tokens"]
 """Columns in US dollars; 0 if no device of the plan has a price."""
@@ -45,10 +46,11 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityGain:
-    """One improvement and the iteration time with it."""
+    """One improvement, and the iteration time with it."""
 
     what: str
-    """``bandwidth`` or ``compute``, multiplied by the factor, or ``latency``, divided by it."""
+    """What is improved: ``bandwidth`` or ``compute``, which is multiplied by the factor, or ``latency``, which is
+    divided by it."""
     of: str
     """What is improved.
 
@@ -69,16 +71,19 @@ class SensitivityGain:
     dollars_per_s: float = 0.0
     """US dollars per billion tokens for each second of an iteration, at present prices."""
     first: tuple[str, ...] = ()
-    """Names of the improved device, or of both ends of the improved link: of the first one if several are improved."""
+    """Names of the improved device, or of both ends of the improved link. If several devices or links are improved, the
+    names belong to the first."""
 
     @property
     def price_per_billion_tokens(self) -> float:
-        """US dollars per billion tokens with the improvement. The improvement itself costs nothing here."""
+        """US dollars per billion tokens with the improvement, at present prices: the improvement itself is assumed to
+        be free."""
         return self.iteration_s * self.dollars_per_s
 
     @property
     def change_per_billion_tokens(self) -> float:
-        """US dollars per billion tokens, below 0 if tokens get cheaper: the maximum that the improvement may cost."""
+        """Change in US dollars per billion tokens; below 0 if tokens get cheaper. The improvement pays if it costs less
+        than it saves here."""
         return self.change_s * self.dollars_per_s
 
     @property
@@ -119,8 +124,8 @@ def gains(
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
 ) -> Iterator[SensitivityGain]:
-    """Yield the gain of each improvement: of links that carry messages, of pairs of regions, of all NICs, of
-    devices and of all devices with the same GPU.
+    """Yield the gain of each improvement. It improves each link that carries messages, all links between two regions,
+    all NICs, each device, and all devices with the same GPU.
 
     Parameters
     ----------
@@ -134,10 +139,9 @@ def gains(
     Raises
     ------
     PlanError
-        The factor improves nothing.
+        The factor is not above 1.
     UnknownName
         ``what`` is something other than bandwidth, latency and compute.
-
     LabError
         Whatever ``simulate`` raises, before the first row.
     """
@@ -172,16 +176,16 @@ def _gains(base: SimulatedIterations, factor: float, what: list[str]) -> Iterato
 
 
 class ImprovedTarget(NamedTuple):
-    """A link, several links, a device or several devices, to be improved together."""
+    """A link, several links, a device or several devices that are improved together."""
 
     of: str
     name: str
     pairs: list[tuple[int, int]]
-    """Pairs of device indices that form a link. A device is paired with itself."""
+    """Pairs of device indices: the two ends of each link. A device is paired with itself."""
 
 
 def improved_s(base: SimulatedIterations, what: str, target: ImprovedTarget, factor: float) -> float:
-    """Return the seconds of an iteration with one target improved, a link in both directions."""
+    """Return the seconds of an iteration with one target improved. Links are improved in both directions."""
     where: Mask = np.zeros(base.links.latency_s.shape, dtype=bool)
     i, j = np.array(target.pairs).T
     where[i, j] = where[j, i] = True
@@ -206,7 +210,8 @@ def improved_s(base: SimulatedIterations, what: str, target: ImprovedTarget, fac
 
 
 def _devices(plan: Plan) -> list[ImprovedTarget]:
-    """Return all devices of the plan, in stage order, then all devices with the same GPU if there are several."""
+    """Return targets for ``compute``: each device of the plan, in stage order, then all devices with the same GPU if
+    there are several."""
     devices, used = plan.topology.devices, plan.placement.devices.ravel().tolist()
     found = [ImprovedTarget("device", devices[d].name, [(d, d)]) for d in used]
     n_of = Counter(device.gpu for device in devices)
@@ -220,8 +225,8 @@ def _devices(plan: Plan) -> list[ImprovedTarget]:
 
 
 def _links(base: SimulatedIterations, what: str) -> list[ImprovedTarget]:
-    """Return pairs of devices that exchange messages, pairs of regions with several such pairs, and all pairs whose
-    messages pass a NIC."""
+    """Return targets for ``bandwidth`` or ``latency``: pairs of devices that exchange messages, pairs of regions with
+    several such pairs, and all pairs whose messages pass a NIC."""
     topology = base.plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()
@@ -243,9 +248,10 @@ def _links(base: SimulatedIterations, what: str) -> list[ImprovedTarget]:
 def _network_cards(
     topology: Topology, used: list[tuple[int, int]], what: str, known: list[list[tuple[int, int]]]
 ) -> list[ImprovedTarget]:
-    """Return the target of all links between two hosts. Empty if there are fewer than two such links.
+    """Return a target with all links between different hosts. Empty if there are fewer than two such links.
 
-    In a network without hosts, these are all links. They are left out if one of the ``known`` targets has the same.
+    In a network without hosts, these are all links. They are then left out if one of the ``known`` targets has the same
+    links.
     """
     has_hosts = topology.nic_of is not None
     host = np.arange(len(topology)) if topology.nic_of is None else topology.nic_of
@@ -253,6 +259,6 @@ def _network_cards(
     if len(apart) < 2 or (not has_hosts and apart in known):
         return []
     n_cards = len({int(host[device]) for pair in apart for device in pair})
-    # A card sets a link's bandwidth. The latency is the network's.
+    # NICs set a link's bandwidth, the network its latency.
     of_hosts = f"all {n_cards:,} NICs" if what == "bandwidth" else "all links between hosts"
     return [ImprovedTarget("network", of_hosts if has_hosts else "all links", apart)]

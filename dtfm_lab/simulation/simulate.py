@@ -28,10 +28,10 @@ from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, take
 from dtfm_lab.simulation.schedules import build
 
 BATCH = "n_microbatches", "microbatch_counts"
-"""Fields of a job and of a context that say how many micro-batches each pipeline has."""
+"""Fields of a job and of a RunContext with the number of micro-batches of each pipeline."""
 AVERAGING = "synchronisation", "synchronise_every", "fragments", "fragment_delay", "sharding"
 OF_THE_PLAN = (*AVERAGING, "transport", *BATCH, "tokens", "flop")
-"""Fields that a run and the plan that predicts it must have in common."""
+"""Fields that must be equal in a run and in the plan that predicts it."""
 OF_THE_RUN = "clock", "links", "time_scale", "message_s", "rehearsed", "stand_in", "runs_on"
 """Fields of a run that its prediction copies."""
 if TYPE_CHECKING:
@@ -54,18 +54,19 @@ def simulate(
 ) -> Trace:
     """Predict one iteration of a plan.
 
-    If the job synchronises only in every H-th iteration, the trace holds two: iteration H - 2, which represents all
-    that do not synchronise, and H - 1. With fragments, H counts to the next iteration in which one travels
-    (``Job.averages_every``).
+    If the job synchronises only in every H-th iteration, the trace has two iterations. Iteration H - 2 represents all
+    that do not synchronise, and H - 1 synchronises. With fragments, H is the number of iterations from one fragment
+    sent to the next (``Job.averages_every``).
 
     Parameters
     ----------
     schedule
         A name in ``schedules``, or a Schedule. None means the job's own.
     like
-        A measured trace of this plan, or the context of a run in progress. Its schedule, its clock, its queueing and
-        the profile taken before it are used, but not its measured times. Links are free if the run used real ones. If
-        only a subplan ran, or devices were absent, that is predicted.
+        A measured trace of this plan, or the context of a run in progress. The prediction uses its schedule, its clock,
+        its queueing and the profile taken before it, but not its measured times. If the run used real links, every
+        message takes its calibrated ``message_s`` instead of the network's time. If the run covered only a part of the
+        plan, or devices were absent, the prediction covers the same devices.
     queueing
         ``pairs`` (every directed pair is a separate link, as in the paper) or ``nics`` (one NIC per device, in and
         out). By default the queueing of ``like``, or else of the plan.
@@ -109,37 +110,39 @@ def simulate(
 
 
 def iteration_seconds(plan: Plan, *, queueing: str | None = None, efficiency: GivenEfficiency = None) -> float:
-    """Return ``simulate(plan, ...).iteration_s`` without the rows of a trace."""
+    """Return ``simulate(plan, ...).iteration_s`` without building a trace, which is faster."""
     times = simulated_iterations(plan, queueing=queueing, efficiency=efficiency, representatives=True).times
     return _mean_s([one.makespan_s for one in times], plan.job.averages_every)
 
 
 def _mean_s(seconds: Sequence[float], every: int) -> float:
-    """Return the mean over ``every`` iterations: the last one synchronises, the others do not. One number if all are
-    equal."""
+    """Return the mean seconds over ``every`` iterations. The last one synchronises and the others do not.
+
+    ``seconds`` has one number for each of the two kinds, or one number if all iterations are equal.
+    """
     return seconds[0] if len(seconds) == 1 else ((every - 1) * seconds[0] + seconds[1]) / every
 
 
 class SimulatedIterations(NamedTuple):
-    """What ``simulate`` simulates, and the times that it finds."""
+    """The inputs of a simulation, and the times that it found."""
 
     plan: Plan
-    """The simulated part of the plan: the part that ran, without absent devices."""
+    """The simulated plan. If a run is predicted, it has only the part that ran, without absent devices."""
     schedule: Schedule
     links: Links
     ran: RunContext | None
     efficiency: GivenEfficiency
     profile: tuple[ComputeTime, ...]
-    """Seconds of computations: the given ones, or else the ones of the last simulated iteration."""
+    """Seconds of computations: the given profile, or the seconds computed for the last simulated iteration."""
     profiled: bool
     """True if a profile was given."""
     times: list[TaskTimes]
-    """Times of one iteration. If most iterations do not synchronise: times of one that does not, then of one that
+    """Times of one iteration. If only some iterations synchronise: times of one that does not, then times of one that
     does."""
 
     @property
     def parts(self) -> list[tuple[float, TaskTimes]]:
-        """Each kind of iteration in ``times``, as its share of all iterations and its times."""
+        """For each entry of ``times``: the share of all iterations that are of this kind, and the times."""
         every = self.plan.job.averages_every
         shares = (1.0,) if len(self.times) == 1 else (1 - 1 / every, 1 / every)
         return list(zip(shares, self.times, strict=True))
@@ -150,16 +153,16 @@ class SimulatedIterations(NamedTuple):
 
     @property
     def gathers(self) -> bool:
-        """True if passes take other seconds on other links, because they gather parameters over them."""
+        """True if other links change the seconds of passes, because passes gather parameters over them."""
         return self.plan.job.gathers_passes and not self.profiled
 
     def changed_s(self, links: Links, speed: FloatArray) -> float:
         """Return the seconds of an iteration on other links, with device speeds multiplied by ``speed``, (N,). The
-        order of passes is kept."""
+        order of passes stays the same."""
         return sum(share * self.changed_part_s(times.tasks, links, speed) for share, times in self.parts)
 
     def changed_part_s(self, tasks: PlacedTasks, links: Links, speed: FloatArray) -> float:
-        """Return the same seconds for one kind of iteration."""
+        """Return the seconds of one kind of iteration, as ``changed_s``. ``tasks`` are those of that kind."""
         if self.gathers:
             programs = tasks.graph.programs
             tasks = PlacedTasks.of(self.plan, programs, analytic(self.plan, programs, self.efficiency, links))
@@ -178,8 +181,8 @@ def simulated_iterations(
 ) -> SimulatedIterations:
     """Simulate the iterations of a plan. Arguments and errors are the same as for ``simulate``.
 
-    With ``representatives``, only as few pipelines are simulated as represent all. This needs ``like`` and ``profile``
-    to be None.
+    With ``representatives``, only the first pipelines are simulated, as many as needed to represent all. ``like`` and
+    ``profile`` must then be None.
     """
     plan.job.modelled()
     efficiency = plan.efficiency if efficiency is None else efficiency
@@ -242,8 +245,8 @@ def traced_plan(plan: Plan, schedule: Schedule) -> TracedPlan:
 
 
 def shared_nics(plan: Plan, links: Links) -> tuple[tuple[str, ...], ...]:
-    """Return (stages, replicas) the first device of each device's host; empty if no two of the plan's devices share
-    a NIC."""
+    """Return (stages, replicas) names of the NICs that the plan's devices use. A NIC is named after the first device of
+    its host. Empty if no two of the plan's devices share a NIC."""
     if links.nic_of is None:
         return ()
     nics = links.nic_of[plan.placement.devices]
@@ -261,8 +264,8 @@ def _links(plan: Plan, ran: RunContext | None, queueing: str | None) -> Links:
 
 
 def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
-    """Return the profile as a tuple of ComputeTime. Raises TraceError for a value that is not rows of these four
-    numbers."""
+    """Return the profile as a tuple of ComputeTime. Raises TraceError if it is not rows of stage, replica, kind and
+    seconds."""
     rows: Any = profile
     if is_of_pandas("DataFrame", profile):
         if missing := [name for name in ComputeTime._fields if name not in profile]:
@@ -283,8 +286,8 @@ def _rows(profile: Profile) -> tuple[ComputeTime, ...]:
 
 
 def _trace(context: RunContext, simulated: list[TaskTimes], every: int) -> Trace:
-    """Return a trace of the synchronising iteration, number ``every`` - 1, preceded by one that does not
-    synchronise, if any."""
+    """Return a trace of iteration ``every`` - 1, which synchronises. If ``simulated`` has two iterations, the one
+    before it, which does not synchronise, comes first."""
     actions: dict[Action, int] = {}
     tables = [
         np.array([actions.setdefault(action, len(actions)) for action in one.tasks.graph.actions]) for one in simulated
@@ -312,7 +315,7 @@ def _versions() -> tuple[tuple[str, str], ...]:
 
 
 class Spreads(TypedDict):
-    """Fields of a RunContext: the spreads of computing and of links."""
+    """Two fields of a RunContext: standard deviations of the logarithm of seconds, for computing and for links."""
 
     compute_spread: tuple[tuple[float, ...], ...]
     link_spread: float
@@ -321,10 +324,11 @@ class Spreads(TypedDict):
 def spreads_of(
     plan: Plan, efficiency: GivenEfficiency = None, *, ran: RunContext | None = None, profiled: bool = False
 ) -> Spreads:
-    """Return the spreads of a prediction from an efficiency, or from a profile, which may be a run's.
+    """Return how uncertain a prediction is, given the efficiency or profile that it uses. The profile may come from a
+    run.
 
-    An efficiency or a profile that is given without a spread counts as exact: only the noise of every repeated
-    measurement is left. So do emulated links of a run.
+    An efficiency or profile without a spread counts as exact, so only the noise of repeated measurements is left.
+    Emulated links of a run count as exact too.
     """
     link_spread = _link_spread(plan) if ran is None else ran.link_spread
     if profiled and ran is not None and ran.compute_spread:
@@ -346,7 +350,8 @@ def spreads_of(
 
 
 def _link_spread(plan: Plan) -> float:
-    """Return the spread of a plan's messages. Its largest collective decides, if the network states spread by hosts."""
+    """Return the spread of a plan's messages. If the network states spreads by the number of hosts, the plan's
+    collective over the most hosts decides."""
     grid, topology = plan.placement.devices, plan.topology
     if not topology.collectives or grid.shape[1] == 1:
         return topology.link_spread
@@ -356,8 +361,12 @@ def _link_spread(plan: Plan) -> float:
 def swings_of(
     times: Sequence[TaskTimes], every: int, compute_spread: tuple[tuple[float, ...], ...], link_spread: float
 ) -> tuple[tuple[float, float], ...]:
-    """Return ``RunContext.swings`` of the simulated iterations. ``times`` has one iteration, or one that does not
-    synchronise and one that does. One in ``every`` iterations synchronises."""
+    """Return ``RunContext.swings``: the iteration times if computing, or links, are ``SWING`` spreads faster and
+    slower.
+
+    ``times`` has one iteration, or one that does not synchronise and one that does. One in ``every`` iterations
+    synchronises.
+    """
 
     def seconds(deviations: float, *, of_links: bool) -> float:
         ends_s = []
@@ -376,21 +385,22 @@ def swings_of(
 
 
 TURNING = ("ring", "sharded", "sharded-at-once")
-"""Ways to average in which every replica does the same with the replicas after it."""
+"""Ways to average in which all replicas do the same, each with the replicas after it."""
 
 
 def period_of_counts(job: Job) -> int:
-    """Return the number of replicas after which programs repeat, so that the first ones represent all; all if they
-    do not."""
+    """Return the number of replicas after which programs repeat. The first ones then represent all. It is the number of
+    all replicas if programs do not repeat."""
     counts = np.array(job.microbatch_counts)
     return _period([counts]) if job.synchronisation in TURNING else len(counts)
 
 
 def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> int:
-    """Return the number of replicas after which the times of a plan repeat on these links; all if they do not.
+    """Return the number of replicas after which the times of a plan repeat on these links. It is the number of all
+    replicas if they do not repeat.
 
-    Replica r + period then has the same devices, links to its peers and sharing of NICs as replica r. The first
-    ``period`` replicas represent all.
+    Replica r + period then has the same kinds of devices, the same links to its peers and the same sharing of NICs as
+    replica r. The first ``period`` replicas represent all.
     """
     job, grid = plan.job, plan.placement.devices
     n_stages, n_replicas = map(int, grid.shape)
@@ -410,7 +420,8 @@ def period_of(plan: Plan, links: Links, efficiency: GivenEfficiency = None) -> i
 
 
 def _kinds_of_devices(plan: Plan, efficiency: GivenEfficiency) -> list[IntArray]:
-    """Return (replicas,) for each stage, a number for each kind of device."""
+    """Return, for each stage, (replicas,) an index of each device's kind. Devices of one kind compute and communicate
+    internally at the same speed."""
     numbers: dict[tuple[object, ...], int] = {}
     devices, speeds = plan.topology.devices, speeds_of(plan.job, plan.topology.devices, efficiency)
 
@@ -427,9 +438,9 @@ def _speeds_of_links(links: Links, here: IntArray, there: IntArray) -> list[Floa
 
 
 def _period(columns: Sequence[IntArray | FloatArray], nic: IntArray | None = None) -> int:
-    """Return the smallest number of replicas after which these (replicas,) columns repeat.
+    """Return the smallest number of replicas after which these (replicas,) columns repeat; all replicas if they do not.
 
-    The (stages, replicas) NICs have to be other ones after a period, shared in the same way.
+    ``nic`` is (stages, replicas). Each period must use other NICs, shared in the same way.
     """
     rows = np.stack([np.unique(column, return_inverse=True)[1] for column in columns])
     n = int(rows.shape[1])

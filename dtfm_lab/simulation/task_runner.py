@@ -1,8 +1,8 @@
 """Run one function over many tasks, in this process and others or on any executor, and keep results as they arrive.
 
-This process starts alone. Once it measures that the rest takes long, it moves it to other processes, which are loky's.
-With the caller's executor, its workers compute instead. Kept results are not computed again, so an interrupted sweep
-continues where it was. ``received`` shows rows as they arrive, and keeps them if the user stops.
+This process starts alone. If it measures that the remaining tasks take long, it moves them to other processes, which
+are loky's. If the caller gives an executor, its workers compute instead. Kept results are not computed again, so an
+interrupted sweep continues where it stopped. ``received`` shows rows as they arrive, and keeps them if the user stops.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ T = TypeVar("T")
 Done = Callable[[int, Any], None]
 
 WORTHWHILE_S = 6.0
-"""Minimum seconds of remaining work for which other processes are started. They take two seconds to start, and on two
-cores both ways tie at some three and a half."""
+"""Minimum seconds of remaining work for which other processes are started. They take two seconds to start. On two cores
+the break-even is at about 3.5 s."""
 ENVIRONMENT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "4e9"}
-"""Growth in bytes beyond which loky replaces a process as leaking. Our caches grow by hundreds of MB."""
+"""Environment of worker processes. The value is the growth in bytes above which loky replaces a process, because it
+seems to leak memory. Our caches grow by hundreds of MB."""
 PARENT_CHECK_S = 0.5
-"""Seconds between two checks by a worker process that its parent still runs."""
+"""Seconds between two checks by a worker process whether its parent still runs."""
 
 
 ROUNDED = 1e-6
-"""Maximum rounding error of a share: a share of 0 may be this much below 0."""
+"""Maximum rounding error of a share in a row: a share of 0 may be this much below 0."""
 LARGEST_COUNT = 2**53
-"""Maximum whole number of a row. Tables hold 64 bits."""
+"""Maximum whole number in a row. Up to this number, a 64-bit float is exact."""
 
 
 class StoredRows(Protocol):
@@ -72,8 +73,9 @@ def results(
     """Yield the results of a module-level function for each task, in the order of the tasks.
 
     Kept results are returned as they are. All others are computed and then kept. A task whose worker was lost is not
-    kept, so the next sweep tries it again. ``named`` describes a task, for errors. Other processes end with the
-    iterator, closed early or not, and with this process, even if it is killed. Raises RunError if one of them is lost.
+    kept, so the next sweep tries it again. ``named`` returns words for the task of a number, for errors. Other
+    processes end with the iterator, even if it is closed early. They also end with this process, even if it is killed.
+    Raises RunError if one of them is lost.
     """
     keys = [] if kept is None else [fingerprint(function.__name__, *task) for task in tasks]
     known = {}
@@ -121,7 +123,7 @@ def _computed(
 def _in_processes(
     function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], first: int, n_processes: int, done: Done
 ) -> Iterator[T]:
-    """Yield the results of the tasks from ``first`` on."""
+    """Yield the results of the tasks from index ``first`` on, computed in ``n_processes`` processes."""
     from loky import ProcessPoolExecutor  # 0.1 s, and most calls do not need it
 
     pool = ProcessPoolExecutor(n_processes, initializer=_initialise, initargs=(os.getpid(),), env=ENVIRONMENT)
@@ -144,7 +146,8 @@ def _initialise(parent: int) -> None:
 
 
 def _exit_with(parent: int) -> None:
-    """Exit once the parent is another process. A parent that was killed sends no signal."""
+    """Exit once this process has another parent than ``parent``. A parent that was killed sends no signal, so this is
+    polled."""
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_S)
     os._exit(1)
@@ -156,10 +159,9 @@ def usable_cores() -> int:
 
 
 def fingerprint(*values: object) -> str:
-    """Return hex digits that change with any of the values, or with the lab's version. They are the same in every
-    process.
+    """Return a hash of the values and of the lab's version, as hex digits. It is the same in every process.
 
-    Of a plan, its network, job, placement and queueing count, but not the duration of its search.
+    For a plan, it covers the network, job, placement and queueing, but not the duration of the search.
     """
     digest = hashlib.sha256(version("dtfm_lab").encode())
     for value in values:
@@ -195,7 +197,7 @@ def _add(digest: Any, value: Any) -> None:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass of numbers as JSON: null if a number is unknown."""
+    """Return the fields of a dataclass of numbers as JSON values. NaN becomes null."""
     return {what: _plain(number) for what, number in asdict(value).items()}
 
 
@@ -205,7 +207,7 @@ def _plain(value: Any) -> Any:
 
 
 def of_plain(kind: type[T], row: object) -> T:
-    """Return the dataclass of ``plain``. Raises LabError if the row does not hold its fields."""
+    """Return the dataclass that ``plain`` made into a row. Raises LabError if the row does not hold its fields."""
     if not isinstance(row, Mapping):
         raise LabError(f"found {shortened(row)}; wanted a mapping of results")
     of_kind = fields(kind)  # type: ignore[arg-type]  # T is a dataclass
@@ -217,7 +219,7 @@ def of_plain(kind: type[T], row: object) -> T:
 
 
 def _number(what: str, value: object, kind: type) -> Any:
-    """Return a value of ``plain``: NaN for null. Raises LabError for an impossible one."""
+    """Return a value of ``plain`` as a ``kind``; NaN for null. Raises LabError for an impossible value."""
     if kind is float and value is None:
         return math.nan
     if kind is str:

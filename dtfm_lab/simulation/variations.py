@@ -34,9 +34,10 @@ _LINKS = (
     Option(name="latency", help="Factor on the latency of all links.", type=float, least=0),
 )
 OF_THE_SIMULATION, OF_THE_JOB, OF_THE_LINKS = (tuple(o.name for o in each) for each in (_SIMULATION, _JOB, _LINKS))
-"""Names of the options that vary. ``OF_THE_JOB`` are the fields of a job that keep a plan's placement."""
+"""Names of the options that may vary. ``OF_THE_JOB`` has the fields of a job that can change without changing a plan's
+placement."""
 VARIED = {option.name: option for option in (*_SIMULATION, *_JOB, *_LINKS)}
-"""What may vary on a plan. A new field of a job is included automatically."""
+"""All options that may vary for a given plan, by name. A new field of a job that varies is included automatically."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,24 +47,25 @@ class SimulatedOutcome:
     iteration_s: float
     tokens_per_s: float
     mfu: float
-    """The model's FLOP per second as a share of the peak of all devices of the plan."""
+    """Model FLOP/s utilisation: the model's FLOP per second as a share of the peak of all devices of the plan."""
     pflops: float
-    """The model's FLOP per second, in 1e15."""
+    """The model's FLOP per second, in petaFLOP/s (1e15)."""
     bubble_share: float
     """Share of the time of all devices together in which they do not compute."""
     peak_memory_bytes: float
     """Peak memory of the device that holds most."""
     over_bytes: float
-    """Bytes that the worst device lacks; 0 if all fit."""
+    """Bytes that the device with the largest shortage lacks; 0 if all fit."""
     fits: bool
     peak_activations: int
-    """Maximum number of micro-batches, counted once per stage, that a device holds from forward to backward."""
+    """Maximum number of micro-batches whose activations a device holds at once, counted once per stage of the
+    device."""
     price_per_million_tokens: float
     iteration_low_s: float = math.nan
     """Lower end of the interval that holds the iteration's seconds with 90 % confidence: see ``Trace.interval``."""
     iteration_high_s: float = math.nan
     basis: str = ""
-    """What the seconds rest on, in a word, and why: ``guessed: the model has ...``."""
+    """How far to trust the seconds, in a word, and why: ``guessed: the model has ...``."""
 
 
 OUTCOMES = tuple(each.name for each in fields(SimulatedOutcome))
@@ -71,23 +73,24 @@ OUTCOMES = tuple(each.name for each in fields(SimulatedOutcome))
 
 @dataclass(frozen=True)
 class Variation:
-    """A change of a job, of all links of a network, or of how both are simulated: values by the names of ``VARIED``."""
+    """Changes of a job, of all links of a network, or of how both are simulated. ``values`` are new values by the names
+    of ``VARIED``."""
 
     values: Mapping[str, Any]
 
     def job(self, job: Job) -> Job:
-        """Return the job with the fields that vary. Raises JobError if they do not go together."""
+        """Return the job with its varied fields changed. Raises JobError if the values do not go together."""
         return job.with_fields(**self._of(OF_THE_JOB))
 
     def network(self, topology: Topology) -> Topology:
-        """Return the network with the factors on its links, if any."""
+        """Return the network with its bandwidths and latencies multiplied by the factors that vary."""
         factors = {what: float(value) for what, value in self._of(OF_THE_LINKS).items() if value != 1}
         with np.errstate(over="ignore"):  # infinite results are refused by Topology
             return topology.scaled(**factors) if factors else topology
 
     def on(self, plan: Plan) -> Plan:
-        """Return the placement with this job on this network. Its cost is not computed again, because a simulation does
-        not need it."""
+        """Return the plan with the changed job and network. Its communication cost is not computed again, because a
+        simulation does not need it."""
         return plan.changed(job=self.job(plan.job), topology=self.network(plan.topology))
 
     def outcome(self, plan: Plan) -> SimulatedOutcome:
@@ -117,8 +120,8 @@ class Variation:
 def checked_value(option: Option, value: Any) -> Any:
     """Return the value of an option as a plain Python value.
 
-    Raises LabError for a value that is wrong in every combination. Values that do not go together are found at each
-    combination.
+    Raises LabError for a value that is wrong in every combination. A value that is wrong only together with others is
+    found when that combination is simulated.
     """
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, Schedule) else option.checked(value, error=LabError)

@@ -1,7 +1,7 @@
 """The lower bound of the communication cost during a search.
 
-An extension may raise it between generations: the first entry of ``search_bounds`` does so. Without an extension, the
-bound is the one known before the search or the one that the planner itself proves.
+An extension may register a class in ``search_bounds`` that raises the bound between generations. The first one is used.
+Without an extension, the bound is the one known before the search, or a higher one that the planner proves.
 """
 
 from dtfm_lab.domain.registry import Registry
@@ -9,10 +9,11 @@ from dtfm_lab.planning.problem import Generation, Problem
 
 
 class SearchBound:
-    """The lower bound of one search in seconds. Only proofs by the planner raise it."""
+    """The lower bound of one search in seconds. In this class, only a bound that the planner proves raises it."""
 
     def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:
-        """``timed`` is True if the search has a time limit. Only a bound that is ``enabled`` may take time."""
+        """``timed`` is True if the search has a time limit. If ``enabled`` is False, no time is spent on raising the
+        bound."""
         self.bound_s = problem.bound_s
         self._problem, self._timed, self._enabled = problem, timed, enabled
 
@@ -26,7 +27,8 @@ class SearchBound:
         return self.bound_s
 
     def _raise(self, best_s: float, generation: int, elapsed_s: float) -> None:
-        """Work on the bound for a moment; ``best_s`` is the cost of the best placement so far."""
+        """Spend a short time on raising the bound. ``best_s`` is the cost of the best placement so far. Does nothing
+        here: subclasses override it."""
 
 
 search_bounds: Registry[type[SearchBound]] = Registry(
@@ -37,6 +39,6 @@ search_bounds: Registry[type[SearchBound]] = Registry(
 
 
 def search_bound(problem: Problem, timed: bool, enabled: bool = True) -> SearchBound:
-    """Return the bound of one search: the first kind that an extension offers, else the plain one."""
+    """Return the bound of one search: of the first class that an extension registered, otherwise a ``SearchBound``."""
     kind = next(iter(search_bounds.values()), SearchBound) if enabled else SearchBound
     return kind(problem, timed, enabled)

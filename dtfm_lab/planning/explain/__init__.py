@@ -1,1 +1,1 @@
-"""What causes a plan's cost: ``explain`` one plan, the ``Difference`` of two, the worth of devices to a plan."""
+"""What causes a plan's cost: ``explain`` for one plan, ``Difference`` for two, ``worth`` for what each device saves."""

@@ -1,10 +1,10 @@
 """Analysis of a plan's communication cost.
 
-It finds the slowest device of each group, the slowest pair of each hop, and the cost of the plan with any device in any
-other place. Every number is one of equations 1 to 4 or a difference of two, so pricing the same placement returns it.
+It finds the slowest device of each group, the slowest pair of each hop, and the cost after every swap of two devices.
+Every number follows from equations 1 to 4, so pricing the same placement gives the same number.
 
-An exchange puts each of two devices (one of them may be idle) in the place of the other. The pipelines are then paired
-again by the bottleneck matching of neighbouring groups, in the same stage order.
+In a swap, two devices exchange their places. One of them may be idle. The pipelines are then paired again by the
+bottleneck matching of neighbouring groups, in the same stage order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROUNDING = 1e-9
-"""Relative difference up to which two costs count as equal: it is rounding."""
+"""Costs with at most this relative difference count as equal, because it is only rounding."""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """An exchange of two devices, and the total cost in seconds after it."""
+    """A swap of two devices (by index), and the total cost in seconds after it."""
 
     device: int
     partner: int
@@ -37,7 +37,7 @@ class Swap:
 
 
 class SwapCosts:
-    """The costs after every exchange of two devices of one (S, D) grid."""
+    """The costs after every swap of two devices of one (S, D) grid."""
 
     def __init__(self, grid: IntArray, pair: PairCosts) -> None:
         self._grid, self._pair = grid, pair
@@ -46,8 +46,8 @@ class SwapCosts:
 
     @cached_property
     def costs_s(self) -> FloatArray:
-        """(N, N) seconds after each exchange; infinite if it would change nothing. The diagonal is the cost with the
-        best pairing of the same groups."""
+        """(N, N) seconds after each swap; inf if the swap would change nothing. The diagonal is the cost with the best
+        pairing of the same groups."""
         from dtfm_lab.planning.kernels.coarsened_graph import exchange_costs  # numba takes a while to load
 
         return exchange_costs(self._grid, self._pair.group_s, self._pair.hop_s)
@@ -58,8 +58,8 @@ class SwapCosts:
         return None if position < 0 else position // self._grid.shape[1]
 
     def best(self, device: int, partners: IntArray | None = None) -> Swap | None:
-        """Return the cheapest exchange of the device, with one of ``partners`` if given. Ties go to the first; None if
-        there is no exchange."""
+        """Return the cheapest swap of the device, with one of ``partners`` if given. Ties go to the first; None if
+        there is no swap."""
         others = np.arange(len(self.costs_s)) if partners is None else partners
         others = others[np.isfinite(self.costs_s[device, others]) & (others != device)]
         if not len(others):
@@ -68,11 +68,11 @@ class SwapCosts:
         return Swap(device, partner, float(self.costs_s[device, partner]))
 
     def price(self, device: int, partner: int) -> float:
-        """Return the seconds after the exchange of two devices, with the pipelines paired again."""
+        """Return the seconds after the swap of two devices, with the pipelines paired again."""
         return float(self.costs_s[device, partner])
 
     def exchanged(self, device: int, partner: int) -> IntArray:
-        """Return the (S, D) grid after the exchange of two devices, with the pipelines as they were."""
+        """Return the (S, D) grid after the swap of two devices, with the pipelines as they were."""
         grid = self._grid.copy()
         for leaves, comes in ((device, partner), (partner, device)):
             if (position := self._position[leaves]) >= 0:
@@ -82,7 +82,7 @@ class SwapCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class PairCost:
-    """Cost of two devices to each other: one message each way."""
+    """Seconds that two devices spend on a message each way."""
 
     devices: tuple[str, str]
     cost_s: float
@@ -107,11 +107,11 @@ class GroupBottleneck:
     latency_s: float
     """Latency of all of the device's messages in seconds. The rest of the cost is bandwidth."""
     dearest: PairCost | None
-    """The device with its most expensive partner; None for a group of one."""
+    """The device and its most expensive partner; None for a group of one."""
 
     @property
     def dearest_share(self) -> float:
-        """Share of the most expensive partner in the group's cost."""
+        """Fraction of the group's cost that the most expensive partner causes."""
         return self.dearest.cost_s / self.cost_s if self.dearest is not None and self.cost_s > 0 else 0.0
 
     def summary(self) -> dict[str, Any]:
@@ -192,12 +192,13 @@ class CostAnalysis:
         return self.change_s(best_s) >= 0.0
 
     def change_s(self, cost_s: float) -> float:
-        """Return another placement's cost less the plan's, in seconds; exactly 0 if they differ only by rounding."""
+        """Return another placement's cost minus the plan's, in seconds; exactly 0 if they differ only by rounding."""
         now_s = self.plan.cost.total_s
         return 0.0 if abs(cost_s - now_s) <= ROUNDING * now_s else cost_s - now_s
 
     def places(self, device: str | int) -> pd.DataFrame:
-        """Return the cheapest swap of a device into each other stage and into idleness (stage missing), cheapest first.
+        """Return the cheapest swap that moves a device to each other stage or makes it idle (stage missing), cheapest
+        first.
 
         Columns: stage, partner, cost_after_s, change_s.
         """
@@ -217,7 +218,7 @@ class CostAnalysis:
 
     @cached_property
     def service(self) -> pd.DataFrame:
-        """One row per device, in the topology's order: its place and its costs.
+        """One row per device, in the topology's order: its place and its costs in seconds.
 
         Columns: device; stage and replica (missing if idle); group_s, its costs to its partners; hop_before_s and
         hop_after_s, its costs to its neighbours in the pipeline.
@@ -302,7 +303,8 @@ def _pair_cost(plan: Plan, a: int, b: int, cost_s: FloatArray) -> PairCost:
 
 
 def _whole_numbers(numbers: IntArray) -> pd.arrays.IntegerArray:
-    """Return a column of whole numbers, missing where negative, such as the stage of an idle device."""
+    """Return a column of integers in which negative numbers, such as the stage -1 of an idle device, become missing
+    values."""
     import pandas as pd  # takes a while to load
 
     return pd.arrays.IntegerArray(numbers.astype(np.int64), numbers < 0)

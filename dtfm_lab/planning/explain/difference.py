@@ -1,12 +1,13 @@
 """The difference between two plans: which devices moved, and how that changed the objective.
 
-Plans for seconds or dollars are compared by these. Their stages differ in kind: the first has the embedding, the last
-the head. A device has therefore moved if the number of its stage changed.
+Plans for the iteration time or the price are compared by it. Their stages differ in kind: the first has the embedding,
+the last the head. A device has therefore moved if the number of its stage changed.
 
 In plans for the communication cost, groups have no names and the order of stages has no direction: the same groups in
-reverse cost the same. The stages of the two plans are therefore matched first, by the assignment that shares most
-devices. If several share equally many, the one that keeps the positions best wins, forwards or backwards. A device has
-moved only if its stage is matched to another one. Pipelines are compared by their devices, in either direction.
+reverse cost the same. The stages of the two plans are therefore matched first, so that matched stages have as many
+devices in common as possible. Of equally good matchings, the one that changes the order of stages least wins, forwards
+or backwards. A device has moved only if its earlier and later stage are not matched. A pipeline and its reverse count
+as the same.
 """
 
 from __future__ import annotations
@@ -55,18 +56,18 @@ class Difference:
 
     @property
     def objective(self) -> str:
-        """The later plan's objective; the earlier plan's if the later plan is only priced."""
+        """The later plan's objective. If that is the communication cost, the earlier plan's."""
         return self.before.objective if self.after.objective == "communication" else self.after.objective
 
     @property
     def by_seconds(self) -> bool:
-        """True if either plan is for seconds or dollars and both were simulated."""
+        """True if either plan is for the iteration time or the price, and both were simulated."""
         return self.objective != "communication" and None not in (self.before.iteration_s, self.after.iteration_s)
 
     @cached_property
     def carried_plan(self) -> Plan | None:
-        """The earlier plan on the later network, simulated; None if it does not fit, lost a device, or the network
-        is the same.
+        """The earlier plan on the later network, simulated. None if it does not fit there, if one of its devices is
+        gone, or if the network is the same.
 
         For the communication cost see ``carried``.
         """
@@ -76,9 +77,12 @@ class Difference:
 
     @cached_property
     def matched_stages(self) -> dict[int, int]:
-        """Maps each stage of the later plan to the matching stage of the earlier plan, for stages that share a
-        device. In plans for seconds, both have the same number."""
-        # Under a search for seconds, stages have numbers that mean something: the first holds the first layers.
+        """Maps each stage of the later plan to its matching stage of the earlier plan.
+
+        Only stages that share a device are matched. In plans for the iteration time or the price, matching stages have
+        the same number.
+        """
+        # In plans for the iteration time, a stage's number means something: the first stage holds the first layers.
         if self.by_seconds:
             both = zip(self.before.stages, self.after.stages, strict=False)
             return {s: s for s, (was, now) in enumerate(both) if set(was) & set(now)}
@@ -128,14 +132,14 @@ class Difference:
 
     @cached_property
     def new_pipelines(self) -> list[list[str]]:
-        """Pipelines of the later plan that the earlier plan lacks in either direction."""
+        """Pipelines of the later plan, as device names, that the earlier plan has in neither direction."""
         known = {tuple(line) for pipeline in self.before.pipelines for line in (pipeline, pipeline[::-1])}
         return [pipeline for pipeline in self.after.pipelines if tuple(pipeline) not in known]
 
     @property
     def choices(self) -> dict[str, tuple[object, object]]:
-        """Choices of the plans' jobs that differ, apart from the placement: {what: (before, after)}, such as
-        schedules."""
+        """Fields other than the placement that differ between the plans' jobs, such as the schedule: {name: (before,
+        after)}."""
         was, now = _chosen(self.before), _chosen(self.after)
         return {what: (was[what], now[what]) for what in was if was[what] != now[what]}
 
@@ -162,7 +166,8 @@ class Difference:
         """Cost of the earlier placement on the later network, for the later job in the earlier shape.
 
         If the later job does not allow that shape, the earlier job is priced. None if one of the devices was removed.
-        From before to carried, network and job changed. From carried to after, devices moved.
+        The change from ``before`` to ``carried`` is due to network and job. The change from ``carried`` to ``after`` is
+        due to moved devices.
         """
         if self._gone:
             return None
@@ -174,9 +179,10 @@ class Difference:
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s.
+        """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s (after minus
+        before).
 
-        Rows: the iteration (only of plans for seconds), data parallel, pipeline, total.
+        Rows: the iteration (if ``by_seconds``), data parallel, pipeline, total.
         """
         import pandas as pd  # takes a while to load
 
@@ -229,7 +235,7 @@ class Difference:
         return [str(name) for name in self.devices.loc[self.devices["change"] == change, "device"]]
 
     def _in_words(self, change: str, names: list[str]) -> str:
-        """Name devices of a change by host or region, as in the network that has them."""
+        """Describe the devices of one change by host or region."""
         # only the earlier network knows a device that was removed
         topology = (self.before if change == "removed" else self.after).topology
         return set_words(topology.devices, map(topology.index, names))
@@ -276,7 +282,7 @@ class Difference:
         return lines
 
     def _value_text(self) -> list[str]:
-        """Return sentences about the seconds of the iteration, and about the dollars if plans were made for them."""
+        """Return sentences about the seconds of the iteration, and about the dollars if the objective is the price."""
         before, after, kept = self.before, self.after, self.carried_plan
         assert before.iteration_s is not None
         assert after.iteration_s is not None
@@ -292,10 +298,9 @@ class Difference:
         return lines
 
     def _path_text(self) -> str:
-        """Return a sentence about the class of the critical path that changed most, and the device or link that
-        takes most of it.
+        """Return a sentence on the part of the critical path that changed most: computations, messages or averaging.
 
-        Empty if nothing changed.
+        It names the device or link with the largest share of that part in each plan. Empty if nothing changed.
         """
         was, now = IterationAnalysis(self.before), IterationAnalysis(self.after)
         what = max(was.by_class, key=lambda each: abs(now.by_class[each] - was.by_class[each]))
@@ -316,7 +321,7 @@ class Difference:
 
     @property
     def _kept_grid(self) -> IntArray:
-        """(S, D) the earlier placement on the later network, if none of its devices is gone."""
+        """(S, D) device indices of the earlier placement on the later network. Fails if one of its devices is gone."""
         return np.array([[self.after.topology.index(name) for name in group] for group in self.before.stages])
 
     @property

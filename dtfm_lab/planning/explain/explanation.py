@@ -1,4 +1,4 @@
-"""Why a plan costs what it costs: its communication cost or its iteration in words, as tables and as JSON."""
+"""Why a plan costs what it costs, in words, as tables and as JSON: its communication cost or its iteration."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Explanation(CostAnalysis):
     """A plan's cost analysis with sentences (``text``, ``why``), tables and JSON (``summary``).
 
-    ``worth`` and ``sensitivity`` say what would change the cost: devices, and faster links or devices. A plan for
-    seconds or dollars is explained by its simulated iteration first, then by its communication cost.
+    ``worth`` says what each device saves, ``sensitivity`` what a faster link or device would save. A plan for the
+    iteration time or the price is explained by its simulated iteration first, then by its communication cost.
     """
 
     @cached_property
@@ -47,12 +47,12 @@ class Explanation(CostAnalysis):
         seconds: float | None = None,
         progress: Callable[[Worth], object] | None = None,
     ) -> pd.DataFrame:
-        """Return a table of what each device is worth: seconds without it minus seconds with it in use, both planned
-        again.
+        """Return a table of what each device is worth: seconds without it minus seconds with it in use. Both are
+        planned again.
 
-        These are seconds of an iteration, in any shape. For a job with message sizes only, they are seconds of
-        the communication cost, in the plan's shape. Without ``steps`` and ``seconds``, every search takes 4
-        steps. ``progress`` is called with every row, which has both plans. Ctrl-C keeps the rows so far. See
+        These are seconds of an iteration, in any shape. For a job with message sizes only, they are seconds of the
+        communication cost, in the plan's shape. Without ``steps`` and ``seconds``, every search takes 4 steps.
+        ``progress`` is called with every row, which has both plans. Ctrl-C keeps the rows so far. See
         ``explain.worth``.
         """
         return table_of(
@@ -71,9 +71,9 @@ class Explanation(CostAnalysis):
         queueing: str | None = None,
         efficiency: float | None = None,
     ) -> pd.DataFrame:
-        """Return the gain from each faster link or device, largest first, each with a sentence. Schedule and
-        placement are kept. Links of two regions, all NICs and all devices with the same GPU are also improved
-        together.
+        """Return the gain from each faster link or device, largest first, each with a sentence. Schedule and placement
+        are kept. There are also rows for all links between two regions, all NICs, and all devices with the same GPU,
+        each improved together.
 
         Bandwidth and computing speed are multiplied by ``factor``, latency is divided by it. ``what`` is any of
         these. ``progress`` is called with every row. Ctrl-C keeps the rows so far. The rest is as in
@@ -84,11 +84,11 @@ class Explanation(CostAnalysis):
 
     @property
     def by_seconds(self) -> bool:
-        """True if the plan is for the seconds or the dollars of an iteration, not for its communication cost."""
+        """True if the plan minimises the seconds or the dollars of an iteration, not its communication cost."""
         return self.plan.objective != "communication" and self.plan.job.model is not None
 
     def to_frame(self, what: str = "devices") -> pd.DataFrame:
-        """Return a table.
+        """Return one of these tables:
 
         * ``devices``, ``groups`` or ``hops``: by the communication cost
         * ``iteration``: the seconds and the memory of each device
@@ -111,15 +111,15 @@ class Explanation(CostAnalysis):
 
     @property
     def text(self) -> str:
-        """The cost, what limits it, the cheapest swap and the bound, in a few sentences. For a plan for seconds or
-        dollars, what limits its iteration, then its communication cost."""
+        """The cost, what limits it, the cheapest swap and the bound, in a few sentences. If ``by_seconds``, it says
+        first what limits the iteration."""
         if not self.by_seconds:
             return sentences.of_plan(self)
         return f"{iteration_sentences.of_iteration(self.iteration)}\n{sentences.of_cost_alone(self)}"
 
     def why(self, device: str | int) -> str:
-        """Explain one device in a few sentences: its place, its costs and its other places. For a plan for seconds or
-        dollars, its seconds and its memory first."""
+        """Explain one device in a few sentences: its place, its costs and its other places. If ``by_seconds``, it gives
+        its seconds and its memory first."""
         chosen = self.plan.topology.at(device)
         if not self.by_seconds:
             return sentences.of_device(self, chosen)
@@ -162,6 +162,6 @@ class Explanation(CostAnalysis):
 
 
 def explain(plan: Plan) -> Explanation:
-    """Return what limits a plan's cost, and the cost of every alternative place of a device."""
+    """Analyse a plan: what limits its cost, and what every swap of devices would cost."""
     pair = pair_costs(plan.topology, plan.job)
     return Explanation(plan=plan, groups=group_bottlenecks(plan, pair), hops=hop_bottlenecks(plan, pair), pair=pair)

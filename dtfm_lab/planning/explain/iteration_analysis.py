@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fromkeys(
     ("latency", "bandwidth", "queue"), "link"
 )
-"""The class that each cause of a part of the critical path belongs to: devices, links or synchronisation."""
+"""The class of each cause on the critical path: ``device``, ``link`` or ``synchronisation``."""
 FACTOR = 2.0
-"""To see what a link or device is worth alone, it gets twice the bandwidth or speed, or half the latency."""
+"""To find what a link or device alone is worth, its bandwidth or speed is multiplied by this, its latency divided by
+it."""
 WORTH_SAYING = 0.01
-"""Minimum share of the iteration that this must save to be worth doing."""
+"""A faster bottleneck is worth mentioning if it would save at least this share of the iteration."""
 GAIN = 1e-3
-"""Memory counts as limiting only if more of it would save at least this share of the iteration."""
+"""Memory counts as limiting only if more memory would save at least this share of the iteration."""
 
 
 class Part(NamedTuple):
-    """A device, a link or a cause on the critical path."""
+    """A device, a link or a cause, and its seconds on the critical path."""
 
     name: str
     seconds: float
@@ -49,7 +50,7 @@ class Forbidden(NamedTuple):
     iteration_s: float
     """Seconds of the iteration with this choice."""
     device: str
-    """The device that lacks most memory for it."""
+    """The device that lacks the most memory for it."""
     over_bytes: int
     """Bytes that this device lacks."""
 
@@ -76,7 +77,7 @@ class IterationAnalysis:
         return self.trace.critical_summary()
 
     def parts(self, by: str) -> list[Part]:
-        """Return the parts of the critical path by "what", "device" or "link", longest first."""
+        """Return the parts of the critical path by "what" (its cause), "device" or "link", longest first."""
         rows = self.critical[self.critical["by"] == by]
         return [Part(*row) for row in zip(rows["name"], rows["seconds"], rows["share"], strict=True)]
 
@@ -95,17 +96,17 @@ class IterationAnalysis:
 
     @cached_property
     def bottleneck(self) -> Part | None:
-        """The device or link that takes most of the class that binds. None for synchronisation that waits for no
-        link."""
+        """The device or link with the most seconds on the critical path, of the class that ``binds``. None if
+        synchronisation binds and no link is on the path."""
         return next(iter(self.parts("device" if self.binds == "device" else "link")), None)
 
     @cached_property
     def alone_saves(self) -> float | None:
         """Maximum share of the iteration that the bottleneck would save if it alone were ``FACTOR`` times as fast.
 
-        For a link, this is the sum of what bandwidth and latency save. Together they save at most that, because each
-        further second that is taken from a link saves less. 0 if other devices or links are as slow. None if no device
-        or link is the bottleneck.
+        For a link, this is the sum of what bandwidth and latency save. Both together save at most that, because every
+        further second taken off a link saves less. 0 if other devices or links are as slow. None if no device or link
+        is the bottleneck.
         """
         part, topology = self.bottleneck, self.plan.topology
         if part is None or not self.iteration_s > 0:
@@ -158,7 +159,7 @@ class IterationAnalysis:
             held, iteration_s = memory(plan), iteration_seconds(plan)
         except LabError:  # such as an order of passes that cannot finish
             return None
-        # Only what would be faster and lacks memory is forbidden by it.
+        # Only a change that would be faster and lacks memory is forbidden.
         if held.fits or iteration_s > self.iteration_s * (1 - GAIN):
             return None
         at = held.worst
@@ -209,13 +210,15 @@ class IterationAnalysis:
 
 
 def ends_of(name: str, topology: Topology) -> tuple[str, ...]:
-    """Return source and target of a link's name, ``"a -> b"``. Empty if the network has no such two devices."""
+    """Return the source and target device of a link's name, ``"a -> b"``. Empty if the network has no two devices of
+    these names."""
     names = set(topology.names)
     return next((ends for ends in splits(name, LINK_SEPARATOR) if names.issuperset(ends)), ())
 
 
 def splits(name: str, separator: str) -> list[tuple[str, str]]:
-    """Return every way to split a link's name into two, because a device's name may contain the separator."""
+    """Return every way to split a link's name at a separator. There may be several, because device names may contain
+    it."""
     parts = name.split(separator)
     return [(separator.join(parts[:at]), separator.join(parts[at:])) for at in range(1, len(parts))]
 
@@ -228,13 +231,13 @@ def analysed(plan: Plan) -> IterationAnalysis:
 
 
 def _more_memory(job: Job) -> list[tuple[str, Job]]:
-    """Return jobs that need more memory, each with a description of its change."""
+    """Return variants of the job that need more memory, each as (description of the change, job)."""
     tried = []
     if job.checkpoints != "none":
         kept = job.with_fields(recompute=False, checkpointing="none", warmups=job.warmups)
         tried.append(("without recomputing activations", kept))
     if job.warmups is not None:
-        # One more than now, as far as there are micro-batches.
+        # One more than now, but not more than there are micro-batches.
         most = job.n_microbatches
         ahead = tuple(min(depth + 1, most) for depth in np.array(job.warmups).tolist())
         if ahead != job.warmups:

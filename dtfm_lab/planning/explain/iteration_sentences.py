@@ -29,7 +29,7 @@ WAITS = {
 }
 """What an idle device waits for, by column of the table of devices."""
 WORTH_NAMING = 0.05
-"""A second device is named from this share of the iteration on."""
+"""A sentence names a second device only if it takes at least this share of the iteration."""
 NEGLIGIBLE = 5e-4
 """Below this share of an iteration, a part is not mentioned."""
 
@@ -37,8 +37,8 @@ NEGLIGIBLE = 5e-4
 def of_iteration(analysis: IterationAnalysis) -> str:
     """Return the sentences about an iteration, one line each.
 
-    They are: its seconds, the job's choices, what limits them, shared NICs, memory, idle time, blocking sends, idle
-    devices, the bound and the price.
+    They are about its seconds, the job's choices, what limits the iteration, shared NICs, memory, idle time, blocking
+    sends, idle devices, the bound and the price.
     """
     said = (_seconds, _choices, binding, _shared_nics, _memory, _idle_time, _blocking, _left_out, _bound, _price)
     return "\n".join(filter(None, (sentence(analysis) for sentence in said)))
@@ -92,7 +92,7 @@ def _choices(analysis: IterationAnalysis) -> str:
 def binding(analysis: IterationAnalysis) -> str:
     """Return a sentence on what limits the iteration: devices, links or synchronisation, with its share and name.
 
-    A second sentence warns if the named device or link would save next to nothing alone.
+    A second sentence warns if making this device or link alone faster would save next to nothing.
     """
     share = analysis.by_class[analysis.binds] / analysis.iteration_s if analysis.iteration_s > 0 else 0.0
     of_path = f"{format_share(share, 0)} of the critical path"
@@ -136,7 +136,8 @@ def _would_take(seconds: float, analysis: IterationAnalysis) -> str:
 
 
 def _on(plan: Plan, part: Part) -> str:
-    """Return the device of a part with its GPU and its stage."""
+    """Return words for the device of a part: its name, GPU and stage, and its seconds and share of the critical
+    path."""
     index = plan.topology.index(part.name)
     stage = next(s for s, group in enumerate(plan.placement.devices) if index in group)
     gpu = plan.topology.devices[index].gpu

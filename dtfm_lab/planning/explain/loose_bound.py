@@ -1,7 +1,7 @@
-"""What a loose lower bound on the seconds counts and what it leaves out, in plain words.
+"""Say in words what a loose lower bound on the iteration time counts and what it leaves out.
 
-``iteration.bounds`` proves the bounds. They start from the work of all devices and rise while a search has time for
-them. Each bound leaves out what no proof has found yet, so a plan far above its bound may still be the best one.
+``iteration.bounds`` proves the bounds. A bound starts from the computing time of all devices and rises while a search
+has time for it. It still leaves out some delays, so a plan far above its bound may be the best one.
 """
 
 from dtfm_lab.costs.efficiency import speeds_of
@@ -12,17 +12,17 @@ from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.planning.iteration.bounds.iteration_bound import MOST_DEVICES_WITH_CUTS
 
 NO_MORE = 1.005
-"""Up to this multiple of the time for the work of all devices, a bound counts nothing else."""
+"""A bound of up to this multiple of the computing time of all devices counts only computing."""
 
 
 def is_loose(plan: Plan) -> bool:
-    """True if the plan's iteration takes more than ``LOOSE_TIMES`` its lower bound."""
+    """True if the plan's iteration takes more than ``LOOSE_TIMES`` times its lower bound."""
     left = plan.speed_up_left
     return left is not None and left > LOOSE_TIMES and bool(plan.iteration_lower_bound_s)
 
 
 def loose_bound_words(plan: Plan) -> str:
-    """Return what is known about better plans if the bound is loose; empty if it is not.
+    """Return a sentence on what a loose bound says about better plans; empty if the bound is not loose.
 
     ``The search found nothing better in 5 s. No plan takes less than 401 ms, but this lower bound is loose here: it
     counts ..., not ...``
@@ -40,14 +40,14 @@ def loose_bound_words(plan: Plan) -> str:
 
 
 def counts_work_alone(plan: Plan) -> bool:
-    """True if the bound is no more than the computing time of all devices together. No search has raised it yet."""
+    """True if the bound counts only the computing time of all devices together, so no search has raised it yet."""
     flop = float(plan.to_frame()["flop"].sum())
     speeds = speeds_of(plan.job, plan.topology.devices, plan.efficiency, plan.job.microbatch)
     return (plan.iteration_lower_bound_s or 0.0) <= NO_MORE * flop / sum(speeds)
 
 
 def _work_only(plan: Plan) -> tuple[str, list[str]]:
-    """Return what the bound by the work of all devices counts, and what it leaves out."""
+    """Return what a bound by the computing time of all devices counts, and what it leaves out."""
     gpus = sum(device.gpus for device in plan.topology.devices)
     noun = "device" if gpus == len(plan.topology) else "GPU"
     counts = f"the passes, as if all {counted(gpus, noun)} computed all the time"
@@ -62,7 +62,7 @@ def _work_only(plan: Plan) -> tuple[str, list[str]]:
 
 
 def _each_device(plan: Plan) -> tuple[str, list[str]]:
-    """Return what the bound by each device's own passes and messages counts, and what it leaves out."""
+    """Return what a bound by each device's own passes and messages counts, and what it leaves out."""
     counts = "each device's passes, messages and averaging over the best links of its kind"
     omits = ["that devices wait for each other's passes"]
     if plan.topology.nic_of is not None:

@@ -1,4 +1,4 @@
-"""An explanation in words. Stages and pipelines are counted from 0, as everywhere in the lab."""
+"""The communication cost of a plan in words. Stages and pipelines are counted from 0, as everywhere in the lab."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dtfm_lab.planning.explain.communication import ROUNDING, CostAnalysis, Pair
 
 
 def none_of(plan: Plan, no: str = "no") -> str:
-    """Return the subject of a sentence about the bound: ``no plan``, or ``no plan of 2 x 2`` if the bound covers
-    only that shape."""
+    """Return ``no plan``, or ``no plan of 2 x 2`` if the bound covers only that shape: the subject of a sentence on the
+    bound."""
     return plan.scope.replace("any", no, 1)
 
 

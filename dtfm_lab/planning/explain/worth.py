@@ -1,7 +1,7 @@
 """What a device is worth to a plan: the network is planned again without it.
 
-A used device is removed from the network, and the job is planned again on the rest. An idle device is put to work in
-another device's place, with as much work as helps. Either way::
+A used device is removed from the network, and the job is planned again on the rest. An idle device takes another
+device's place, with as much work as helps. Either way::
 
     worth = cost without the device - cost with it in use
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 STEPS = 4
 """Steps of each search if the caller gives neither steps nor seconds."""
 NEGLIGIBLE = 1e-6
-"""Below this share of the cost, a worth counts as zero: it is rounding."""
+"""A worth below this share of the cost counts as zero, because it is only rounding."""
 MOST_STAGES = 4
 """Maximum number of stages in which a device is tried. Stages with the least work come first."""
 HALVINGS = 4
@@ -49,11 +49,11 @@ HALVINGS = 4
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Worth:
-    """One device with the best plan found that uses it, and the best plan found without it."""
+    """One device, with the best plan found that uses it and the best plan found without it."""
 
     device: str
     role: tuple[int, int] | None
-    """Its stage and replica in the best plan with all devices; None if it is idle there."""
+    """The device's stage and replica in the best plan with all devices; None if it is idle there."""
     serving: Plan | None
     """The best plan found that uses the device; None if it fits nowhere."""
     without: Plan | None
@@ -66,8 +66,8 @@ class Worth:
 
     @property
     def verdict(self) -> str:
-        """What the worth means for the plan's objective: "needed", "cannot serve", "makes no difference", "helps" or
-        "harms"."""
+        """What using the device means for the plan's objective: "helps", "harms" or "makes no difference". "needed" if
+        no plan fits without it, "cannot serve" if it fits nowhere."""
         if self.without is None:
             return "needed"
         if self.serving is None:
@@ -96,7 +96,8 @@ def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
     Columns:
 
     - device; stage and replica in the best plan with all devices (missing if idle)
-    - worth_s; verdict; without_s and serving_s, missing for a plan that does not exist
+    - worth_s, the seconds that the device saves; verdict
+    - without_s and serving_s, the seconds without and with the device, missing for a plan that does not exist
     - n_stages and n_replicas without the device
     - without_price_per_billion_tokens and serving_price_per_billion_tokens, in US dollars
     - sentence
@@ -146,11 +147,12 @@ def stream_worth(plan: Plan, planner: str = "evolutionary", **limits: Any) -> It
 
 
 def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
-    """Yield the worths. Devices that can change places without any effect have one worth, which is found once.
+    """Yield the worth of each device.
 
-    If one of them is idle, it is 0: the idle one could replace any of the others.
+    Devices that can change places without any effect share one worth, so only one of them is searched for. If one of
+    them is idle and another in use, the worth is 0, because the idle device could replace the other.
     """
-    # Searched with the device as well, or a better search would be taken for its worth.
+    # Search with all devices too. Otherwise a better search would look like the worth of a device.
     best = replanned(plan.topology, plan, plan, **limits)
     assert best is not None, "no worse than the plan"
     topology, grid, alike = best.topology, best.placement.devices, _alike(best)
@@ -170,9 +172,9 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
         elif role is None:
             serving = _renamed(known.serving, name, known.device, topology) if known else with_device(best, device)
         elif known is not None:
+            # A device that is alike has been searched for already.
             without = _renamed(known.without, name, known.device, topology)
         else:
-            # A device that is alike has been searched for already.
             others = [d for d in range(len(topology)) if d != device]
             rest = topology.subset(others) if others else None
             # The plan without the device is where the search begins, so it finds nothing worse.
@@ -184,14 +186,15 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
 
 
 def _alike(plan: Plan) -> IntArray:
-    """(N,) number of each device's kind. Two devices of a kind can change places without any effect."""
+    """Return (N,) class of each device. Two devices of a class can change places without any effect."""
     if plan.objective == "communication":
         return np.arange(len(plan.topology))
     return IterationProblem.of(plan.topology, opened(plan), plan.queueing, efficiency=plan.efficiency).alike
 
 
 def _renamed(plan: Plan | None, a: str, b: str, whole: Topology) -> Plan | None:
-    """Return the plan with two interchangeable devices exchanged, on its part of the whole network."""
+    """Return the plan with devices ``a`` and ``b``, which are interchangeable, exchanged. ``whole`` is the network that
+    has both; the plan's network may lack one."""
     if plan is None:
         return None
     other = {a: b, b: a}
@@ -204,7 +207,7 @@ def _renamed(plan: Plan | None, a: str, b: str, whole: Topology) -> Plan | None:
 
 
 def _checked(plan: Plan, planner: str, *, steps: int | None = None, seconds: float | None = None, **limits: Any) -> Any:
-    """Return the keywords of ``replanned``.
+    """Return the keyword arguments for ``replanned``.
 
     Raises PlanError for a plan that was not simulated and for limits out of range, UnknownName for a planner.
     """
@@ -225,8 +228,8 @@ def replanned(
     progress: Callable[[PlanStep], object] | None = None,
     **limits: Any,
 ) -> Plan | None:
-    """Return the best plan found for another plan's job and objective on a network, with all open fields, no worse than
-    ``start``.
+    """Search on a network for the job and objective of the plan ``like``, with its open fields open. Return the best
+    plan found, no worse than ``start``.
 
     None if no plan fits. ``progress`` is called with every step.
     """
@@ -244,9 +247,10 @@ def replanned(
 
 
 def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | None:
-    """Return the best plan found with every field open that the plan's job had pinned, no worse than the plan.
+    """Open every field that the plan's job pins, search, and return the best plan found. It is no worse than ``plan``.
 
-    None if nothing was pinned, or if the plan is not for seconds or dollars. The options are passed to ``replanned``.
+    None if nothing was pinned, or if the plan is not for the iteration time or the price. The options are passed to
+    ``replanned``.
     """
     if not plan.pinned or plan.iteration_s is None or plan.objective == "communication":
         return None
@@ -260,7 +264,8 @@ def _dollars(plan: Plan | None) -> float:
 
 
 def seconds(plan: Plan | None) -> float:
-    """Return the seconds of a plan's iteration, or of the communication cost that it was made for; NaN for no plan."""
+    """Return the seconds of a plan's iteration, or of its communication cost if that is its objective. NaN for no
+    plan."""
     if plan is None:
         return np.nan
     return plan.cost.total_s if plan.objective == "communication" or plan.iteration_s is None else plan.iteration_s
@@ -275,7 +280,7 @@ def with_device(plan: Plan, device: int) -> Plan | None:
     """Return the best plan found that uses an idle device in another's place, with as much work as helps.
 
     It tries the stages with the least work, in the pipeline of the slowest device there. With one stage, it also tries
-    a separate pipeline. None if the device fits nowhere. For the communication cost, it is the cheapest exchange with a
+    a separate pipeline. None if the device fits nowhere. For the communication cost, it is the cheapest swap with a
     used device.
     """
     if plan.objective == "communication":
@@ -301,8 +306,8 @@ def with_device(plan: Plan, device: int) -> Plan | None:
 
 
 def _without(plan: Plan, rest: Topology) -> Iterator[Plan | None]:
-    """Yield plans near this one on the rest of its network. If its message sizes belong to its shape, only plans of
-    that shape."""
+    """Yield plans near this one on the rest of its network. For the communication cost, only plans of the same shape,
+    because the message sizes depend on it."""
     for one in starting_plans(plan, rest):
         if plan.objective != "communication" or one.job == plan.job:
             yield placed(plan, one.placement.devices, one.job, rest)
@@ -337,8 +342,8 @@ def _with_share(job: Job, replica: int, factor: float) -> Job:
 
 
 def shares_with(counts: tuple[int, ...], replica: int, count: int) -> tuple[int, ...]:
-    """Return the micro-batches of each pipeline if ``replica`` gets ``count`` of them. The others share the rest in
-    proportion to their present numbers."""
+    """Return the micro-batches of each pipeline if pipeline ``replica`` gets ``count``. The others share the rest in
+    proportion to their present ``counts``."""
     others = np.delete(np.array(counts), replica)
     count = min(count, sum(counts) - len(others))
     return tuple(np.insert(np.array(shared_out(others, sum(counts) - count)), replica, count).tolist())

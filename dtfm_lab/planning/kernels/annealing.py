@@ -1,12 +1,12 @@
-"""Simulated annealing on groups in stage order. Every hop costs its bottleneck matching. Compiled.
+"""Simulated annealing on groups in stage order. The cost of a hop is its bottleneck matching. Compiled.
 
 A move swaps two devices of different groups (or a placed one with an idle one), or reverses a run of stages. The
-acceptance threshold is drawn before the move. The O(D) change of the groups alone can then reject a move, and a
-matching ends as soon as it exceeds what is left.
+acceptance threshold is drawn before the move. Often the change of the groups, found in O(D), already exceeds it, and
+the move is rejected without a matching. A matching stops as soon as it exceeds what the threshold leaves.
 
-Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983). Moves on a grid, whose columns are
-the pipelines, take a fifteenth of the time. In equal time they find nothing better, because the best pairing of a new
-group then needs a search too.
+Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983). An alternative moves devices on a
+grid whose columns are the pipelines. Its moves take a fifteenth of the time. In equal time they find nothing better,
+because the best pairing of a new group then needs a search too.
 """
 
 from typing import NamedTuple
@@ -19,22 +19,25 @@ from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 GROUP_WEIGHT = 0.1
-"""Weight of the mean group in addition to the slowest. It gives a direction on plateaus. Chosen by hand."""
+"""Weight in the annealed cost of the mean group, which is added to the slowest. It gives a direction on plateaus.
+Chosen by hand."""
 REVERSALS = 0.1
-"""Share of moves that reverse a run of stages. Chosen by hand. A reversal needs at most two matchings, as 2-opt does
-in a tour of cities. Only reversals repair a path that crosses the network twice."""
+"""Share of moves that reverse a run of stages. Chosen by hand. A reversal needs at most two matchings (it is the 2-opt
+move). Only reversals repair a path that crosses the network twice."""
 SIMILAR_SHARE = 0.3
-"""Share of swaps with one of a device's most similar devices in the network. Chosen by hand."""
+"""Share of swaps in which the partner is one of the device's most similar devices. Chosen by hand."""
 COOLED_EVERY = 64
-"""Moves between two temperatures. Chosen by hand: an exponential takes as long as a small move. The path's sum is also
-computed again then, before rounding errors add up."""
+"""Number of moves between two temperatures. Chosen by hand: an exponential takes as long as a small move. The path's
+sum is also recomputed then, before rounding errors add up."""
 BETTER = 1e-9
-"""Minimum relative gain of a new best row, above what rounding changes. Chosen by hand."""
+"""Minimum relative gain for a new best row, larger than rounding errors. Chosen by hand."""
 
 
 class AnnealingState(NamedTuple):
-    """The row that is annealed, with its costs. It holds all N devices: S stages of D replicas at positions stage x D +
-    replica, followed by the idle ones."""
+    """The row of devices that is annealed, with its costs.
+
+    It holds all N devices: S stages of D replicas at positions stage x D + replica, followed by the idle ones.
+    """
 
     n_stages: int
     n_replicas: int
@@ -65,7 +68,7 @@ class AnnealingState(NamedTuple):
 def annealing_state(
     group_s: FloatArray, hop_s: FloatArray, classes: IntArray, similar: IntArray, n_stages: int, n_replicas: int
 ) -> AnnealingState:
-    """Return a state with the devices in the order of their numbers. The caller sets ``row``, and the ``recompute``
+    """Return a state whose row has the devices in order of index. The caller sets ``row``, and the ``recompute``
     functions derive the rest from it."""
     s, d, n_hops = n_stages, n_replicas, max(n_stages - 1, 1)
     row = np.arange(len(hop_s))
@@ -76,7 +79,7 @@ def annealing_state(
 
 @compiled
 def swap(state: AnnealingState, p: int, q: int) -> None:
-    """Exchange the devices at positions p and q. The caller updates sums and links."""
+    """Exchange the devices at positions p and q of the row. The caller updates the costs."""
     a, b = state.row[p], state.row[q]
     state.row[p], state.row[q] = b, a
     state.place[a], state.place[b] = q, p
@@ -91,7 +94,7 @@ def recompute_places(state: AnnealingState) -> None:
 
 @compiled
 def recompute_groups(state: AnnealingState) -> None:
-    """Recompute sums and slowest members from the row."""
+    """Recompute ``sums_s`` and ``slowest_s`` from the row."""
     d = state.n_replicas
     for s in range(state.n_stages):
         state.slowest_s[s] = 0.0
@@ -106,9 +109,9 @@ def recompute_groups(state: AnnealingState) -> None:
 
 @compiled
 def exchanged_sums(state: AnnealingState, s: int, i: int, t: int, j: int) -> None:
-    """Fill scratch with the groups' sums as if the devices at (s, i) and (t, j) were exchanged.
+    """Compute the groups' sums after the devices at (s, i) and (t, j) are exchanged, without exchanging them.
 
-    ``reals[D + 2]`` and ``reals[D + 3]`` become the sums of groups s and t. ``t == S`` means the idle devices.
+    Rows D + 2 and D + 3 of ``reals`` become the sums of groups s and t. ``t == S`` means the idle devices.
     """
     d = state.n_replicas
     a, b = state.row[s * d + i], state.row[t * d + j]
@@ -142,7 +145,7 @@ def slowest_except(state: AnnealingState, s: int, t: int) -> float:
 
 @compiled
 def set_sums(state: AnnealingState, s: int, at: int, slowest_s: float) -> None:
-    """Set the sums of group s to the sums in scratch row ``at``."""
+    """Set the sums of group s to row ``at`` of ``reals``, and its slowest member's to ``slowest_s``."""
     state.sums_s[s] = state.reals[at]
     state.slowest_s[s] = slowest_s
 
@@ -153,15 +156,15 @@ def anneal_groups(
 ) -> float:
     """Take ``n_moves`` Metropolis steps while the temperature falls from ``hot_s`` to ``cold_s``.
 
-    ``best`` (N,) becomes the cheapest row seen, with its columns not matched yet (see ``align``). Returns its cost in
-    seconds. The steps begin with the state's row and change it.
+    The steps begin with the state's row and change it. ``best`` (N,) becomes the cheapest row seen, and its cost in
+    seconds is returned. The columns of ``best`` are not pipelines yet: call ``align``.
     """
     n_stages = state.n_stages
-    # the weight is for the mean group, the loop below keeps the sum
+    # the weight is for the mean group, but the loop below keeps the sum over groups
     group_weight = GROUP_WEIGHT / n_stages
+    # a swap changes two stages, each with a hop before and after it
     hops, new_links_s = np.empty(4, np.int64), np.empty(4)
     recompute_places(state)
-    # a swap changes two stages, each with a hop before and after it
     recompute_groups(state)
     for s in range(n_stages - 1):
         state.worst_s[s] = _weight(state, s, s + 1, np.inf)
@@ -175,7 +178,7 @@ def anneal_groups(
             temperature_s = hot_s * np.exp(cooling * move / n_moves)
             path_s = state.worst_s.sum()
         now_s = slowest_s + group_weight * groups_s + path_s
-        # Metropolis: accept up to this cost; drawing it first allows to reject a move before its matchings
+        # Metropolis: accept up to this cost. It is drawn first, so that a move can be rejected before its matchings.
         most_s = now_s - temperature_s * np.log(1.0 - uniform(random))
         if n_stages > 2 and uniform(random) < REVERSALS:
             kept, path_change_s = _try_reversal(state, most_s - now_s, random)
@@ -208,8 +211,8 @@ def _cheapest_hop(hop_s: FloatArray) -> float:
 
 @inlined
 def _try_reversal(state: AnnealingState, room_s: float, random: RandomState) -> tuple[bool, float]:
-    """Reverse a run of stages if the path grows by at most ``room_s``. Return whether it did, and the change of the
-    path.
+    """Reverse a run of stages if the path grows by at most ``room_s``. Return True if it was reversed, and the change
+    of the path in seconds.
 
     Groups and the hops within the run stay the same. Only the hops at its two ends are matched again.
     """
@@ -253,9 +256,9 @@ def _try_swap(
 ) -> tuple[bool, float, float, float]:
     """Swap two devices of different groups, or one with an idle one, if the total then costs at most ``most_s``.
 
-    Returns whether it did, the seconds of the slowest group, and the changes of the groups' sum and of the path. Groups
-    are priced first, in O(D). Every changed hop then costs at least the new device's cheapest link, so most moves are
-    rejected before any matching. ``hops`` and ``new_links_s`` are (4,) scratch.
+    Returns True if they were swapped, the seconds of the slowest group, and the changes of the groups' sum and of the
+    path. Groups are priced first, in O(D). A changed hop costs at least the new device's cheapest link, so most moves
+    are rejected before any matching. ``hops`` and ``new_links_s`` are (4,) scratch.
     """
     n_stages, d = state.n_stages, state.n_replicas
     p = below(random, len(state.row))
@@ -312,8 +315,8 @@ def _try_swap(
 
 @inlined
 def _changed_hops(state: AnnealingState, s: int, t: int, hops: IntArray) -> tuple[int, float]:
-    """Fill ``hops`` with the hops before and after stages s and t, each once. Return their number and their seconds
-    now."""
+    """Fill ``hops`` with the hops before and after stages s and t, each once. Return how many they are and their
+    present seconds."""
     count, old_path_s = 0, 0.0
     for h in (s - 1, s, t - 1, t):
         # if s and t are neighbours, the hop between them is in the list twice
@@ -329,7 +332,8 @@ def _changed_hops(state: AnnealingState, s: int, t: int, hops: IntArray) -> tupl
 
 @compiled
 def align(state: AnnealingState) -> None:
-    """Permute each stage of the row so that its columns are pipelines, paired by the bottleneck matchings."""
+    """Reorder the devices within each stage of the row so that its columns are pipelines, paired by the bottleneck
+    matchings."""
     d = state.n_replicas
     row_of, kept = state.integers[0], state.integers[1]
     for s in range(state.n_stages - 1):
@@ -351,8 +355,8 @@ def _cheapest_link(state: AnnealingState, p: int, stage: int) -> float:
 
 @compiled
 def _weight(state: AnnealingState, a: int, b: int, enough_s: float) -> float:
-    """Return the bottleneck matching of stages a and b in seconds, or some number above ``enough_s``. Scratch holds the
-    partners."""
+    """Return the seconds of the bottleneck matching of stages a and b, or some number above ``enough_s``. Row 0 of
+    ``integers`` becomes the partners."""
     d = state.n_replicas
     here, there = state.row[a * d : (a + 1) * d], state.row[b * d : (b + 1) * d]
     return bottleneck(state.hop_s, here, there, enough_s, state.reals, state.integers[0])
@@ -360,7 +364,7 @@ def _weight(state: AnnealingState, a: int, b: int, enough_s: float) -> float:
 
 @compiled
 def _reverse(state: AnnealingState, i: int, j: int) -> None:
-    """Reverse stages i to j, with their sums and hops."""
+    """Reverse the order of stages i to j in the row, with the costs of their groups and of the hops between them."""
     d = state.n_replicas
     kept, kept_s = state.integers[1], state.reals[0]
     first, last = i, j

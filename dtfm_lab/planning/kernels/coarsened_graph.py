@@ -1,7 +1,7 @@
 """The coarsened graph, compiled.
 
-It has the bottleneck matchings, which are the weights of its edges, its shortest open path, and the cost of both after
-every exchange of two devices.
+Its edges weigh what the bottleneck matching of two groups costs. The functions compute these weights, the shortest open
+path, and the total cost after every swap of two devices.
 """
 
 import numpy as np
@@ -21,10 +21,10 @@ def bottleneck(
     """Match ``left`` with ``right`` so that the most expensive pair is cheapest. Return the seconds of that pair.
 
     ``row_of`` becomes, for each of ``right``, its partner's index in ``left``. As soon as the answer is known to exceed
-    ``enough_s``, the function returns some number above ``enough_s``, and ``row_of`` is undefined.
+    ``enough_s``, the function returns some number above it, and ``row_of`` is undefined.
 
-    Rows are matched one after the other, along the augmenting path whose most expensive pair is cheapest. A pair below
-    the threshold, which only rises, costs nothing more.
+    Rows are matched one after the other, each along the augmenting path whose most expensive pair is cheapest. The
+    threshold is the most expensive pair so far. It only rises, so any pair up to it can be used freely.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def shortest_path(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -
 
 @compiled
 def _split(visited: int, n: int, inside: IntArray, outside: IntArray) -> int:
-    """List the nodes of a set and the other nodes, (S + 1,) each, and return the size of the set. It has no
+    """List the nodes inside and outside a set, in two arrays of (S + 1,), and return the size of the set. It has no
     branches."""
     n_inside = 0
     for node in range(n):
@@ -234,7 +234,8 @@ def improve_path(weights_s: FloatArray, order: IntArray) -> None:
 
 @compiled
 def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: IntArray, rounding_s: float) -> bool:
-    """Move the segment of ``length`` at i to where it costs least, possibly reversed. Return True if that helped."""
+    """Move the segment of ``length`` nodes at place i to where it costs least, possibly reversed. Return True if that
+    helped."""
     n = len(order)
     first, last = order[i], order[i + length - 1]
     gain_s = 0.0
@@ -279,8 +280,8 @@ def _move(weights_s: FloatArray, order: IntArray, i: int, length: int, piece: In
 def exchange_costs(grid: IntArray, group_pair_s: FloatArray, hop_pair_s: FloatArray) -> FloatArray:
     """Return (N, N) seconds after devices a and b of the (S, D) grid change places.
 
-    The stage order is kept, and pipelines are paired again. The diagonal has the present cost. Entries for two devices
-    of one group or two idle ones are infinite, because nothing would change.
+    The stage order is kept, and pipelines are paired again. The diagonal has the cost without an exchange. Entries for
+    two devices of one group or two idle ones are infinite, because nothing would change.
 
     Each exchange changes two groups and at most four hops. Only these are priced again. For 64 devices that takes a few
     milliseconds, so nothing cleverer, such as lower bounds of exchanges, is worth its code.
@@ -324,7 +325,7 @@ def exchange_costs(grid: IntArray, group_pair_s: FloatArray, hop_pair_s: FloatAr
 
 @compiled
 def slowest_member_s(pair_s: FloatArray, group: IntArray) -> float:
-    """Return the seconds in which a group synchronises. Its slowest member sets them: equation 2."""
+    """Return the seconds in which a group synchronises: the cost of its slowest member, equation 2."""
     slowest_s = 0.0
     for a in group:
         own_s = 0.0

@@ -16,21 +16,22 @@ from dtfm_lab.planning.kernels.random_numbers import RandomState, below
 
 
 class CyclicSearch(NamedTuple):
-    """The costs of N devices on S stages of D replicas, and the scratch space of one local search."""
+    """The costs of N devices on S stages of D replicas, and the scratch space for one local search at a time."""
 
     n_replicas: int
     hop_s: FloatArray
     """(N, N) pair costs over a hop."""
     freed_s: FloatArray
-    """(N, N) cost of a pair over a hop less its cost in a group."""
+    """(N, N) cost of a pair over a hop minus its cost in a group."""
     classical: bool
-    """True if all links count, False if only the fastest link within a group does."""
+    """True if gains count all links (``_by_all_links``). False if they count only the fastest link within a stage
+    (``_by_fastest_link``)."""
     locked: npt.NDArray[np.bool_]
-    """(N,) True if the device has moved already."""
+    """(N,) True if the device has moved already in this search."""
     filled: npt.NDArray[np.bool_]
-    """(S,) True if the stage has received a device."""
+    """(S,) True if the stage has received a device in this search."""
     members: IntArray
-    """(N,) scratch: devices of the current stage in the first places."""
+    """(N,) scratch: begins with the devices of the current stage."""
     group_gain_s: FloatArray
     """(S + 1,) gain of moving the current device to each group."""
     moved: IntArray
@@ -58,15 +59,17 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
     the next candidate comes from that stage. The cycle ends when a candidate moves into the first stage or a stage has
     no candidate left.
 
-    Each move could have closed the cycle by going to the first stage instead. The one with the largest sum of gains
-    does so, if that sum is above zero. A device moves once. The search ends with the cycle after which every stage has
-    received a device, at the latest the S-th. This last cycle is undone.
+    Every move of a cycle could have closed it by going to the first stage instead. The move for which the sum of gains
+    is largest does so, if that sum is positive. The moves after it are undone.
+
+    A device moves at most once in a search. The search ends after S cycles, or with the first cycle after which every
+    stage has received a device. That last cycle is undone.
     """
     scratch.locked[:] = False
     scratch.filled[:] = False
     n_stages = len(scratch.filled)
     for cycle in range(n_stages):
-        start, most_s = n_stages, -np.inf  # no stage yet; a literal would compile all below twice
+        start, most_s = n_stages, -np.inf  # no stage yet; with a literal, numba would compile all below twice
         for group in range(n_stages):
             device, _target, gain_s, _home_s = _candidate(scratch, group_of, group, group)
             if device >= 0 and gain_s > most_s:
@@ -74,7 +77,7 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
         if start == n_stages:
             return
         n_moves, kept = _cycle(scratch, group_of, start)
-        # moves behind the one that closes the cycle are undone; all of them in the last cycle
+        # moves after the one that closes the cycle are undone, and in the last cycle all of them
         last = scratch.filled.all() or cycle == n_stages - 1
         for i in range(n_moves - 1, -1 if last else kept, -1):
             group_of[scratch.moved[i]] = scratch.origin[i]
@@ -85,8 +88,8 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
 
 @compiled
 def _cycle(scratch: CyclicSearch, group_of: IntArray, start: int) -> tuple[int, int]:
-    """Move devices, beginning at ``start``, until the cycle closes. Return the number of moves and the one that should
-    close it."""
+    """Move devices, beginning at stage ``start``, until the cycle closes. Return the number of moves, and the index of
+    the move that should close the cycle."""
     n_moves, kept, sum_s, most_s = 0, 0, 0.0, 0.0
     group = start
     while True:
@@ -110,7 +113,8 @@ def _cycle(scratch: CyclicSearch, group_of: IntArray, start: int) -> tuple[int, 
 
 @compiled
 def _candidate(scratch: CyclicSearch, group_of: IntArray, group: int, home: int) -> tuple[int, int, float, float]:
-    """Return the candidate of a stage, its target, the gain of that move, and the gain of a move to ``home``.
+    """Return the stage's candidate device, its target stage, and the gains in seconds of moving it there and to
+    ``home``, the stage where the cycle began.
 
     The device is -1 if the stage has no candidate. Ties go to the first device and the first stage.
     """
@@ -129,11 +133,10 @@ def _candidate(scratch: CyclicSearch, group_of: IntArray, group: int, home: int)
 def _by_fastest_link(
     scratch: CyclicSearch, group_of: IntArray, group: int, home: int, members: IntArray
 ) -> tuple[int, int, float, float]:
-    """Return the candidate by the paper's gain: the mean hop to another stage less the fastest link within the own
+    """Return the candidate by the paper's gain: the mean hop to the other stage minus the fastest link within its own
     stage.
 
-    The candidate is the device with the fastest link, because a fast link saves more in a pipeline than in a
-    group.
+    The candidate is the device with the fastest link, because a fast link saves more in a pipeline than in a group.
     """
     device, fastest_s = -1, np.inf
     for v in members:
@@ -148,7 +151,7 @@ def _by_fastest_link(
         scratch.group_gain_s[group_of[u]] += scratch.hop_s[device, u]
     target, most_s = -1, -np.inf
     for other in range(len(scratch.filled)):
-        n_there = scratch.n_replicas - (other == home and other != group)  # home has given one away
+        n_there = scratch.n_replicas - (other == home and other != group)  # one device has left home
         scratch.group_gain_s[other] = scratch.group_gain_s[other] / n_there - fastest_s
         if other != group and scratch.group_gain_s[other] > most_s:
             target, most_s = other, scratch.group_gain_s[other]
@@ -161,8 +164,8 @@ def _by_fastest_link(
 def _by_all_links(
     scratch: CyclicSearch, group_of: IntArray, group: int, home: int, members: IntArray
 ) -> tuple[int, int, float, float]:
-    """Return the candidate by the classical gain: the decrease of the sum over all links, hops between stages and
-    shards within.
+    """Return the candidate by the classical gain: how much the move lowers the sum over all links. Links between stages
+    cost a hop, links within a stage the exchange of shards.
 
     The candidate is the device with the largest gain.
     """
@@ -194,11 +197,11 @@ class Pricing(NamedTuple):
     hop_s: FloatArray
     """(N, N) pair costs over a hop."""
     groups: IntArray
-    """(S, D) devices of the partition that was priced last, ascending."""
+    """(S, D) groups of the partition that was priced last, with their devices in ascending order."""
     order: IntArray
-    """(S,) best order of its groups."""
+    """(S,) best order of these groups."""
     weights_s: FloatArray
-    """(S, S) weights of its coarsened graph."""
+    """(S, S) weights of their coarsened graph."""
     filled: IntArray
     """(K,) scratch: number of devices in each group so far."""
     reals: FloatArray
@@ -223,8 +226,8 @@ def pricing(group_s: FloatArray, hop_s: FloatArray, n_stages: int, n_replicas: i
 
 @compiled
 def price(scratch: Pricing, group_of: IntArray) -> float:
-    """Return the seconds of a partition, equations 1 to 4. Its placement is left in ``scratch.groups`` and
-    ``scratch.order``."""
+    """Return the seconds of a partition, equations 1 to 4. ``scratch.groups`` and ``scratch.order`` become its
+    placement."""
     n_stages = len(scratch.groups)
     scratch.filled[:] = 0
     for v in range(len(group_of)):
@@ -245,10 +248,11 @@ def price(scratch: Pricing, group_of: IntArray) -> float:
 def crossover(
     donor: IntArray, child: IntArray, n_genes: int, size: IntArray, state: RandomState, genes: IntArray
 ) -> None:
-    """Copy some genes of the donor into ``child``, a copy of the recipient, then restore the sizes of its groups.
+    """Copy the groups of ``n_genes`` random devices from ``donor`` into ``child``, then restore the sizes of its
+    groups.
 
-    ``size`` (K,) is the number of devices of each group, ``genes`` (N + K,) is scratch. Device by device, members of
-    groups that are too large move to the first group that is too small.
+    ``child`` begins as a copy of the other parent. ``size`` (K,) is the number of devices of each group, ``genes`` (N +
+    K,) is scratch. Device by device, members of groups that are too large move to the first group that is too small.
     """
     n = len(child)
     for v in range(n):
@@ -284,8 +288,10 @@ def reproduce(
     genes: IntArray,
     child: IntArray,
 ) -> tuple[int, int, float]:
-    """Fill ``child`` with the improved offspring of two random parents. Return donor, recipient and the child's cost in
-    seconds."""
+    """Fill ``child`` with the offspring of two random parents after a local search.
+
+    Returns the indices of donor and recipient in ``population``, and the child's cost in seconds.
+    """
     donor, recipient = below(state, len(population)), below(state, len(population))
     child[:] = population[recipient]
     crossover(population[donor], child, n_genes, size, state, genes)

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from dtfm_lab.domain.compiling import compiled
 
 RandomState = npt.NDArray[np.uint64]
-"""(1,) state. Every draw changes it."""
+"""(1,) state of the generator. Drawing a number changes it."""
 
 
 def seeded(rng: np.random.Generator) -> RandomState:

@@ -2,21 +2,23 @@
 
 It is a genetic algorithm on partitions into data-parallel groups. From a population of 100 it takes two random parents.
 A crossover copies a few genes, and a cyclic local search improves the offspring (Kang and Moon, *A hybrid genetic
-algorithm for multiway graph partitioning*, 2000). The full cost follows equations 1 to 4. The offspring replaces its
-worse parent if it is at least as good.
+algorithm for multiway graph partitioning*, 2000). The offspring is priced by equations 1 to 4. It replaces its worse
+parent if it is at least as good.
 
-In the paper's local search, ``dtfm``, only the fastest link within a group counts. ``hybrid`` is the paper's
-comparison, with the classical gain of Kernighan and Lin, the sum over all links.
+``dtfm`` uses the paper's local search, which counts only the fastest link within a group. ``hybrid`` is the paper's
+comparison: it uses the classical gain of Kernighan and Lin, which sums over all links.
 
 Source: Yuan et al., *Decentralized Training of Foundation Models in Heterogeneous Environments* (arXiv 2206.01288),
 section 3.4. Details that it leaves open follow the public code, DS3Lab/DT-FM (2022), ``scheduler.py`` and
 ``scheduler_baseline.py``. There the budget is 100 + 4,900 evaluations; here the caller sets it. Three mistakes of the
-public code are not copied:
+public code are corrected here:
 
-- Survival: a misplaced bracket there compares the offspring with the first parent only.
-- Matchings are those whose bottleneck is priced, and both directions of a link count (``planning.cost``).
-- In ``hybrid``, the sum of gains at which a cycle may close counts the device that moves, not the one that gains most.
-  A pair in a group costs a shard, as in equation 2, not the whole gradient.
+- Survival: the offspring is compared with its worse parent. A misplaced bracket there compares it with the first parent
+  only.
+- Matchings: pipelines are paired by the matchings whose bottleneck is priced, and both directions of a link count
+  (``planning.cost``).
+- Cycles of ``hybrid``: the sum of gains at which a cycle may close counts the device that moves, not the one that gains
+  most. A pair in a group costs a shard, as in equation 2, not the whole gradient.
 
 One oddity is kept because the search does better with it (2 % on ``benchmarks/instances.py``): the last cycle of a
 local search is never adopted.
@@ -46,7 +48,7 @@ from dtfm_lab.planning.problem import (
 POPULATION = 100
 """Number of individuals, as in the paper."""
 GENES = 5
-"""Number of genes (each is a device's group) that the crossover copies from the donor."""
+"""Number of genes that the crossover copies from the donor. A gene is the group of one device."""
 WORDS = {
     "chance": "a random placement",
     "start": "the plan that the search begins with",
@@ -97,7 +99,7 @@ def _evolve(problem: Problem, rng: np.random.Generator, *, classical: bool) -> I
     shown: dict[int, Individual] = {}
 
     def held() -> Population:
-        """Return every fifth individual of the population by cost. Each is paired only once."""
+        """Return every fifth individual of the population by cost. The pipelines of each are paired only once."""
         by_cost = np.argsort(cost_s, kind="stable")
         sampled = {int(birth_number[k]): k for k in by_cost[spread(POPULATION)]}
         for number in [number for number in shown if number not in sampled]:
@@ -149,13 +151,14 @@ def compile_kernels(problem: Problem) -> None:
 
 
 def _group_sizes(problem: Problem) -> IntArray:
-    """(K,) devices in each group: D in each stage, and the idle ones in a last group if there are any."""
+    """Return (K,) devices in each group: D in each stage, and the idle ones in a last group if there are any."""
     n_idle = problem.n_devices - problem.n_tasklets
     return np.array([problem.n_replicas] * problem.n_stages + [n_idle] * (n_idle > 0))
 
 
 def _initial_population(problem: Problem, size: IntArray, rng: np.random.Generator) -> IntArray:
-    """(P, N) random group of each device. The start, if there is one, replaces the first individual."""
+    """Return (P, N) random group of each device in P individuals. If the problem has a start, it replaces the first
+    individual."""
     groups = np.repeat(np.arange(len(size)), size)
     population = np.array([rng.permutation(groups) for _ in range(POPULATION)])
     if problem.start is not None:

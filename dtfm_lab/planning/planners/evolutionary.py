@@ -1,8 +1,9 @@
 """The default planner: a memetic algorithm, an evolutionary search with simulated annealing as its local search.
 
-It follows the paper (DT-FM section 3.4) with other components. The initial population has placements made from clusters
-of the network as well as random ones. The groups of two parents are matched before they are recombined, and the
-offspring takes one part of the network from the donor. The local search is annealing, compiled. Devices may stay idle.
+It follows the paper (DT-FM section 3.4) with other components. The initial population has random placements and
+placements made from clusters of the network. The groups of two parents are matched before they are recombined, and the
+offspring takes one part of the network from one parent, the donor. The local search is annealing, compiled. Devices may
+stay idle.
 
 Annealing alone would have to move the devices of a region one by one, through more expensive placements. A
 recombination takes a part of the network as a whole (Radcliffe and Surry, *Formal memetic algorithms*, 1994).
@@ -24,37 +25,39 @@ from dtfm_lab.planning.planners.shown_population import PopulationMember, ShownP
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners, wait_for_kernels
 
 N_CLUSTERED = 4
-"""Number of initial placements made from clusters: the cheapest ones."""
+"""Number of initial placements made from clusters. They are the cheapest ones."""
 N_FLIPPED = 4
 """Number of initial placements made from clusters with flipped branches."""
 N_RANDOM = 2
 """Number of initial random placements."""
 P_NEW = 0.15
-"""Probability that an offspring is new, without parents."""
+"""Probability that an offspring after the initial population has no parents."""
 P_RECOMBINED = 0.2
 """Probability that an offspring has two parents. All others are copies of one parent, annealed again."""
 ANNEALING_US = 600.0
-"""Nominal microseconds per device of the first annealing with up to 8 replicas. It grows in proportion with more
-replicas."""
+"""Nominal microseconds per device for annealing the first offspring with up to 8 replicas. With more replicas, they
+grow in proportion."""
 GROWTH = 1 / 3
-"""Each offspring's annealing is longer than the one before by this share of the first annealing."""
+"""Each further offspring is annealed longer than the one before it, by this share of the first offspring's annealing.
+"""
 RANDOM_HOT = 0.1
-"""First temperature of a random placement, as a share of the best cost at 8 stages."""
+"""Initial temperature of a random placement, as a fraction of the best cost if there are 8 stages. See ``COLD``."""
 CLUSTERED_HOT = (0.003, 0.01)
-"""First temperature of a placement made from clusters: a range to draw from."""
+"""Range of the initial temperature of a placement made from clusters. A value is drawn from it."""
 PARENT_HOT = (0.001, 0.012)
-"""First temperature of a copy of a parent."""
+"""Range of the initial temperature of a copy of a parent."""
 RECOMBINED_HOT = (0.0008, 0.006)
-"""First temperature of an offspring of two parents."""
+"""Range of the initial temperature of an offspring of two parents."""
 DONOR_SHARE = (0.1, 0.5)
 """Minimum and maximum share of the devices that a recombination takes from the donor."""
 COLD = 1e-4
-"""Last temperature, as a share of the best cost at 8 stages. With fewer stages, a cost has fewer and larger parts, so
-temperatures are higher."""
+"""Final temperature, as a fraction of the best cost if there are 8 stages. All temperatures are multiplied by 8 / S.
+With fewer stages, a cost has fewer and larger parts, so temperatures are higher."""
 SLICE_US = 50_000
-"""Nominal microseconds of a slice. It sets how often a search reports progress and changes no result."""
+"""Nominal microseconds of a slice of annealing. It sets how often a search reports progress, and does not affect
+results."""
 N_SIMILAR = 16
-"""Number of most similar devices that a device is often swapped with."""
+"""Number of similar devices that each device is often swapped with."""
 SIMILAR_UP_TO = 512
 """Maximum number of devices whose costs are compared to find similar ones. With more, devices with the cheapest links
 count as similar."""
@@ -71,7 +74,7 @@ class Offspring(NamedTuple):
     """Indices of its parents in the population."""
     row: IntArray
     hot: float
-    """First temperature of its annealing, as a share of the best cost at 8 stages."""
+    """Initial temperature of its annealing, as a fraction of the best cost if there are 8 stages."""
 
 
 @planners.register("evolutionary")
@@ -197,10 +200,11 @@ class _Reproduction:
         return min(map(int, self._rng.integers(len(population), size=2)), key=lambda i: population[i].cost_s)
 
     def local_search(self, offspring: Offspring, best_s: float, n_before: int) -> Iterator[tuple[IntArray, float, int]]:
-        """Anneal the offspring in slices. After each, yield its best row, the row's cost and the moves of the slice.
+        """Anneal the offspring in slices. After each slice, yield the best row so far, its cost in seconds and the
+        number of moves in the slice.
 
-        The annealing takes longer with ``n_before``, the number of offspring before this one; -1 in the initial
-        population.
+        The annealing takes longer the larger ``n_before`` is: the number of offspring before this one, or -1 in the
+        initial population.
         """
         unit_s = best_s * 8 / max(self._problem.n_stages, 2)
         move_cost = max(1.0, self._problem.n_replicas / 8)
@@ -211,9 +215,10 @@ class _Reproduction:
 def _select_survivors(
     population: list[PopulationMember], child: PopulationMember, parents: tuple[int, ...], is_initial: bool
 ) -> None:
-    """Replace the child's worse parent, or the worst individual if it has no parents, if the child is at least as good.
+    """Add a child of the initial population. A later child replaces its worse parent if it is at least as good, or the
+    worst individual if it has no parents.
 
-    A child with exactly the cost of an individual is very likely a duplicate and is dropped.
+    A later child with exactly the cost of an individual is very likely a duplicate and is dropped.
     """
     if is_initial:
         population.append(child)
@@ -225,7 +230,7 @@ def _select_survivors(
 
 
 def _individual(problem: Problem, row: IntArray) -> PopulationMember:
-    """Return the individual of a row, with the best pairing of its pipelines and its stages in the best order."""
+    """Return the row as an individual, with the best pairing of its pipelines and its stages in the best order."""
     grid = problem.rematched(problem.grid(row))
     return PopulationMember(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid))
 
@@ -245,9 +250,9 @@ def recombined(
 ) -> IntArray:
     """Return (N,) the recipient's row, with the devices of one part of the network grouped as in the donor's row.
 
-    The part is a run of ``leaf_order``, (N,) devices with near ones side by side, so a region's grouping is inherited
-    as a unit. Groups have no names, so the donor's groups are first matched to the recipient's by the devices that they
-    share. A device whose group is full takes any free position.
+    The part is a run of ``leaf_order``, which is (N,) all devices with near devices next to each other. A region's
+    grouping is therefore inherited as a unit. Groups have no names, so the donor's groups are first matched to the
+    recipient's by the devices that they share. A device whose group is full takes any free position.
     """
     n = problem.n_devices
     recipient_groups, donor_groups = _groups(problem, recipient), _groups(problem, donor)
@@ -268,14 +273,14 @@ def recombined(
 
 
 def _groups(problem: Problem, row: IntArray) -> IntArray:
-    """(N,) group of each device. Idle devices are in group S."""
+    """Return (N,) group of each device. Idle devices are in group S."""
     groups = np.empty(len(row), dtype=np.int64)
     groups[row] = np.minimum(np.arange(len(row)) // problem.n_replicas, problem.n_stages)
     return groups
 
 
 class Annealer:
-    """Anneals rows of one problem, one after the other, with random numbers seeded once from ``rng``."""
+    """Anneals rows of one problem, one after the other. Its random numbers are seeded once from ``rng``."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         # imports numba, which takes a while
@@ -296,10 +301,10 @@ class Annealer:
     def anneal(
         self, row: IntArray, hot_s: float, cold_s: float, work_us: float
     ) -> Iterator[tuple[IntArray, float, int]]:
-        """Yield, after every slice, the cheapest row so far, its cost in seconds and the moves of the slice.
+        """Yield, after every slice, the cheapest row so far, its cost in seconds and the number of moves in the slice.
 
-        Temperatures are above 0. The annealing takes ``work_us`` nominal microseconds, see ``move_us``. It reads no
-        clock, so equal arguments give equal results.
+        ``hot_s`` and ``cold_s`` are the initial and the final temperature, above 0. The annealing takes ``work_us``
+        nominal microseconds, see ``move_us``. It reads no clock, so equal arguments give equal results.
         """
         from dtfm_lab.planning.kernels.annealing import anneal_groups
 
@@ -336,7 +341,7 @@ def move_us(n_replicas: int) -> float:
 
 
 def similar_devices(hop_s: FloatArray) -> IntArray:
-    """Return (N, K) for each device the K others whose costs to all devices are most like its costs."""
+    """Return (N, K): for each device, the K other devices whose costs to all devices are most similar to its own."""
     n = len(hop_s)
     unlike = scipy.spatial.distance.cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
     np.fill_diagonal(unlike, np.inf)

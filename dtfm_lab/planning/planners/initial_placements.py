@@ -1,9 +1,9 @@
 """Initial placements made from a hierarchical clustering of the devices.
 
 On networks of regions, the best plans look alike. Some regions hold whole pipelines: their devices are assigned
-round-robin to a run of stages. Others hold whole groups: a run of one stage. All ways to cut S stages into runs, over
-the leaves of a clustering, are such plans. A clustering leaves open which of two branches comes first, so flipping
-branches at random gives as many others of the same kind.
+round-robin to a run of stages. Others hold whole groups: a run of one stage. To make such plans, the leaves of the
+clustering are put in order, and S stages are cut into runs in every way. A clustering leaves open which of two branches
+comes first, so flipping branches at random gives many more plans of this kind.
 """
 
 from collections.abc import Iterator
@@ -18,23 +18,22 @@ from dtfm_lab.planning.cost import total_costs
 from dtfm_lab.planning.problem import Problem
 
 LINKAGES = ("average", "complete", "ward")
-"""Linkage methods of the clustering. The last is only used with flipped branches, because it is poor without them."""
+"""Linkage methods of the clustering. ``ward`` is only used with flipped branches, because it is poor without them."""
 OPTIMAL_ORDER_UP_TO = 256
-"""Maximum number of devices whose optimal leaf order is computed. More take too long."""
+"""Maximum number of devices for which the optimal leaf order is computed. With more, it takes too long."""
 ALL_COMPOSITIONS_UP_TO = 10
-"""Maximum number of stages that are cut into runs in every way. With more, ``SAMPLED_COMPOSITIONS`` random ways are
-used."""
+"""Up to this number of stages, all ways to cut them into runs are used. With more, ``SAMPLED_COMPOSITIONS`` random ways
+are used."""
 SAMPLED_COMPOSITIONS = 500
 """Number of random ways to cut the stages into runs, if there are more than ``ALL_COMPOSITIONS_UP_TO`` stages."""
 BATCH_ENTRIES = 4_000_000
-"""Maximum number of array entries of a batch of placements that are priced at once. It limits memory."""
+"""Maximum number of array entries in a batch of placements priced at once. It limits memory."""
 FLIPPED_ENTRIES = 4_000_000
-"""Array entries that are priced to make one placement with flipped branches. This takes about 30 ms."""
+"""Number of array entries priced to find one placement with flipped branches. This takes about 30 ms."""
 
 
 class ClusteredPlacements:
-    """Placements made by clustering one problem's devices. Each is a row of all N devices with the idle devices
-    last."""
+    """Placements made by clustering one problem's devices. Each is a row of all N devices, with the idle ones last."""
 
     def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
         self._problem = problem
@@ -44,8 +43,10 @@ class ClusteredPlacements:
         self._assignments = np.array([_round_robin(run, problem.n_replicas) for run in runs])
 
     def rows(self) -> tuple[IntArray, FloatArray]:
-        """Return the placements from the clusterings without flipped branches, one for each cost, the cheapest
-        first, and their costs."""
+        """Return the placements from the clusterings without flipped branches, and their costs in seconds.
+
+        The cheapest comes first. Of placements with the same cost, only one is returned.
+        """
         rows = np.concatenate([self._assigned(order) for order in self._leaf_orders])
         cost_s = self._costs(rows)
         by_cost = np.argsort(cost_s, kind="stable")
@@ -53,7 +54,8 @@ class ClusteredPlacements:
         return rows[distinct], cost_s[distinct]
 
     def flipped(self, rng: np.random.Generator) -> IntArray:
-        """Return (N,) the cheapest placement over some orders of one clustering, its branches flipped at random."""
+        """Return (N,) the cheapest placement over some leaf orders of one clustering, each with randomly flipped
+        branches."""
         if self._problem.n_devices < 3:
             return self.leaf_order
         tree = self._trees[int(rng.integers(len(self._trees)))]
@@ -64,7 +66,7 @@ class ClusteredPlacements:
 
     @property
     def leaf_order(self) -> IntArray:
-        """(N,) all devices, near ones side by side."""
+        """(N,) all devices, with near devices next to each other."""
         return self._leaf_orders[0]
 
     @cached_property
@@ -81,7 +83,7 @@ class ClusteredPlacements:
         if n < 3:
             return [np.arange(n)]
         trees = []
-        # the last linkage is poor as it is, see LINKAGES
+        # ward is poor without flipped branches, see LINKAGES
         for tree in self._trees[:-1]:
             trees.append(tree)
             if n <= OPTIMAL_ORDER_UP_TO:
@@ -89,7 +91,7 @@ class ClusteredPlacements:
         return [np.asarray(scipy.cluster.hierarchy.leaves_list(tree), dtype=np.int64) for tree in trees]
 
     def _assigned(self, order: IntArray) -> IntArray:
-        """Return (compositions, N) placements of the devices in this order, one for each way to cut the stages into
+        """Return (C, N) placements of the devices in this order, one for each of the C ways to cut the stages into
         runs."""
         n = self._problem.n_tasklets
         order = _idle_last(self._problem, order)
@@ -113,11 +115,12 @@ def _flipped_order(tree: FloatArray, rng: np.random.Generator) -> IntArray:
 
 
 def _idle_last(problem: Problem, order: IntArray) -> IntArray:
-    """Return the same order with the worst connected devices at the end, as many as stay idle."""
+    """Return the same order with the idle devices moved to the end. These are the devices with the most expensive
+    links."""
     n_idle = problem.n_devices - problem.n_tasklets
     if not n_idle:
         return order
-    # only the links to as many devices as are used: a far device that stays idle does not count
+    # only each device's cheapest links, as many as devices are used, so far devices that stay idle do not count
     near = np.sort(problem.pair.hop_s + problem.pair.group_s, axis=1)[:, : problem.n_tasklets]
     worst = np.argsort(-near.sum(axis=1), kind="stable")[:n_idle]
     idle = np.isin(order, worst)
@@ -125,15 +128,19 @@ def _idle_last(problem: Problem, order: IntArray) -> IntArray:
 
 
 def _round_robin(runs: IntArray, n_replicas: int) -> IntArray:
-    """Return (S x D,) leaf at each position. A run of k stages takes the next k x D leaves, one stage after the
-    other."""
+    """Return (S x D,) the index of the leaf at each position. A run of k stages takes the next k x D leaves and assigns
+    them to its stages round-robin."""
     ends = np.cumsum(runs) * n_replicas
     of_runs = np.split(np.arange(ends[-1]), ends[:-1])
     return np.concatenate([leaves.reshape(n_replicas, -1).T for leaves in of_runs]).ravel()
 
 
 def _compositions(n: int, rng: np.random.Generator) -> Iterator[IntArray]:
-    """Yield all ways to write n as an ordered sum. If there are too many, equal parts and a sample of the others."""
+    """Yield ways to cut n stages into runs, each as the lengths of the runs.
+
+    These are all ways if n is at most ``ALL_COMPOSITIONS_UP_TO``. Otherwise they are all cuts into equal runs, and a
+    random sample.
+    """
     if n <= ALL_COMPOSITIONS_UP_TO:
         for cuts in range(1 << (n - 1)):
             yield _runs((cuts >> np.arange(n - 1)) & 1 == 1)
@@ -147,5 +154,5 @@ def _compositions(n: int, rng: np.random.Generator) -> Iterator[IntArray]:
 
 
 def _runs(cuts: npt.NDArray[np.bool_]) -> IntArray:
-    """Return the lengths of the runs if ``cuts[i]`` separates stages i and i + 1."""
+    """Return the lengths of the runs. ``cuts[i]`` is True if a run ends between stages i and i + 1."""
     return np.diff(np.flatnonzero(np.concatenate([[True], cuts, [True]])))

@@ -1,4 +1,4 @@
-"""The individuals of the default planner that are shown: its population, those waiting, and the newest outside it."""
+"""The placements that the default planner shows: its population, those not annealed yet, and the newest others."""
 
 import math
 from collections import deque
@@ -31,7 +31,7 @@ class PopulationMember:
     """(N,) all devices: position stage x D + replica for the first S x D, followed by the idle ones."""
     cost_s: float
     birth_number: int = -1
-    """Number in the order of annealing, from 0; -1 if not annealed."""
+    """Position in the order of annealing, from 0; -1 if not annealed."""
     operator: str = ""
     parents: tuple["PopulationMember", ...] = ()
     """The parents, without their own parents."""
@@ -42,24 +42,24 @@ class PopulationMember:
 
 
 class ShownPopulation:
-    """Collects the individuals to show, without cost until it is asked for them. ``population`` is the planner's own
-    list."""
+    """Collects the individuals to show. It does no work until ``held`` is called. ``population`` is the planner's own
+    list, not a copy."""
 
     def __init__(self, problem: Problem, population: list[PopulationMember]) -> None:
         self._problem, self._population = problem, population
         self._rows: list[IntArray] = []
-        """Placements from which annealing will begin, by number."""
+        """Placements from which annealing will begin. Their indices are their numbers."""
         self._waiting: dict[int, PopulationMember] = {}
-        """The placements of ``_rows`` that have not been annealed yet."""
+        """The placements of ``_rows`` that have not been annealed yet, by number."""
         self._newest: deque[PopulationMember] = deque(maxlen=SHOWN)
 
     def wait(self, operator: str, row: IntArray, one: PopulationMember | None = None) -> None:
-        """Show a placement until it has been annealed. Pass ``one`` if the placement has been priced."""
+        """Show a placement until it has been annealed. Pass ``one`` if the placement is already priced."""
         self._waiting[len(self._rows)] = replace(one or PopulationMember(row, math.nan), operator=operator)
         self._rows.append(row)
 
     def add(self, begun: IntArray, one: PopulationMember, *, is_initial: bool) -> None:
-        """Show an individual that was annealed from a row, whether or not it survived."""
+        """Show an individual that was annealed from the row ``begun``, whether or not it survived."""
         self._newest.append(one)
         for number in list(self._waiting):
             if not is_initial or np.array_equal(self._rows[number], begun):
@@ -73,7 +73,7 @@ class ShownPopulation:
                 cost_s = self._problem.cost(self._problem.grid(one.row))
                 self._waiting[number] = replace(one, cost_s=cost_s)
         annealed = [one for one in (best, *self._population, *reversed(self._newest)) if one.birth_number >= 0]
-        by_birth = {one.birth_number: one for one in reversed(annealed)}  # the best may still be annealed
+        by_birth = {one.birth_number: one for one in reversed(annealed)}  # the best may still be in annealing
         distinct = [by_birth[number] for number in dict.fromkeys(one.birth_number for one in annealed)]
         n_held = len(self._population)
         shown = [self._shown(len(self._rows) + one.birth_number, one) for one in distinct]

@@ -1,7 +1,7 @@
 """The event loop: when each node starts, given its predecessors. The same source runs compiled and uncompiled.
 
-A node is one action of one device. Nodes start in the order of the times at which they are ready. Ties follow the order
-of their numbers, so equal inputs give equal traces, bit by bit.
+A node is one action of one device. Nodes start in the order of the times at which they are ready. Ties go to the lower
+index, so equal inputs give equal traces, bit by bit.
 """
 
 import heapq
@@ -13,24 +13,24 @@ from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 STARTED = -1
-"""Number of missing predecessors that marks a node that has started."""
+"""Value in the count of missing predecessors that marks a node as started."""
 
 
 class Nodes(NamedTuple):
-    """The nodes of a task graph. The fields are columns."""
+    """The nodes of a task graph, as (n,) columns."""
 
     role: IntArray
-    """As in a TaskGraph."""
+    """``SEND``, ``RECEIVE`` or ``COMPUTATION``, as in a TaskGraph."""
     duration_s: FloatArray
     """Seconds of a computation, or of a message's bytes on its link (at both ends)."""
     latency_s: FloatArray
-    """For sends: seconds to the receiver. Other entries are ignored."""
+    """For sends: seconds until the first byte reaches the receiver. Other entries are ignored."""
     partner: IntArray
-    """For sends: the receive. Other entries are ignored."""
+    """For sends: index of the node that receives the message. Other entries are ignored."""
 
 
 class Queues(NamedTuple):
-    """The queues in which nodes wait."""
+    """Queues of nodes that wait for each other, such as the messages on one link."""
 
     of_node: IntArray
     """(n,) number of each node's queue, from 0; -1 for none."""
@@ -38,40 +38,43 @@ class Queues(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """What nodes need. The nodes that wait for node i are successors[successors_from[i] : successors_from[i + 1]]."""
+    """Which nodes wait for which. The nodes that wait for node i are successors[successors_from[i] : successors_from[i
+    + 1]]."""
 
     n_predecessors: IntArray
-    """(n,) number of nodes that must have ended. A receive counts its send, which must have started."""
+    """(n,) number of nodes that each node waits for. They must have ended, except that a receive only needs its send to
+    have started."""
     successors_from: IntArray
     successors: IntArray
 
 
 class NodeTimes(NamedTuple):
-    """What the event loop finds: (n,) columns, which it fills."""
+    """Results of the event loop, as (n,) columns that it fills."""
 
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray
     """The node whose end each node waited for last; -1 for none."""
     before: IntArray
-    """The node before it on its link or NIC; -1 for none."""
+    """The previous node on the node's link or NIC; -1 for none."""
     ahead: IntArray
-    """The receive of the message before it, if messages of its pair take turns; -1 for none."""
+    """If messages of the node's pair take turns, the receive of the pair's previous message; -1 for none."""
     order: IntArray
-    """The nodes in the order of their starts."""
+    """The nodes in the order in which they started."""
 
 
 def event_loop(
     nodes: Nodes, links: Queues, pairs: Queues, edges: Edges, released_s: FloatArray, times: NodeTimes
 ) -> int:
-    """Fill the times of all nodes and return the number of nodes that ran. The others wait for each other in a circle.
+    """Fill the times of all nodes and return the number of nodes that ran. If some did not, they wait for each other in
+    a cycle.
 
-    ``links`` are the links or NICs that messages occupy. A queue of ``pairs`` is two devices whose messages take turns:
-    one message at a time, in either direction, is under way until it has arrived. No node starts before its (n,)
-    ``released_s``.
+    ``links`` has the queue of each message's link or NIC. ``pairs`` has one queue for each pair of devices whose
+    messages take turns. Only one message of a pair, in either direction, is in flight at a time. No node starts before
+    its (n,) ``released_s``.
 
-    Arrays are filled and not returned. Returning one runs Python code, and numba turns an interrupt there into a
-    SystemError.
+    The function fills arrays instead of returning them. Returning one runs Python code, and numba turns an interrupt
+    there into a SystemError.
     """
     role, duration_s, latency_s, partner = nodes
     queue, n_queues = links
@@ -150,9 +153,9 @@ def event_loop(
 def longest_paths(
     nodes: Nodes, edges: Edges, before: IntArray, ahead: IntArray, order: IntArray, left_s: FloatArray
 ) -> None:
-    """Fill ``left_s``, (n,) seconds from each node's start to the last end that depends on it.
+    """Fill ``left_s``: (n,) seconds from each node's start to the last end of all nodes that depend on it.
 
-    Every queue keeps its order, and so do messages that take turns. ``before``, ``ahead`` and ``order`` are as in
+    Queues keep their order, and so do messages that take turns. ``before``, ``ahead`` and ``order`` are as in
     ``NodeTimes``.
     """
     role, duration_s, latency_s, partner = nodes

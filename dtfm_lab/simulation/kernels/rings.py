@@ -1,9 +1,9 @@
-"""Compute when each replica of a ring has its average, without an action for each round. Replicas may become ready
-one by one.
+"""Compute when each replica of a ring has its average, without an action for each round. Replicas may become ready at
+different times.
 
-A device sends its messages in the order in which they become ready, and all that it receives comes from the one
-device before it. They therefore leave in the order in which they arrive, merged with the first messages for the
-device's buckets. One list of arrivals passes from device to device round the ring, and no search is needed.
+A device sends its messages in the order in which they become ready, and it receives only from the one device before it.
+Messages therefore leave in the order in which they arrive, merged with the first message of each of the device's
+buckets. One list of arrivals is passed from device to device around the ring, so no event queue is needed.
 """
 
 import heapq
@@ -13,32 +13,41 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 SENT, CAME, SUMMED, RETURNED, BACK, CAME_BACK = 0, 1, 2, 3, 4, 5
-"""Rows of ``times``: when something ends. In order: a replica's last message of gradients, the last that arrived, its
-last sum, its step (or its last sum without a step), its last message of averages, and the last that came back."""
+"""Rows of ``times`` with the second at which something of a replica ends.
+
+- ``SENT``: its last message of gradients
+- ``CAME``: the last message of gradients that it receives
+- ``SUMMED``: its last sum
+- ``RETURNED``: its step, or its last sum without a step
+- ``BACK``: its last message of averages
+- ``CAME_BACK``: the last message of averages that it receives
+"""
 FIRST, FIRST_BACK = 6, 7
-"""Rows of ``times``: starts of the first message of gradients, and of averages."""
+"""Rows of ``times`` with the second at which the first message of gradients starts (``FIRST``), or of averages
+(``FIRST_BACK``)."""
 SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3
 """Kinds of events."""
 
 
 def ring_times(parts: FloatArray, turn: IntArray, computer: IntArray, n_rounds: int, times: FloatArray) -> None:
-    """Fill ``times``, (8, devices, buckets) seconds.
+    """Fill ``times``, (8, devices, buckets) seconds, in the rows ``SENT`` to ``FIRST_BACK``.
 
-    Exact if sums and steps take no time, or if there is one bucket. With several buckets, averages that come back while
-    sums wait are passed on after these sums.
+    Exact if sums and steps take no time, or if there is one bucket. Otherwise it is an estimate: averages that arrive
+    while sums wait are passed on only after these sums.
 
     Parameters
     ----------
     parts
-        (6, devices, buckets) seconds: when a device can begin a bucket; for how long a message to the next device
-        occupies the link, of gradients and of averages; its latency; each sum; and the step of the shard that a device
-        averages.
+        (6, devices, buckets) seconds. Row 0 is when a device can begin a bucket. Rows 1 and 2 are for how long a
+        message of gradients, and one of averages, occupies the link to the next device. Row 3 is the latency of the
+        link, row 4 one sum, and row 5 the step of the shard that a device averages.
     turn
-        (devices, buckets) the buckets of each device in the order in which it can begin them.
+        (devices, buckets) indices of the buckets of each device in the order in which it can begin them.
     computer
-        (buckets,) what computes a bucket's sums. Buckets may belong to several devices that share links.
+        (buckets,) number of each bucket's ring. Rings that share links have different devices, so the sums of one ring
+        do not wait for those of another.
     n_rounds
-        Number of sums of each device. There may be fewer than n_rounds + 1 devices if the ring repeats itself.
+        Number of sums of each device. A ring has n_rounds + 1 devices, but fewer may be given if it repeats itself.
     """
     ready_s, moving_s, back_s, latency_s, sum_s, step_s = parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
     n, n_buckets = ready_s.shape
@@ -136,8 +145,9 @@ def shared_ring_times(
     Parameters in addition to those of ``ring_times``
     ----------
     leaving, coming, computer
-        (devices, buckets) numbers of what a message to the next device occupies when it leaves, of what a message from
-        the previous device occupies when it arrives (-1 for nothing), and of what computes the sums.
+        (devices, buckets) indices. ``leaving`` is the link or NIC that a message to the next device occupies when it
+        leaves. ``coming`` is the NIC that a message from the previous device occupies when it arrives; -1 for none.
+        ``computer`` is the processor that computes the sums.
     computes
         True if any sum or step takes time.
     """

@@ -1,8 +1,8 @@
-"""Pipeline schedules: builders by name, and ``build``, which passes a builder the parts of a plan that its signature
-names.
+"""Pipeline schedules by name. ``build`` makes a schedule for a plan.
 
-A schedule is a function of the numbers of devices and micro-batches. It is registered in any module of this folder or
-by an entry point of the group ``dtfm_lab.schedules``.
+A schedule's builder is a function of the numbers of devices and micro-batches. It is registered in any module of this
+folder or by an entry point of the group ``dtfm_lab.schedules``. ``build`` also passes it the parts of a plan that its
+signature names.
 """
 
 from importlib import import_module

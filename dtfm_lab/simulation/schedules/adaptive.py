@@ -1,11 +1,11 @@
 """Choose the warm-ups of adaptive-1f1b: how many forwards each device runs before it alternates, for a given network.
 
-With enough of them, the gradients of a micro-batch are back when their turn comes, however long the round trip. More
-warm-up forwards cost memory, and time if messages queue. A closed form gives the depths that a steady pipeline needs.
-Filling and draining need more, for which we have no formula. So multiples of the steady depths are simulated, and
-forwards that save no time are removed.
+With enough warm-up forwards, the gradients of a micro-batch are back when their turn comes, however long the round
+trip. More of them cost memory, and also time if messages queue. The depth of a device is its number of warm-up
+forwards. A closed form gives the depths that a steady pipeline needs. Filling and draining need more, for which we have
+no formula. So multiples of the steady depths are simulated, and forwards that save no time are removed.
 
-``Makespans`` simulates many warm-ups without lowering a schedule and building a task graph for each.
+``Makespans`` simulates many choices of depths, without building a schedule and a task graph for each.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,10 +30,11 @@ Warmups = tuple[int, ...]
 
 
 class Makespans:
-    """Seconds of one iteration by warm-ups, each simulated once. It synchronises if every iteration does.
+    """Seconds of one iteration for each choice of warm-ups: called with (devices,) depths, it simulates each choice
+    once. The iteration synchronises if every iteration of the job does.
 
-    Warm-ups change only the order in which devices compute, and, if sends block, what waits for the arrival of a
-    message. One task graph without this order is therefore simulated, with the edges of each order added.
+    Warm-ups change only the order in which devices compute and, if sends block, which passes wait for the arrival of a
+    message. One task graph without this order is therefore built once. The edges of each order are added to it.
     """
 
     def __init__(self, plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> None:
@@ -41,7 +42,7 @@ class Makespans:
         self._simulated: dict[Warmups, float] = {}
 
     def __len__(self) -> int:
-        """Return the number of warm-ups that were simulated."""
+        """Return the number of choices that were simulated."""
         return len(self._simulated)
 
     def __call__(self, depths: IntArray) -> float:
@@ -52,7 +53,7 @@ class Makespans:
         return self._simulated[warmups]
 
     def fewest(self, limit_s: float) -> IntArray:
-        """Return the warm-ups with the smallest sum among those simulated within the limit."""
+        """Return the depths with the smallest sum, of those whose simulated iteration takes at most ``limit_s``."""
         within = (warmups for warmups, seconds in self._simulated.items() if seconds <= limit_s)
         return np.array(min(within, key=lambda warmups: (sum(warmups), warmups)))
 
@@ -77,8 +78,10 @@ class Makespans:
         return _passes_of(self._unordered.graph)
 
     def _lanes(self, warmups: Warmups) -> tuple[IntArray, IntArray]:
-        """Return edges from each pass to the next one on its device. If sends block, another edge leads to the next
-        pass from the arrival of the message that the pass sends."""
+        """Return (sources, targets) of edges from each pass to the next pass on its device.
+
+        If sends block, the next pass also waits for the arrival of the message that the pass sends.
+        """
         before, after = [], []
         arrival = self._arrivals
         for passes in self._passes:
@@ -94,8 +97,8 @@ class Makespans:
 
     @cached_property
     def _arrivals(self) -> IntArray:
-        """(nodes,) for each pass, the receive at the other end of the message that it sends, if its device waits for
-        its arrival."""
+        """(nodes,) for each pass whose device waits until the pass's message has arrived, the receive of that message.
+        -1 for all other nodes."""
         graph = self._unordered.graph
         arrival = np.full(len(graph), -1, dtype=np.int64)
         sends = np.flatnonzero(graph.takes_turns)
@@ -105,8 +108,8 @@ class Makespans:
 
 @lru_cache(maxsize=2)  # the same graph is used for other links
 def _without_lanes(graph: TaskGraph) -> TaskGraph:
-    """Return the graph without the edges that lead to a pass from the previous pass on its device, or from an arrival
-    on another device."""
+    """Return the graph without the edges that order passes: from the previous pass on the same device, and from an
+    arrival on another device."""
     n = len(graph)
     passing = np.isin([action.kind for action in graph.actions], [Kind.FORWARD, Kind.BACKWARD])[graph.action]
     passing &= graph.role == COMPUTATION
@@ -125,9 +128,9 @@ def _without_lanes(graph: TaskGraph) -> TaskGraph:
 
 @lru_cache(maxsize=2)
 def _passes_of(graph: TaskGraph) -> tuple[IntArray, ...]:
-    """Return (devices, replicas, 2 M) nodes of all forwards, then of all backwards, by micro-batch.
+    """Return (devices, replicas, 2 M) the nodes of the forwards of micro-batches 0 to M - 1, then of their backwards.
 
-    One array for each number M of micro-batches that a pipeline has.
+    There is one array for each number M of micro-batches that a pipeline has.
     """
     programs = graph.programs
     most = programs.schedule.n_microbatches
@@ -145,24 +148,25 @@ def _passes_of(graph: TaskGraph) -> tuple[IntArray, ...]:
 
 
 ALIKE = 1e-9
-"""Relative difference below which makespans count as equal: it is rounding."""
+"""Makespans count as equal if they differ by less than this, relatively, because that is only rounding."""
 FACTORS = 1.1 ** np.arange(24)
-"""Multiples of the steady depths to try. Beyond a factor of 9, no network that we tried gained."""
+"""Multiples of the steady depths to try. Beyond a factor of 9, no network that we tried got faster."""
 PATIENCE = 5
-"""This number of factors in a row without a gain ends the search."""
+"""The search ends after this number of factors in a row without a gain."""
 MOST_SIMULATIONS = 60
-"""After this number of simulations, the removal of forwards is not repeated."""
+"""Once this number of simulations is exceeded, removing superfluous forwards is not repeated."""
 OFFSETS = np.arange(8) / 8
-"""Offsets for rounding depths that were scaled down to a limit. They decide which devices lose a forward."""
+"""Fractions to subtract from depths that were scaled down to a limit, before rounding up. They decide which devices
+lose a forward."""
 
 
 def choose_warmups(
     plan: Plan, profile: Iterable[ComputeTime], links: Links, most_activations: int | Sequence[int] | None = None
 ) -> Warmups:
-    """Return, per device of a pipeline, the fewest warm-up forwards that make the iteration shortest.
+    """Return, per device of a pipeline, the fewest warm-up forwards that were found to make the iteration shortest.
 
     These are the warm-ups of 1F1B if no others are better. Some tens of candidates are simulated. Equal arguments give
-    equal depths.
+    equal results.
 
     Parameters
     ----------
@@ -209,8 +213,8 @@ def choose_warmups(
 
 
 def _shrunk(depths: IntArray, makespan_s: Makespans, limit_s: float) -> IntArray:
-    """Return the depths, reduced one device after another from the last to the first, each as far as the iteration
-    stays within the limit."""
+    """Return reduced depths. From the last device to the first, each is reduced as far as the iteration stays within
+    ``limit_s``."""
     below = 0  # no device may go deeper than the one before
     for device in reversed(range(len(depths))):
         least, most = below, int(depths[device])
@@ -234,8 +238,8 @@ def _rounded(depths: FloatArray) -> IntArray:
 
 
 def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequence[int] | None) -> IntArray:
-    """Return (devices,) depths within the limits. None exceeds the one before, whose device has to send it that
-    many."""
+    """Return (devices,) maximum depths within the limits. None exceeds the depth of the device before it, which has to
+    send that many forwards."""
     if most_activations is None:
         most_activations = n_microbatches
     limits = list(most_activations) if isinstance(most_activations, Iterable) else [most_activations] * n_devices
@@ -248,10 +252,10 @@ def _deepest(n_devices: int, n_microbatches: int, most_activations: int | Sequen
 
 
 def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
-    """Return (devices,) depths scaled to the limits.
+    """Return (devices,) depths scaled down to the limits ``deepest``.
 
-    If a device's limit is below its depth, the depths of all devices after it are reduced by the same share. Otherwise
-    some of those would wait for the whole rest of the pipeline.
+    If a device's limit is below its depth, the depths of all devices after it are reduced by at least the same factor.
+    Otherwise some of those would wait for the whole rest of the pipeline.
     """
     shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
     return depths * shares
@@ -260,9 +264,10 @@ def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
 def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntArray:
     """Return (devices,) depths with which a full pipeline loses no time, in any replica.
 
-    In a steady pipeline, everything repeats with the period of its slowest device or link, and each device has its
-    forward and its backward at fixed times of that period. Follow micro-batch 0 down and up: its backward at a device
-    takes the first turn at which its gradient has arrived. The depth is the number of turns until then.
+    In a steady pipeline, everything repeats with a period, which the slowest device or link sets. Each device has its
+    forward and its backward at fixed times of the period. Micro-batch 0 is followed down and up the pipeline. Its
+    backward at a device runs in the first period in which its gradient has arrived. The depth is the number of periods
+    until then.
     """
     grid = plan.placement.devices
     n_devices, n_replicas = grid.shape
@@ -293,10 +298,10 @@ def _steady(plan: Plan, profile: tuple[ComputeTime, ...], links: Links) -> IntAr
 
 
 def _busiest_s(links: Links, messages: list[tuple[IntArray, IntArray, FloatArray]]) -> float:
-    """Return the seconds for which one micro-batch of every pipeline occupies the busiest link, or NIC, in one
+    """Return the seconds for which the messages of one micro-batch per pipeline occupy the busiest link or NIC, in one
     direction.
 
-    ``messages`` are senders, receivers and seconds of each.
+    ``messages`` has the senders, the receivers and the seconds of messages.
     """
     columns = zip(*messages, strict=True)
     sender, receiver, seconds = (np.concatenate([part.ravel() for part in column]) for column in columns)

@@ -1,4 +1,4 @@
-"""Pipeline schedules by name, the builder that chooses one for a plan, and the schedules that come with the lab."""
+"""Pipeline schedules by name, ``build``, which makes one for a plan, and the schedules that come with the lab."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,20 +23,21 @@ from dtfm_lab.simulation.engine import programs_of
 from dtfm_lab.simulation.schedules.adaptive import choose_warmups
 
 Builder = Callable[..., Schedule]
-"""Orders the passes of one pipeline. Called with the number of its devices and of its micro-batches.
+"""Orders the passes of one pipeline. It is called with the number of devices and the number of micro-batches.
 
-Further keywords are the builder's own. ``build`` passes each of these that its signature names:
+A builder may have more keywords. ``build`` passes each of the following that its signature names:
 
 ``stages_per_device``
     Number of stages per device, if the schedule interleaves.
 ``flush_every``
-    Number of micro-batches after which the pipeline empties. A schedule that does not name it is refused.
+    Number of micro-batches after which the pipeline empties. If a job sets it, a schedule that does not name it is
+    refused.
 ``plan``
     The Plan that is simulated or run, including its network and job.
 ``profile``
     Seconds of every computation of the plan, as ComputeTimes, one stage per device.
 ``links``
-    Links between the devices of the plan's network, by their indices there.
+    Links between the devices of the plan's network, by device index.
 ``most_activations``
     Per device, the number of micro-batches whose activations it can hold at once.
 
@@ -46,14 +47,15 @@ A builder raises ScheduleError if it cannot handle the counts or its choices.
 schedules: Registry[Builder] = Registry("pipeline schedule", group="dtfm_lab.schedules")
 
 FLUSHES = "flush_every"
-"""The one choice that is refused, not ignored, by a schedule that does not support it."""
+"""Name of the one choice that is an error if a schedule does not support it. All other choices are ignored."""
 MOST_PASSES = 2 * 10**6
-"""Maximum number of passes of a pipeline, forward and backward together counted as one. This many take some ten seconds
-and half a gigabyte to order."""
+"""Maximum number of passes of a pipeline, where a forward and its backward count as one. Ordering this many takes some
+ten seconds and half a gigabyte."""
 
 
 def choices_of(name: str) -> dict[str, bool]:
-    """Return the keywords that a schedule's signature names, and whether each is required. Raises UnknownName."""
+    """Return the keywords that a schedule's signature names. A value is True if the keyword is required. Raises
+    UnknownName."""
     return _choices(schedules[name])
 
 
@@ -65,7 +67,7 @@ def _choices(builder: Builder) -> dict[str, bool]:
 
 
 def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[str, Callable[[], object]]) -> Schedule:
-    """Return a schedule by name, with the choices that its signature names. Only these are computed.
+    """Return a schedule by name, with those of ``choices`` that its signature names. Only these are evaluated.
 
     Raises UnknownName, or ScheduleError if it needs a choice that is missing, such as the plan.
     """
@@ -81,7 +83,8 @@ def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[
 
 
 def counts(name: str, n_stages: int, n_microbatches: int, stages_per_device: int = 1) -> tuple[int, int]:
-    """Return ``n_stages`` and ``n_microbatches`` as ints. Raises ScheduleError if they are not counts or too many."""
+    """Return ``n_stages`` and ``n_microbatches`` as ints. Raises ScheduleError if they are not whole numbers from 1 or
+    give more than ``MOST_PASSES`` passes."""
     named = {"n_stages": n_stages, "n_microbatches": n_microbatches, "stages_per_device": stages_per_device}
     for what, value in named.items():
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
@@ -104,13 +107,14 @@ def build(
     *,
     efficiency: GivenEfficiency = None,
 ) -> Schedule:
-    """Return the schedule of this name for a plan, or the given schedule itself if it fits.
+    """Return the schedule of this name for a plan, or the given schedule itself if it has the plan's sizes.
 
-    A builder gets what its signature names: the job's stages per device and its warm-ups. If the job has no warm-ups,
-    it also gets the plan, the seconds of passes, the links, and the maximum number of activations that each device may
-    hold, which is what fits into the memory of the smallest device of each position.
+    A builder gets what its signature names, see ``Builder``: the choices that the job has made, such as stages per
+    device and warm-ups. Unless the job has chosen the warm-ups, it also gets the plan, the seconds of passes, the
+    links, and the maximum number of activations that each device may hold. That is the number that fits into the memory
+    of the smallest device at its position in the pipeline.
 
-    Without a profile, passes take FLOP over peak x ``efficiency``. Without links, the plan's network is used.
+    Without a profile, passes take FLOP divided by peak x ``efficiency``. Without links, the plan's network is used.
 
     Raises
     ------
@@ -141,7 +145,7 @@ def build(
 
 
 def built_for(job: Job, name: str) -> Schedule:
-    """Return the schedule of this name with only the choices that a job has made.
+    """Return the schedule of this name with only those choices that the job states.
 
     Raises UnknownName, or ScheduleError if it needs a choice that is missing, or does not support the job's counts.
     """
@@ -150,7 +154,7 @@ def built_for(job: Job, name: str) -> Schedule:
 
 
 def _check_passes(job: Job, name: str) -> None:
-    """Refuse a schedule with too many steps to simulate, before its passes are made."""
+    """Refuse a schedule with too many passes to simulate, before it is built."""
     interleaves = "stages_per_device" in choices_of(name)
     check_passes(name, job.n_stages, job.microbatch_counts, job.stages_per_device if interleaves else 1)
 
@@ -161,7 +165,7 @@ def _analytic(plan: Plan, efficiency: GivenEfficiency, links: Links | None) -> I
 
 
 def choices_in(job: Job) -> dict[str, Callable[[], object]]:
-    """Return the choices of schedules that a job has made."""
+    """Return the choices for schedules that a job states, as functions by keyword."""
     choices: dict[str, Callable[[], object]] = {"stages_per_device": lambda: job.stages_per_device}
     if job.flush_every is not None:
         choices["flush_every"] = lambda: job.flush_every
@@ -169,10 +173,9 @@ def choices_in(job: Job) -> dict[str, Callable[[], object]]:
 
 
 def _most_held(plan: Plan) -> list[int]:
-    """Return, per device of a pipeline, the number of micro-batches that fit into the memory of the smallest at its
-    position.
+    """Return, per device of a pipeline, the number of micro-batches whose activations fit into memory in every replica.
 
-    A device that can hold all micro-batches of its pipeline does not limit the others.
+    A device that can hold all micro-batches of its pipeline does not limit the other replicas.
     """
     budget = activation_budget(plan)
     at_all = np.where(budget >= plan.job.microbatch_counts, np.maximum(budget, plan.job.n_microbatches), budget)
@@ -228,7 +231,7 @@ def gpipe(n_stages: int, n_microbatches: int, *, flush_every: int | None = None,
 
 @schedules.register("1f1b")
 def one_forward_one_backward(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
-    """Warm up, alternate, cool down (PipeDream-Flush, Narayanan et al. 2021).
+    """Warm up, alternate one forward and one backward, cool down (PipeDream-Flush, Narayanan et al. 2021).
 
     Device s holds at most min(S - s, M) activations.
     """
@@ -286,9 +289,9 @@ def _flushed(name: str, n_microbatches: int, warmups: Sequence[int]) -> Schedule
 def interleaved(n_stages: int, n_microbatches: int, *, stages_per_device: int = 2, **_: object) -> Schedule:
     """1F1B over several stages per device: a smaller bubble and more messages (Narayanan et al. 2021).
 
-    Micro-batches go in rounds of as many as there are devices, or a few more if that leaves none over. A device passes
-    a round through its first stage, then through its second. Raises ScheduleError if rounds would differ in size. The
-    orders equal the orders of torch's ScheduleInterleaved1F1B.
+    Micro-batches are processed in rounds. A round has as many micro-batches as there are devices, or a few more if that
+    leaves no remainder. A device passes a round through its first stage, then through its second. Raises ScheduleError
+    if rounds would differ in size. The orders equal the orders of torch's ScheduleInterleaved1F1B.
     """
     name = "interleaved-1f1b"
     n_devices, n_microbatches = counts(name, n_stages, n_microbatches, stages_per_device)
@@ -328,8 +331,9 @@ def _in_rounds(kind: Kind, stages: range, n_microbatches: int, in_round: int) ->
 def zero_bubble(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
     """1F1B with split backwards: the weights' gradients, W, fill what would be bubble (ZB-H1, Qi et al. 2024).
 
-    Device s alternates forwards and I, as in 1F1B. Its W come s micro-batches after its I: the later a device in the
-    pipeline, the more of them it has left for the end, where it would wait. Every device therefore holds min(S, M)
+    A split backward has two halves: I computes the gradients of the inputs, W the gradients of the weights. Device s
+    alternates forwards and I, as in 1F1B. Its W come s micro-batches after its I. A device late in the pipeline
+    therefore has more W left for the end, where it would otherwise wait. Every device therefore holds min(S, M)
     activations, as many as the first device of 1F1B. The orders equal the orders of torch's
     ScheduleInterleavedZeroBubble with one stage per rank.
     """
@@ -349,7 +353,7 @@ def zero_bubble(n_stages: int, n_microbatches: int, **_: object) -> Schedule:
 
 
 HELD = {Kind.FORWARD: 1, Kind.BACKWARD: -1, Kind.BACKWARD_WEIGHT: -1}
-"""Change of the number of held activations by a pass."""
+"""Change in the number of held activations, by the kind of pass that ran."""
 
 
 def peak_activations(schedule: Schedule) -> tuple[int, ...]:
