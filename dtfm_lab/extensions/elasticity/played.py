@@ -144,7 +144,7 @@ class Hours(Booked):
     failure: BaseException | None = None
     is_ending: bool = False
     asked: PolicyEvent | None = None
-    """The event that has happened and at which the policy wanted to be asked again. None if no such event has happened."""
+    """The last event at which the policy wanted to be asked again. None if no such event has happened."""
     again: PolicyEvent | float | None = None
     """When the policy wants to be asked again: at an event, or at a second of the run if it is a float."""
     heard: threading.Thread = field(default_factory=threading.Thread)

@@ -137,8 +137,8 @@ def _may_come_back() -> Iterator[None]:
 
 
 def _require_shared(shared: dict[str, str] | None, host: str) -> None:
-    """Raise LabError unless the checkpoint folder on this host is the same as on the first host: the file that the first
-    host has just created in it must be visible here. A run without checkpoints has no ``shared``."""
+    """Raise LabError unless the checkpoint folder on this host is the same as on the first host: the file that the
+    first host has just created in it must be visible here. A run without checkpoints has no ``shared``."""
     if shared is None:
         return
     folder, deadline_s = Path(shared["folder"]), time.monotonic() + APPEAR_S

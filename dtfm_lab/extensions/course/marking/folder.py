@@ -257,7 +257,7 @@ def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
 
 
 def _done(kept: object, own: object) -> Row:
-    """Return tries, hints and whether the answer was shown: the counts in the notebook's record plus the counts of its cells.
+    """Return tries, hints and whether the answer was shown. The notebook's record and its cells are added up.
 
     Fields are "" if they are 0 and the notebook has no record, for instance because its last cell was not run.
     """

@@ -96,8 +96,7 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
 
 
 def _watched(pid: int, control: socket.socket, memory_bytes: int) -> str:
-    """Wait for the marker, and kill the job if it uses too much while it waits. Return why it was killed; empty if it was
-    not."""
+    """Wait for the marker, and kill the job if it uses too much. Return why it was killed; empty if it was not."""
     why, running = "", True
     while not select.select([control], [], [], LOOK_EVERY_S if running else None)[0]:
         why = too_much(memory_bytes)
