@@ -39,9 +39,9 @@ MOST_CHAINS = 4
 """Maximum number of grids of one shape along open chains, and along closed ones. Half of them minimise the slowest hop,
 half the sum of hops."""
 MOST_KINDS = 8
-"""Maximum number of kinds of devices for which a one-stage shape is tried on a single kind."""
+"""A one-stage shape is tried on each kind of device alone, for at most this many kinds."""
 N_WHOLE = 4
-"""Number of rows, made from the fastest devices, that come first. Rows along chains follow, then parts of the
+"""Number of rows that come first, made from the fastest devices. Then come rows along chains, then rows on parts of the
 network."""
 MOST_WINDOWS = 6
 """Maximum number of parts of the network, consecutive in the order by nearness, that are tried for one shape."""
@@ -134,7 +134,8 @@ class Starts:
 def cluster_chains(
     clusters: IntArray, distance_s: FloatArray, flop_per_s: FloatArray, shape: tuple[int, int], *, closed: bool
 ) -> list[IntArray]:
-    """Return (S, R) grids along cheap chains. Empty if the clusters are too small for the shape.
+    """Return (S, R) grids along cheap chains of clusters, with each stage inside one cluster. Empty if the clusters are
+    too small for the shape.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def cluster_chains(
     distance_s
         (N, N) seconds of a message there and one back.
     flop_per_s
-        (N,) speeds. The fastest devices of a cluster are used first.
+        (N,) speeds of the devices in FLOP/s. The fastest devices of a cluster are used first.
     closed
         True if the last stage sends to the first, as with a tied embedding. It does so only once per iteration, so open
         chains can still be better and are also tried.
@@ -169,7 +170,12 @@ def cluster_chains(
 def _cheapest(
     between_s: list[list[float]], capacity: list[int], n_stages: int, *, slowest_first: bool, closed: bool
 ) -> list[tuple[int, ...]]:
-    """Return chains of clusters from a beam search. Of chains over the same clusters only the cheapest is kept."""
+    """Return chains of clusters from a beam search, each with one cluster per stage. Of chains over the same clusters
+    only the cheapest is kept.
+
+    ``between_s`` are the seconds of a message there and back between clusters. ``capacity`` is the number of stages
+    that each cluster has room for.
+    """
 
     usable = [c for c, n in enumerate(capacity) if n]
     chains: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, (c,)) for c in usable]
@@ -227,7 +233,7 @@ CHEAPEST = 6
 
 
 class StartingPlans:
-    """Plans to begin annealing with. It keeps no counts, so equal searches begin equally."""
+    """Plans to begin annealing with. Their randomness comes only from ``rng``, so equal searches begin equally."""
 
     def __init__(self, problem: IterationProblem, shape_searches: ShapeSearches, rng: np.random.Generator) -> None:
         self._problem, self._shape_searches, self._rng = problem, shape_searches, rng
@@ -235,8 +241,11 @@ class StartingPlans:
         self._starts = Starts(problem, shape_searches.nearness)
 
     def structured(self, shape_search: ShapeSearch, i: int, *, chains: bool = False) -> tuple[str, KernelPlan] | None:
-        """Return the i-th structured placement of a shape, priced; None if there are fewer. With ``chains``, only
-        placements along chains of clusters count."""
+        """Return the i-th structured placement of a shape, priced, and add it to the shape's placements. None if there
+        are fewer.
+
+        With ``chains``, only placements along chains of clusters count.
+        """
         rows = self._starts.rows(*shape_search.shape, chains=chains)
         if i >= len(rows):
             return None
@@ -305,7 +314,7 @@ class StartingPlans:
         return shape_search.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
     def of_plan(self, plan: Plan | None) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the search of a given plan's shape, and the plan; None if the job does not allow it."""
+        """Return a given plan, priced, after the search of its shape. None if the job does not allow it."""
         if plan is None or plan.job.model is None or plan.job.microbatch is None:
             return None
         topology, job = self._problem.topology, plan.job
@@ -330,7 +339,8 @@ class StartingPlans:
         )
 
     def of_candidate(self, candidate: Candidate) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the search of the shape of another search's plan, and the plan; None if this job does not allow it."""
+        """Return the plan of another search, priced for this job, after the search of its shape. None if this job does
+        not allow its shape."""
         job, row = candidate.job, self._problem.row(candidate.best)
         shape_search = self._shape_searches.of(candidate.best, job.microbatch, job.checkpoints)
         blocks, microbatch_counts = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
@@ -339,7 +349,7 @@ class StartingPlans:
         return shape_search, shape_search.assessed(row, blocks, 1.0, microbatch_counts=microbatch_counts)
 
     def of_fitting(self, fitting: FittingPlan) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the fitting plan as a KernelPlan, with the search for its shape.
+        """Return the fitting plan, priced, after the search of its shape.
 
         None if the plan is incomplete or the job does not allow its shape.
         """

@@ -120,7 +120,8 @@ averaging."""
 
 @dataclass(frozen=True, eq=False)
 class GridLayout:
-    """A grid on a network of groups. Its links are counted once and shared by all ways to train on it."""
+    """A grid of devices, which may be groups of GPUs. Its links are counted once and shared by all ways to train on
+    it."""
 
     links: Links
     grid: IntArray
@@ -230,7 +231,7 @@ def replica_counts(job: Job, n_devices: int, n_stages: int, *, coarse: bool) -> 
 
 
 def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
-    """Return the (stages, replicas) devices of a shaped job whose devices take ranks in a given order.
+    """Return the (stages, replicas) grid of a shaped job. ``ranks`` are the devices in the order of their ranks.
 
     ``dp-pp``: ranks of one data-parallel group are neighbours, and pipelines stride over them, as in Megatron-LM and
     DeepSpeed. ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
@@ -239,7 +240,8 @@ def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
 
 
 def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
-    """Return the (S, R) devices of a shape whose devices take these ranks in a given order."""
+    """Return the (S, R) grid of a shape. ``ranks`` are the devices in the order of their ranks, ``order`` one of
+    ``ORDERS``."""
     n_stages, n_replicas = shape
     used = np.asarray(ranks)[: n_stages * n_replicas]
     by_stage: IntArray = used.reshape(n_stages, n_replicas)
@@ -247,8 +249,8 @@ def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
 
 
 def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[GridLayout]:
-    """Yield the grids of one set of devices, which come in the order of their ranks. ``coarse`` is for a part of a
-    network."""
+    """Yield the layouts of one set of devices. ``members`` are in the order of their ranks. With ``coarse``, as for a
+    part of a network, fewer shapes are tried."""
     n = len(members)
     for n_stages in stage_counts(job, n, coarse=coarse):
         for n_replicas in replica_counts(job, n, n_stages, coarse=coarse):
@@ -329,8 +331,8 @@ def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
 
 
 def _by_pairs(layout: GridLayout, how: str) -> Average:
-    """Every replica sends a shard to every other one, one after another or all at once, and each sends an average
-    back."""
+    """Return averaging in which every replica sends a shard to every other one, one after another or all at once, and
+    each sends an average back."""
     grid, links = layout.grid, layout.links
     n = grid.shape[1]
     a, b = grid[:, :, None], grid[:, None, :]
@@ -352,10 +354,11 @@ def _by_pairs(layout: GridLayout, how: str) -> Average:
 
 
 def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
-    """The first replicas of the regions gather, exchange shards, and pass the average on. None if that needs no
-    hierarchy: one region, or one replica per region.
+    """Return averaging in which the first replica of each region gathers gradients, exchanges shards with those of the
+    other regions, and passes the average on.
 
-    All stages average at the same time, so messages of several stages wait for a NIC that they share.
+    None if there is no hierarchy: one region, or one replica per region. All stages average at the same time, so
+    messages of several stages wait for a NIC that they share.
     """
     links, shared = layout.links, layout.shares_nics
     n_hosts = int(layout.hosts.max()) + 1
@@ -439,7 +442,7 @@ class HeldTable:
 
 
 class StageTables:
-    """All tables of one network of groups and one job, made on first use."""
+    """All tables of one job and one network whose devices are groups of GPUs, made on first use."""
 
     def __init__(self, topology: Topology, job: Job, queueing: str, efficiency: GivenEfficiency) -> None:
         self.topology, self.job, self.efficiency = topology, job, efficiency
@@ -497,7 +500,10 @@ class StageTables:
         return tuple(one for one in SHARDINGS if self.problem(0, one) is not None)
 
     def problem(self, checkpointing: int, sharding: str) -> IterationProblem | None:
-        """Return the problem of one device of each kind; None if the job does not allow the sharding."""
+        """Return the problem on a network with one device of each kind; None if the job does not allow the sharding.
+
+        ``checkpointing`` is an index in ``checkpointings``.
+        """
         key = checkpointing, sharding
         if key not in self._problems:
             try:
@@ -509,8 +515,7 @@ class StageTables:
         return self._problems[key]
 
     def plain_problem(self, checkpointing: int = 0) -> IterationProblem:
-        """Return the problem for what is the same under every sharding: with the job's own one, or none if it is
-        open."""
+        """Return a problem for values that no sharding changes. It has the job's sharding, or none if that is open."""
         problem = self.problem(checkpointing, self.job.sharding or "none")
         assert problem is not None
         return problem
