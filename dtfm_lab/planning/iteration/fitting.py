@@ -221,8 +221,8 @@ def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int
 
 @lru_cache(maxsize=8192)  # structured placements of hundreds of shapes ask for each entry hundreds of times
 def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replicas: int) -> FloatArray:
-    """Return (L + 1, 4) bytes as ``_bytes`` does, given the number of micro-batches in flight, for the consecutive
-    blocks that need least. The array is read-only."""
+    """Return ``_bytes``, (L + 1, 4), for a number of micro-batches in flight. Each entry is for the consecutive blocks
+    that need least. The array is read-only."""
     passes = problem.passes(microbatch)
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(ENDS_OF_ROLE):

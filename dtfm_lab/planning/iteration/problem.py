@@ -57,7 +57,7 @@ Numbers = TypeVar("Numbers", float, FloatArray)
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """Kinds of checkpointing to try if the job names none."""
 MOST_PASSES_CHOSEN = 2 * 10**5
-"""Maximum passes of an iteration, one per micro-batch and stage, if the micro-batch size is open.
+"""Maximum number of passes in an iteration, if the micro-batch size is open. Each micro-batch counts once per stage.
 
 Beyond it, smaller micro-batches gain next to nothing, and one simulation takes seconds.
 """
@@ -136,7 +136,7 @@ class Passes(NamedTuple):
     Each forward and each backward of a stage codes one message per neighbour.
     """
     least: int
-    """Number of the boundary with the smallest message, for bounds that hold for all cuts."""
+    """Index of the boundary with the smallest message, for bounds that hold for all cuts."""
     backward_per_forward: float
     """FLOP of a backward divided by FLOP of a forward: 2, or 3 if it repeats the forward, and less if weights are
     frozen."""
@@ -179,8 +179,8 @@ class IterationProblem:
     topology: Topology
     job: Job
     links: Links
-    """``links.moving_s(i, j, n_bytes)`` gives the seconds for which a message occupies a link. The message arrives
-    after the latency that follows."""
+    """``links.moving_s(i, j, n_bytes)`` gives the seconds for which a message occupies a link. It arrives one latency
+    later."""
     efficiency: GivenEfficiency
     flop_per_s: FloatArray
     """(N,) FLOP/s that each device reaches in the job's precision, at its best micro-batch size."""
@@ -458,7 +458,7 @@ class IterationProblem:
 def static_bytes_of(
     problem: IterationProblem, passes: Passes, blocks: FloatArray, role: int, n_replicas: int
 ) -> FloatArray:
-    """Return bytes of parameters, gradients and optimizer states of a stage with a role, including what it gathers.
+    """Return a stage's bytes of parameters, gradients and optimizer states by its role, including what it gathers.
 
     ``blocks``, (4, ...), are the sums of ``Passes.layer`` over its blocks.
     """
@@ -469,8 +469,8 @@ def static_bytes_of(
 
 
 def activation_bytes_of(passes: Passes, blocks: FloatArray, role: int) -> tuple[FloatArray, FloatArray]:
-    """Return two numbers of bytes of activations of a stage with a role: for each micro-batch in flight, and in
-    addition during one backward. ``blocks`` is as for ``static_bytes_of``."""
+    """Return a stage's bytes of activations by its role: for each micro-batch in flight, and in addition during one
+    backward. ``blocks`` is as for ``static_bytes_of``."""
     first, last = ENDS_OF_ROLE[role]
     _, _, whole, _ = _with_ends(passes, blocks, role)
     kept = np.minimum(passes.least_inputs[0 if first else 1], whole) if passes.recompute else whole
@@ -540,7 +540,7 @@ class Kinds(NamedTuple):
     of_device: IntArray
     """(N,) number of each device's kind."""
     first: list[int]
-    """First device of each kind."""
+    """Index of the first device of each kind."""
 
     @classmethod
     def of(cls, devices: Sequence[Device]) -> Kinds:
@@ -606,7 +606,7 @@ class SearchTarget:
 
     dollars: bool = False
     max_price_per_hour: float = math.inf
-    """US dollars per hour for all devices that compute."""
+    """Maximum US dollars per hour for all devices that compute, together."""
     max_iteration_s: float = math.inf
 
     @property

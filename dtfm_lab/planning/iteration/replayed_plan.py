@@ -47,8 +47,10 @@ class ReplayedPlan:
         return cls(plan, problem) if PlanPricer(problem, SearchTarget()).replays else None
 
     def seconds(self, bandwidth: FloatArray, latency: FloatArray, speed: FloatArray) -> float:
-        """Return the seconds of an iteration with other links and devices: each bandwidth, latency, (N, N), and speed,
-        (N,), is multiplied by a factor."""
+        """Return the seconds of an iteration on changed links and devices.
+
+        The arguments are factors: on every link's bandwidth and latency, (N, N), and on every device's speed, (N,).
+        """
         link, device = self._tables.link.copy(), self._tables.device.copy()
         link[0] *= latency
         link[1:] /= bandwidth

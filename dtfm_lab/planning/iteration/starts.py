@@ -279,7 +279,7 @@ class StartingPlans:
         return [shape_search for _, shape_search in sorted(found, key=lambda one: one[0])]
 
     def fits(self, shape_search: ShapeSearch, checkpointing: str) -> bool:
-        """Return True if the devices of the shape's best plan hold the model with another checkpointing."""
+        """Return True if the devices of the shape's best plan hold the model with this ``checkpointing``."""
         assert shape_search.best is not None
         room = room_of(
             self._parts[checkpointing], shape_search.grid(shape_search.best), shape_search.microbatch, waiting=True
@@ -314,7 +314,8 @@ class StartingPlans:
         return shape_search.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
     def of_plan(self, plan: Plan | None) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return a given plan, priced, after the search of its shape. None if the job does not allow it."""
+        """Return the search of a plan's shape, and the plan as priced there. None if the job does not allow the
+        plan."""
         if plan is None or plan.job.model is None or plan.job.microbatch is None:
             return None
         topology, job = self._problem.topology, plan.job
@@ -339,8 +340,8 @@ class StartingPlans:
         )
 
     def of_candidate(self, candidate: Candidate) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the plan of another search, priced for this job, after the search of its shape. None if this job does
-        not allow its shape."""
+        """Return this search's ``ShapeSearch`` for a plan of another search, and the plan as priced there. None if this
+        job does not allow the plan's shape."""
         job, row = candidate.job, self._problem.row(candidate.best)
         shape_search = self._shape_searches.of(candidate.best, job.microbatch, job.checkpoints)
         blocks, microbatch_counts = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
@@ -349,7 +350,7 @@ class StartingPlans:
         return shape_search, shape_search.assessed(row, blocks, 1.0, microbatch_counts=microbatch_counts)
 
     def of_fitting(self, fitting: FittingPlan) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the fitting plan, priced, after the search of its shape.
+        """Return the search of the fitting plan's shape, and the plan as priced there.
 
         None if the plan is incomplete or the job does not allow its shape.
         """

@@ -5,9 +5,8 @@ after it in its pipeline. Every pair of classes is tried: one for the neighbour 
 neighbour after (``Below``). Taking the best link on each side separately would be simpler. But both links may lead to
 the same device, so the bound would be looser.
 
-Three checks skip combinations that cannot raise the number found so far. Even the shortest averaging may end too late.
-No neighbour after the device may raise the number, given the one before. Or no group of replicas may, given both
-neighbours.
+Three checks skip combinations that cannot raise the number found so far: even the shortest averaging ends too late, no
+neighbour after the device could raise the number, or no group of replicas could.
 """
 
 from typing import NamedTuple

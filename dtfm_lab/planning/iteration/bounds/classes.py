@@ -86,7 +86,7 @@ class StageKinds:
     stages."""
     chain_flop: FloatArray
     """(Q,) FLOP of the shortest forward that makes or uses a message: the stage's own or, with several stages per
-    device, the cheapest of theirs."""
+    device, the cheapest of the device's stages."""
     required: IntArray
     """(Q,) number of stages of the plan that are of this kind; -1 if the role alone decides."""
 
@@ -221,7 +221,8 @@ class DeviceClasses:
     def of(cls, problem: IterationProblem, most: int = MOST_CLASSES) -> Self:
         """Return the finest partition into at most ``most`` classes. Interchangeable devices always share one.
 
-        A class holds devices of different speed, memory or price only if no tolerance for links is enough.
+        Devices of different speed, memory or price share a class only if even the widest tolerance leaves too many
+        classes.
         """
         n = problem.n_devices
         everyone = np.arange(n)
@@ -381,8 +382,8 @@ class Averages:
         return 1 if self._how == "central" else self.n_replicas
 
     def _moving_s(self, sizes: FloatArray) -> FloatArray:
-        """Return (Q, C, C) minimum seconds for which messages of these (Q,) sizes occupy a link. The group counts as on
-        the fewest hosts that can hold it."""
+        """Return (Q, C, C) minimum seconds for which messages of these (Q,) sizes occupy a link. The group counts as
+        being on as few hosts as can hold it."""
         slower = self._problem.links.least_slower(self.n_replicas)
         return np.array([slower * self.classes.moving_s(size) for size in sizes])
 
@@ -504,7 +505,8 @@ def gathered_passes(
     n_replicas: int,
     side: IntArray | None = None,
 ) -> Seconds:
-    """Return ``computing``, the seconds of passes, raised to the messages that replicas exchange during them.
+    """Return ``computing``, the seconds of passes, raised to at least the seconds of the messages that replicas
+    exchange in them.
 
     With ``side``, (C,) sides of a cut, the results are for a group on both sides.
     """

@@ -205,7 +205,8 @@ def cases_of(
 def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:
     """Return the minimum US dollars of an iteration. ``schedules`` is as for ``iteration_bound_steps``.
 
-    Devices of unknown price, 0, cost nothing. If nothing fits, return the work at the cheapest price.
+    A price of 0 means unknown: such devices cost nothing. If nothing fits, return the price of the work on the device
+    with the most FLOP per dollar.
     """
     if len(problem.parts) > 1:
         return min(price_bound(part, schedules) for part in problem.parts)

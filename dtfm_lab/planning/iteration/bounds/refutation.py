@@ -461,7 +461,7 @@ class Program:
 
 
 MOST_PROGRAMS = 2000
-"""Limit on the work for one cut and shape: the number of its programs times the numbers of devices on side 0 that are
+"""Limit on the work for one cut and shape: its number of programs, times how many numbers of devices on side 0 are
 tried. Beyond it, only the program that holds for all of them is solved."""
 MOST_SIDES = 50
 """Maximum number of values that the devices of a stage on side 0 of a cut may take. With more, the shape is not tried

@@ -37,7 +37,7 @@ SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, WARMUPS, COUNTS = range(9)
 
 - SWAP: exchange two placed devices
 - IDLE: exchange a placed device with an idle one
-- NEAR: exchange a placed device with one that is near its neighbour in the plan
+- NEAR: exchange a placed device with one that is near one of its neighbours in the plan
 - TAILS: exchange the last stages of two pipelines
 - BLOCK: move a block to another stage, or several if some boundaries send less than others
 - STAGES: exchange two whole stages

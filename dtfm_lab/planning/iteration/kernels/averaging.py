@@ -50,7 +50,8 @@ class GroupMessages(NamedTuple):
 
 @compiled
 def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray, last_s: FloatArray) -> None:
-    """Replace times in ``done``, (R,): when each replica has its own whole gradients becomes when it has its averages.
+    """Turn ``done``, (R,), from the times at which each replica has its own whole gradients into the times at which it
+    has its averages.
 
     ``row`` (R,) are the group's devices. ``last_s`` (R,) becomes the seconds that decoding takes after that.
     """

@@ -37,9 +37,9 @@ class Least(NamedTuple):
     """Minimum costs of plans of one micro-batch size, checkpointing and shape. L blocks, N devices."""
 
     speed: FloatArray
-    """(N,) FLOP/s."""
+    """(N,) FLOP/s of each device."""
     memory: FloatArray
-    """(N,) bytes."""
+    """(N,) bytes that a job may use on each device."""
     layer: FloatArray
     """(5, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes of activations, bytes of
     frozen weights, FLOP that a backward repeats."""
@@ -76,7 +76,7 @@ class Grid(NamedTuple):
     links: FloatArray
     """(4, S, R) rows DOWN, DOWN_LATE, UP and UP_LATE."""
     least_s: FloatArray
-    """(2, S, R) seconds of the minimum forward and backward."""
+    """(2, S, R) minimum seconds of a forward and of a backward to the inputs."""
     tail_s: FloatArray
     """(S, R, L + 1) seconds from the end of a stage's passes to the end of the iteration, by its number of blocks."""
 
@@ -94,7 +94,7 @@ class DevicePasses(NamedTuple):
 
 
 class WayThrough(NamedTuple):
-    """What happens in the rest of a device's pipeline, in seconds."""
+    """Seconds that the rest of a pipeline takes before, between and after one device's passes."""
 
     start_s: float
     """Time before the device's first forward."""

@@ -170,19 +170,20 @@ class PlanPricer:
 
 
 MOST_POOLS = 4
-"""Up to this number of pools, every selection of them is tried, which is at most 15."""
+"""Up to this number of pools (``device_sets``), every selection of them is tried, which is at most 15."""
 MOST_CLUSTERED = 64
 """Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save."""
 RATIO = 1.6
-"""Minimum ratio in size of two prefixes of the sorted devices. It keeps their number below 20."""
+"""Ratio of the sizes of successive prefixes of the devices, sorted by speed or by connection. It keeps their number
+below 20."""
 
 
 def device_sets(topology: Topology) -> list[IntArray]:
     """Return sets of devices that a user might start a job on, each in the network's order. All devices come first.
 
-    A pool is the devices of one kind in one region. With up to four pools, every selection of them is tried. With more:
-    those at least as fast as each speed, all except one, clusters of pools with the best connected first, and each
-    alone.
+    A pool is the devices of one kind in one region. With up to ``MOST_POOLS`` pools, every selection of them is a set.
+    With more pools, the sets are those at least as fast as each speed, all pools but one, clusters of pools with the
+    best connected first, and each pool alone.
     """
     pools = _pools(topology)
     n = len(pools)

@@ -391,8 +391,7 @@ class _Stage:
             self.receive_b[:, :-1] = receive[:, kind[:-1], ends[:-1, None]]
 
     def possible(self, sharding: str) -> BoolArray:
-        """Return (C,) True if every replica gets a micro-batch, and all get equally many if replicas process them
-        together."""
+        """Return (C,) True if every replica gets a micro-batch and, with zero-2 and zero-3, all get equally many."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
         enough = n >= n_replicas
         return np.asarray(enough & (n % n_replicas == 0) if sharding in ("zero-2", "zero-3") else enough)
@@ -592,7 +591,8 @@ def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:
 
 
 def _overlaps(job: Job, n_replicas: int, sharding: str) -> list[bool]:
-    """Return whether averaging overlaps the last backward: as the job says, or both ways."""
+    """Return the values of ``overlap`` to try: the job's, or both if it is open. There is nothing to overlap with one
+    replica or zero-3."""
     if job.overlap is not None:
         return [job.overlap]
     return [False] if n_replicas == 1 or sharding == "zero-3" else [False, True]

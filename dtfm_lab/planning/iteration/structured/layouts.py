@@ -64,8 +64,8 @@ def degrees_of(topology: Topology, job: Job) -> list[int]:
 
 
 WAYS_TO_AVERAGE = ("ring", "sharded", "hierarchical")
-"""Ways to average that are tried if the job leaves them open. Sharded is the paper's, a ring suits hosts that share
-a NIC, and hierarchical suits regions that are far apart."""
+"""Ways to average that are tried if the job leaves them open. DT-FM averages sharded, a ring suits hosts that share a
+NIC, and hierarchical suits regions that are far apart."""
 
 
 def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
@@ -108,14 +108,13 @@ ORDERS = ("dp-pp", "pp-dp")
 """Orders of ranks. With dp-pp, as in Megatron-LM and DeepSpeed, the ranks of a data-parallel group are neighbours. With
 pp-dp, as in DT-FM, the ranks of a pipeline are."""
 STAGES_UP_TO = 8
-"""Up to this number of stages every number is tried. Beyond it, divisors of the number of blocks and a geometric
-scale."""
+"""Up to this number of stages every number is tried. Beyond it, only divisors of the number of blocks and a geometric
+scale are tried."""
 STAGE_RATIO = 1.25
 COARSE_STAGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of stages that are tried on parts of a network. Annealing tries those between."""
 FEWER = 3
-"""Number of times that the maximum number of replicas is halved, since idle devices may cost less than slow
-averaging."""
+"""Number of times that numbers of replicas are halved, since idle devices may cost less than slow averaging."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +135,7 @@ class GridLayout:
 
     @cached_property
     def hosts(self) -> IntArray:
-        """(S, R) number of each device's NIC. A device that shares none counts as its own."""
+        """(S, R) number of each device's NIC. A device that shares no NIC has its own number."""
         nic_of = self.links.nic_of
         return self.grid if nic_of is None else nic_of[self.grid]
 
@@ -214,7 +213,9 @@ def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
 def replica_counts(job: Job, n_devices: int, n_stages: int, *, coarse: bool) -> list[int]:
     """Return the numbers of replicas to try for a number of stages, largest first.
 
-    They are the maximum that the devices allow, the maximum that divides the batch, powers of two, and halves of these.
+    They are the maximum that the devices allow, and the largest number that divides the batch. Without ``coarse``, they
+    also include the largest power of two. This and the one that divides the batch are then halved up to ``FEWER``
+    times.
     """
     most = min(n_devices // n_stages, job.global_batch)
     if job.n_replicas is not None:
@@ -521,7 +522,7 @@ class StageTables:
         return problem
 
     def passes(self, microbatch: int, checkpointing: int) -> PassTable:
-        """Return the seconds of the passes of a micro-batch."""
+        """Return the seconds of the passes of a micro-batch. ``checkpointing`` is an index in ``checkpointings``."""
         key = microbatch, checkpointing
         if key not in self._passes:
             job = self.checkpointings[checkpointing].with_fields(microbatch=microbatch)
@@ -529,7 +530,8 @@ class StageTables:
         return self._passes[key]
 
     def held(self, microbatch: int, checkpointing: int) -> HeldTable:
-        """Return the bytes of activations, counted as in ``fitting`` for the blocks that need least."""
+        """Return the bytes of activations of a stage with the first 0 to L blocks. If blocks differ, these numbers only
+        approximate other stages."""
         key = microbatch, checkpointing
         if key not in self._held:
             passes = self.plain_problem(checkpointing).passes(microbatch)
@@ -539,7 +541,7 @@ class StageTables:
         return self._held[key]
 
     def static_bytes(self, sharding: str, n_replicas: int) -> FloatArray | None:
-        """Return bytes of parameters, gradients and optimizer states, (4, L + 1) by role and number of blocks.
+        """Return bytes of parameters, gradients and optimizer states, (4, L + 1) by role, for the first 0 to L blocks.
 
         None if the job does not allow the sharding.
         """
