@@ -111,8 +111,8 @@ def _first_fitting(problem: IterationProblem) -> FittingPlan | None:
 
 
 def _would_fit(problem: IterationProblem) -> str:
-    """Return advice on how to make the job fit: which of the fields that it names to free, or else more memory or a
-    smaller job."""
+    """Return advice on how to make the job fit. It says which of the job's fields to free, or else asks for more memory
+    or a smaller job."""
     job = problem.job
     freed = [what for what, of in FREED.items() if any(getattr(job, name) not in free for name, free in of.items())]
     tries = [{what} for what in freed] + ([set(freed)] if len(freed) > 1 else [])

@@ -163,8 +163,7 @@ class Passes(NamedTuple):
     least_inputs: FloatArray
     """(2,) bytes of one micro-batch's input to the first stage, and the minimum over all other stages."""
     alone: IntArray
-    """(2,) one number for the embedding and one for the head: 1 if the model has it, so that it may have its own stage,
-    else 0."""
+    """(2,) for the embedding and the head: 1 if the model has it, else 0. Only then may it have its own stage."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -269,8 +268,7 @@ class IterationProblem:
 
     @cached_property
     def alone(self) -> IntArray:
-        """(2,) one number for the embedding and one for the head: 1 if the model has it, so that it may have its own
-        stage, else 0."""
+        """(2,) for the embedding and the head: 1 if the model has it, else 0. Only then may it have its own stage."""
         layers = self.job.modelled().layers
         return np.array([layers[0].kind is LayerKind.EMBEDDING, layers[-1].kind is LayerKind.HEAD], dtype=np.int64)
 
@@ -366,7 +364,7 @@ class IterationProblem:
         as work.
 
         Estimates use it before the devices of a group are known. They take the slowest of each device's
-        ``n_replicas`` - 1 fastest links, and assume that a group's ring runs at the median of these over all devices.
+        ``n_replicas`` - 1 fastest links. A group's ring is assumed to run at the median of these over all devices.
         Without such messages this is ``flop_per_s_of``.
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole

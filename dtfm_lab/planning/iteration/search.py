@@ -2,9 +2,9 @@
 
 A shape is a number of stages and of replicas. The search keeps a ``ShapeSearch`` for each shape, with its best plan so
 far and the annealing that improves it. Annealing starts from a structured placement, from the best plan of the shape,
-or from the best plan of a neighbouring shape. The next shape to be annealed is the one with the best plan, where each
-annealing that the shape has had makes it count a little worse. So good shapes get most of the work, and no shape is
-given up. A shape whose plans would be good but lack memory is also tried with recomputation.
+or from the best plan of a neighbouring shape. The next shape to be annealed is the one with the best plan, but each
+annealing makes its shape count a little worse. So good shapes get most of the work, and no shape is given up. A shape
+whose plans would be good but lack memory is also tried with recomputation.
 
 Annealing prices its moves by an estimate. Its result is annealed again, at a lower temperature, by the exact replay. If
 the replay does not cover the job, or the NICs of its hosts, the simulator prices the plan.
@@ -97,8 +97,8 @@ SHOWN_EVERY = 16
 """After this many shapes a candidate is yielded even if there is nothing new. The caller can then check the time
 limit."""
 TIGHT = 1.5
-"""Shapes that are short of memory are tried again with recomputation if, with enough memory, they would take less than
-this multiple of the best plan's seconds."""
+"""Shapes that are short of memory are tried again with recomputation, if they are good enough: with enough memory, they
+would take less than this multiple of the best plan's seconds."""
 MOST_TIGHT = 40
 """Maximum number of shapes per kind of checkpointing that are tried again as ``TIGHT`` says, the most promising
 first."""

@@ -2,9 +2,10 @@
 
 The distance of two devices is the seconds of one micro-batch's message there and back. Some grids have each stage
 within one cluster of near devices, along cheap chains of clusters. A beam search finds the chains, because the best
-chain is a travelling salesman problem. On a network of regions with slow links between them, the best plan of many
-shapes has each stage's replicas in one region, so that synchronisation is cheap. Neighbouring stages are in regions
-near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move together.
+chain is a travelling salesman problem. Such grids matter on networks of regions with slow links between them. There
+the best plan of many shapes has each stage's replicas in one region, so synchronisation is cheap. Neighbouring stages
+are in regions near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move
+together.
 """
 
 from __future__ import annotations
@@ -222,8 +223,8 @@ SLOWED = 0.95
 P_AGAIN = 0.45
 """Probability that annealing begins with one of the cheapest structured placements, used before or not."""
 P_STRUCTURED = 0.7
-"""Probability that annealing begins with a structured placement at all, while some are unused: first with one of the
-cheapest (``P_AGAIN``), otherwise with an unused one."""
+"""Probability that annealing begins with a structured placement, while some are unused. ``P_AGAIN`` of it goes to the
+cheapest ones, the rest to unused ones."""
 P_RESHAPED = 0.15
 """Probability that annealing begins with a neighbouring shape's best plan, fitted to this shape."""
 P_CHANCE = 0.1

@@ -5,8 +5,11 @@ after it in its pipeline. Every pair of classes is tried: one for the neighbour 
 neighbour after (``Below``). Taking the best link on each side separately would be simpler. But both links may lead to
 the same device, so the bound would be looser.
 
-Three checks skip combinations that cannot raise the number found so far: even the shortest averaging ends too late, no
-neighbour after the device could raise the number, or no group of replicas could.
+Three checks skip combinations that cannot raise the number found so far:
+
+- Even the shortest averaging ends too late.
+- With this neighbour before the device, no neighbour after it could raise the number.
+- With these two neighbours, no group of replicas could raise the number.
 """
 
 from typing import NamedTuple
@@ -69,8 +72,9 @@ class BestLinks(NamedTuple):
     """(C, J) classes that are tried as a neighbour. -1 stands for all other classes together, with the best links of
     any of them."""
     seconds: FloatArray
-    """(C, J, 5) five numbers per neighbour: the seconds for which a message occupies the link from it and the link to
-    it, the latencies from it and to it, and 1 if it is on the same side of the cut, else 0."""
+    """(C, J, 5) numbers for each neighbour. The first two are the seconds for which a message occupies the link from
+    it, and the link to it. Two latencies follow in the same order. The last is 1 if it is on the same side of the cut,
+    else 0."""
 
 
 class BestAveraging(NamedTuple):
@@ -146,8 +150,8 @@ class Below(NamedTuple):
     trip_s: float
     """Minimum seconds from the end of a forward to the beginning of its backward."""
     idle_s: float
-    """Seconds in the first of these round trips in which the device has nothing to do, because its memory holds too few
-    micro-batches to run other forwards."""
+    """Seconds in which the device has nothing to do during the first of these round trips. Its memory then holds too
+    few micro-batches to run other forwards."""
     sent_s: float
     near: bool
 
@@ -342,8 +346,10 @@ def fill_capacities(
 
 @inlined
 def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, float]:
-    """Return the maximum number of micro-batches with this neighbour before the device and any neighbour after it, and
-    the seconds that each micro-batch takes the device."""
+    """Return the maximum number of micro-batches, and the seconds that each takes the device.
+
+    The neighbour before the device is given. The one after it may be any.
+    """
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s
     most = min(own.most, (left_s - above.up + above.sent_s) / (each_s - own.w))
@@ -370,8 +376,8 @@ def _below(
 
 @inlined
 def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
-    """Return the maximum number of micro-batches with these two neighbours, and the seconds that each micro-batch takes
-    the device. Averaging counts as 0 s."""
+    """Return the maximum number of micro-batches with these two neighbours, and the seconds that each takes the device.
+    Averaging counts as 0 s."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s + below.sent_s
     most = min(own.most, (left_s - above.up - below.idle_s + above.sent_s) / (each_s - own.w))
@@ -415,11 +421,11 @@ def _whole(
 
 @compiled
 def together(best: FloatArray, count: IntArray, side: IntArray, on_side: IntArray, n_replicas: int) -> FloatArray:
-    """Return (Q, I) the maximum micro-batches that the replicas of a stage process together: ``on_side[i]`` devices on
-    side 0 of the cut and the others on side 1.
+    """Return (Q, I) the maximum micro-batches that the replicas of a stage process together.
 
-    ``best`` is (Q, I, C), the micro-batches of one device of each class. The result is -inf if a side has too few
-    devices that can process any. Other arguments are as for ``fill_capacities``.
+    Of these devices, ``on_side[i]`` are on side 0 of the cut and the others on side 1. ``best`` is (Q, I, C), the
+    micro-batches of one device of each class. The result is -inf if a side has too few devices that can process any.
+    Other arguments are as for ``fill_capacities``.
     """
     total = np.zeros(best.shape[:2])
     for q in range(best.shape[0]):

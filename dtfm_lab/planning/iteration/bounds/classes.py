@@ -85,8 +85,8 @@ class StageKinds:
     """(Q,) minimum number of messages from the first stage to this one. -1 stands for S - 1, for the last of S
     stages."""
     chain_flop: FloatArray
-    """(Q,) FLOP of the shortest forward that makes or uses a message: the stage's own or, with several stages per
-    device, the cheapest of the device's stages."""
+    """(Q,) FLOP of the shortest forward that makes or uses a message. With several stages per device, it is the
+    cheapest of the device's stages."""
     required: IntArray
     """(Q,) number of stages of the plan that are of this kind; -1 if the role alone decides."""
 
@@ -276,8 +276,8 @@ class DeviceClasses:
         return self.least(self.problem.links.moving_s(everyone[:, None], everyone[None, :], n_bytes))
 
     def least(self, of_pairs: FloatArray) -> FloatArray:
-        """Return (C, C) the minimum of an (N, N) matrix over all pairs of a device of one class and another device of
-        the other; infinite without a pair."""
+        """Return (C, C) minima of an (N, N) matrix, over all pairs of different devices from two classes; infinite
+        without a pair."""
         order = np.argsort(self.of_device, kind="stable")
         begins = np.searchsorted(self.of_device[order], np.arange(len(self.count)))
         apart = np.where(np.eye(len(of_pairs), dtype=bool), np.inf, of_pairs)[np.ix_(order, order)]
@@ -291,8 +291,8 @@ class DeviceClasses:
 
 
 LEAST_RATIO = 1.15
-"""A cut is tried only if a message across it takes at least this multiple of the median time of a message to a device's
-nearest class."""
+"""A cut is tried only if messages across it take at least this multiple of the usual time. The usual time is the median
+over devices of a message's time to the nearest class."""
 MOST_CUTS = 3
 
 
@@ -470,8 +470,8 @@ class Averages:
         return np.asarray((once + far).min(axis=2))
 
     def tied_s(self, side: IntArray) -> FloatArray:
-        """Return (C, 2) minimum seconds in which the ends of a pipeline exchange their embedding: with a device on the
-        same side of the cut, and with any device."""
+        """Return (C, 2) minimum seconds in which the ends of a pipeline exchange their embedding. The first is with a
+        device on the same side of the cut, the second with any."""
         if self._problem.tied_parameters == 0:
             return np.zeros((len(side), 2))
         message_s = self.classes.moving_s(self._problem.embedding_bytes) + self.classes.latency_s

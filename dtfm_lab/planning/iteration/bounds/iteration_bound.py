@@ -1,8 +1,9 @@
 """Bounds on the seconds and US dollars of an iteration that no plan beats, whatever its devices, shape, cut, pairing,
 micro-batch counts and order of passes.
 
-The bound on the seconds is the largest T that is refuted for every shape: a proof shows that no plan of the shape takes
-at most T seconds. Bisection finds T, because a plan that is possible within T is possible within any longer time.
+A proof *refutes* T for a shape if no plan of that shape takes at most T seconds. The bound on the seconds is the
+largest T that is refuted for every shape. Bisection finds it, because a plan that is possible within T is possible
+within any longer time.
 
 The bound on the dollars uses that a plan pays for all its devices during the whole iteration. A device that processes n
 micro-batches of a stage needs at least n times the seconds of one, for its passes or for messages over its best link.

@@ -204,8 +204,12 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
 
 
 START, BACK, CAPACITY = range(3)
-"""Rows of ``way``, which says what precedes a stage: seconds before its first forward, seconds after its last backward
-to the inputs, and maximum micro-batches of its pipeline."""
+"""Rows of ``way``, which describes the stages before a stage.
+
+- START: seconds before its first forward
+- BACK: seconds after its last backward to the inputs
+- CAPACITY: maximum micro-batches of its pipeline
+"""
 
 
 @compiled

@@ -257,8 +257,8 @@ def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float
 
 @compiled
 def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
-    """Return the number of a group's replicas in replica r's region, the number of the group's regions, and True if r
-    is the first replica of its region."""
+    """Return how many of a group's replicas are in replica r's region, how many regions the group has, and True if r is
+    the first of its region."""
     size, n_leaders, leads = 0, 0, True
     for i in range(len(row)):
         first = True

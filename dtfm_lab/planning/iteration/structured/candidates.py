@@ -70,11 +70,12 @@ def unpriced_plan(
 
 
 def simulated_value(plan: Plan, target: SearchTarget, best: float = math.inf) -> tuple[float, float, float]:
-    """Return three numbers: the simulated seconds of a plan's iteration, the objective, and how much the plan exceeds
-    memory and limits, as a sum of shares.
+    """Return the simulated seconds of a plan's iteration, the objective, and by how much the plan exceeds memory and
+    limits.
 
-    A plan that is no better than ``best`` cannot win. So the memory of its waiting messages is not checked, which would
-    take a second simulation. Raises LabError for a plan that cannot be simulated.
+    The last is a sum of shares; 0 if the plan is valid. A plan that is no better than ``best`` cannot win. So the
+    memory of its waiting messages is not checked, which would take a second simulation. Raises LabError for a plan that
+    cannot be simulated.
     """
     seconds, price = iteration_seconds(plan), plan.price_per_hour
     value = seconds * price / 3600 if target.dollars else seconds
@@ -182,8 +183,14 @@ def device_sets(topology: Topology) -> list[IntArray]:
     """Return sets of devices that a user might start a job on, each in the network's order. All devices come first.
 
     A pool is the devices of one kind in one region. With up to ``MOST_POOLS`` pools, every selection of them is a set.
-    With more pools, the sets are those at least as fast as each speed, all pools but one, clusters of pools with the
-    best connected first, and each pool alone.
+    With more pools, these are the sets:
+
+    - all pools at least as fast as each speed
+    - all pools but one
+    - clusters of pools, the best connected first
+    - each pool alone
+
+    With more than ``MOST_CLUSTERED`` pools, only the first kind is used.
     """
     pools = _pools(topology)
     n = len(pools)

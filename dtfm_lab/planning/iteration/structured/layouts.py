@@ -332,8 +332,8 @@ def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
 
 
 def _by_pairs(layout: GridLayout, how: str) -> Average:
-    """Return averaging in which every replica sends a shard to every other one, one after another or all at once, and
-    each sends an average back."""
+    """Return averaging in which every replica sends a shard to every other one, and later an average back. ``how`` says
+    if these are sent one after another or all at once."""
     grid, links = layout.grid, layout.links
     n = grid.shape[1]
     a, b = grid[:, :, None], grid[:, None, :]
