@@ -97,8 +97,8 @@ SHOWN_EVERY = 16
 """After this many shapes a candidate is yielded even if there is nothing new. The caller can then check the time
 limit."""
 TIGHT = 1.5
-"""Shapes that are short of memory are tried again with recomputation, if they are good enough: with enough memory, they
-would take less than this multiple of the best plan's seconds."""
+"""Shapes that are short of memory are tried again with recomputation if they are good enough. With enough memory they
+would have to take less than this multiple of the best plan's seconds."""
 MOST_TIGHT = 40
 """Maximum number of shapes per kind of checkpointing that are tried again as ``TIGHT`` says, the most promising
 first."""

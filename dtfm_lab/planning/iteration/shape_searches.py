@@ -557,8 +557,8 @@ class ShapeSearches:
         return self._searches[key]
 
     def beside(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
-        """Begin and return searches of the same shape with other micro-batch sizes: those between half and twice this
-        one's that have no search yet."""
+        """Begin and return searches of the same shape with other micro-batch sizes. These are the sizes between half
+        and twice the present one that have no search yet."""
         problem, shape, how = self._problems[shape_search.checkpointing], shape_search.shape, shape_search.checkpointing
         near = [
             m for m in problem.microbatches if shape_search.microbatch / APART < m < shape_search.microbatch * APART

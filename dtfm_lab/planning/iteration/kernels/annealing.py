@@ -391,8 +391,7 @@ def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
 
 @compiled
 def _change_warmups(tables: Tables, state: SearchState, random: RandomState) -> None:
-    """Set all warm-ups to a random multiple of a steady pipeline's (``warm_up``), or change those of one stage a
-    little."""
+    """Set all warm-ups to a random multiple of a steady pipeline's (``warm_up``), or change one stage's a little."""
     if uniform(random) < 0.5:
         warm_up(tables, state, np.exp(uniform(random) * 2.2 - 0.5))
         return

@@ -355,8 +355,8 @@ def _by_pairs(layout: GridLayout, how: str) -> Average:
 
 
 def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
-    """Return averaging in which the first replica of each region gathers gradients, exchanges shards with those of the
-    other regions, and passes the average on.
+    """Return averaging in which the first replica of each region leads. Leaders gather gradients, exchange shards with
+    each other, and pass the average on.
 
     None if there is no hierarchy: one region, or one replica per region. All stages average at the same time, so
     messages of several stages wait for a NIC that they share.
