@@ -184,8 +184,8 @@ STRUCTURED_SHARE = 0.4
 STRUCTURED_STEPS = 12
 """Number of structured plans that are simulated if the search counts steps."""
 FIRST_LEADER = 10**6
-"""Number of the first plan that is shown above the plans of another choice. Larger than any number that a choice gives
-its own plans."""
+"""Number of the first plan that is shown as the best of all in front of another choice's plans. Larger than any number
+that a choice gives its own plans."""
 _Fields = tuple[tuple[str, Any], ...]
 
 
@@ -248,7 +248,7 @@ class Search:
         """The choice that is being annealed."""
         self._is_last_turn = False
         self._leaders: dict[Candidate, int] = {}
-        """Numbers of the plans that were shown above the plans of another choice."""
+        """Number of each plan that was shown as the best of all in front of another choice's plans."""
         self._stopwatch = Stopwatch()
         self._first_estimate_s: float | None = None
 
@@ -356,7 +356,7 @@ class Search:
     # improve: annealing of the choices
 
     def _requests(self) -> list[SearchRequest]:
-        """Return one request per choice to anneal, the most promising first. The choice of a given start comes
+        """Return one request per choice to anneal, the most promising first. If the user gave a plan, its choice comes
         before all others."""
         request = self.request
         of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}

@@ -506,8 +506,8 @@ class ShownShapes:
         return found
 
     def population(self, best: tuple[ShapeSearch, KernelPlan]) -> Population:
-        """Return the best plan of all, then the plans of the other shapes and the newest, the cheapest first by the
-        kernels' prices."""
+        """Return the plans to show, at most ``SHOWN``. The best of all comes first. The best of each other shape and
+        the newest follow, the lowest objective first."""
         bests = [
             (shape_search, shape_search.best)
             for shape_search in self._shape_searches
