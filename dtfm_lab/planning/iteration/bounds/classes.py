@@ -461,7 +461,7 @@ class Averages:
         return floor
 
     def border_s(self, side: IntArray) -> FloatArray | None:
-        """Return (Q, C) minimum seconds in which a ring's only member that sends across the cut sends all its messages.
+        """Return (Q, C) minimum seconds in which the member of a ring that sends across the cut sends all its messages.
         None if averaging is not a ring."""
         if self._how != "ring":
             return None
