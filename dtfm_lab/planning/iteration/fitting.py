@@ -1,9 +1,9 @@
 """Decide whether a job fits the devices' memory at all, with any kind of checkpointing that it leaves open.
 
 Try one pipeline with as many stages as needed, and give each stage its best device. One pipeline averages nothing, and
-with the fewest warm-up forwards each device holds least. So if no such plan fits, none does. If replicas split what
-they hold, more of them are tried too. An assignment problem gives each stage a device so that the total number of
-blocks that fit is largest.
+with the fewest warm-up forwards each device holds least. So if no such plan fits, none does. With sharding, more
+replicas are tried too, because each then holds less. An assignment problem gives each stage a device so that the total
+number of blocks that fit is largest.
 
 A plan's shape is limited by the model, the batch, the devices and the fields that the job names.
 """
@@ -39,14 +39,17 @@ FREED: dict[str, dict[str, tuple[object, object]]] = {
     "any order of passes": {"schedule": (None, "adaptive-1f1b"), "warmups": (None, None), "flush_every": (None, None)},
     "states split among replicas (sharding zero-3)": {"sharding": ("zero-3", "zero-3")},
 }
-"""Fields that a job may name and that are freed if nothing fits: each with the value that frees it, and another
-value that is equally free."""
+"""What may make a job fit if nothing does: each piece of advice, and the fields of the job that it frees.
+
+A field has two values: the one that frees it, and another that counts as free already.
+"""
 
 
 def fitting_plan(problem: IterationProblem) -> FittingPlan:
     """Return the plan with the fewest stages that fits. It uses recomputation only if nothing else fits.
 
-    Raises PlanError if nothing fits. The error says what lacks and what would fit.
+    A plan without a grid may fit, but no placement was constructed for it. Raises PlanError if nothing fits. The error
+    says what is missing and what would fit.
     """
     job = problem.job
     if (found := _first_fitting(problem)) is not None:
@@ -108,8 +111,8 @@ def _first_fitting(problem: IterationProblem) -> FittingPlan | None:
 
 
 def _would_fit(problem: IterationProblem) -> str:
-    """Return advice on how to make the job fit: which of the fields that it names to free, or else more memory or a
-    smaller job."""
+    """Return advice on how to make the job fit. It says which of the job's fields to free, or else asks for more memory
+    or a smaller job."""
     job = problem.job
     freed = [what for what, of in FREED.items() if any(getattr(job, name) not in free for name, free in of.items())]
     tries = [{what} for what in freed] + ([set(freed)] if len(freed) > 1 else [])
@@ -130,8 +133,8 @@ def _would_fit(problem: IterationProblem) -> str:
 
 
 def _replicas(problem: IterationProblem, microbatch: int) -> list[int]:
-    """Return numbers of pipelines to try: the job's, or 1. If replicas share memory, also its doublings up to the
-    devices."""
+    """Return numbers of replicas to try: the job's, or 1. With sharding, also the powers of two that the devices
+    allow."""
     job = problem.job
     if job.n_replicas is not None:
         return [job.n_replicas]
@@ -176,10 +179,10 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
 
 
 def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiting: bool = False) -> IntArray:
-    """Return (S,) blocks that fit every device of each stage of a grid.
+    """Return (S,) the maximum blocks of each stage of a grid that fit the memory of every device of the stage.
 
-    Each stage has the warm-up forwards of 1F1B. If stages may be left ``waiting`` for each other, it has the fewest
-    that the job's schedule allows.
+    Each stage has the warm-up forwards of 1F1B. With ``waiting``, stages may wait for each other. Each then has only
+    the fewest warm-up forwards that the job's schedule allows.
     """
     n_stages, n_replicas = grid.shape
     room = np.empty(n_stages, dtype=np.int64)
@@ -197,7 +200,7 @@ def _filled(room: FloatArray, n_blocks: int, least: IntArray) -> IntArray:
 
 
 def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: int) -> int:
-    """Return the fewest forwards that a stage may run ahead under the job's schedule."""
+    """Return the fewest warm-up forwards of stage ``s`` under the job's schedule."""
     job = problem.job
     if job.schedule == "gpipe":
         return min(job.global_batch // microbatch, job.flush_every or job.global_batch)
@@ -207,15 +210,19 @@ def _least_ahead(problem: IterationProblem, s: int, n_stages: int, microbatch: i
 
 
 def _bytes(problem: IterationProblem, microbatch: int, ahead: int, replicas: int) -> FloatArray:
-    """Return (L + 1, 4) bytes of a device that holds 0 to L blocks, as first, middle, last and only stage."""
+    """Return (L + 1, 4) bytes of a device that holds 0 to L blocks, as the first, a middle, the last and the only
+    stage.
+
+    ``ahead`` is its number of warm-up forwards.
+    """
     n_microbatches = problem.job.global_batch // microbatch
     return _held_bytes(problem, microbatch, min(ahead + 1, -(-n_microbatches // replicas)), replicas)
 
 
 @lru_cache(maxsize=8192)  # structured placements of hundreds of shapes ask for each entry hundreds of times
 def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replicas: int) -> FloatArray:
-    """Return (L + 1, 4) bytes as ``_bytes`` does, given the number of micro-batches in flight, for the consecutive
-    blocks that need least. The array is read-only."""
+    """Return ``_bytes``, (L + 1, 4), for a number of micro-batches in flight. Each entry is for the consecutive blocks
+    that need least. The array is read-only."""
     passes = problem.passes(microbatch)
     needs = np.empty((problem.n_blocks + 1, 4))
     for role, (first, last) in enumerate(ENDS_OF_ROLE):
@@ -235,11 +242,10 @@ NEVER_BYTES = 1e30
 
 
 def _in_a_row(prefix: FloatArray, *, first: bool, last: bool) -> FloatArray:
-    """Return (4, B, L + 1) sums over 0 to L consecutive blocks, starting at each of B blocks that such a stage may
-    begin with.
+    """Return (4, B, L + 1) sums over 0 to L consecutive blocks, from each of B blocks that the stage may begin with.
 
-    Blocks beyond the end of the model count as more than any device has. B is 1 for a first, last or only stage,
-    and if all blocks are alike.
+    Blocks beyond the end of the model count as more than any device has. B is 1 for a first, last or only stage, and if
+    all blocks are alike.
     """
     alike = np.ptp(np.diff(prefix[1:]), axis=1).max(initial=0.0) == 0.0
     if first or alike:

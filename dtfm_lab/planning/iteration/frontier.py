@@ -52,7 +52,7 @@ UNITS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Frontier:
-    """Plans of one network. None is both slower and more expensive than another of the same batch."""
+    """Plans of one network. No plan is both slower and more expensive than another of the same global batch."""
 
     topology: Topology
     job: Job

@@ -1,7 +1,7 @@
 """Find a frontier: the fastest plan, the cheapest one, then the fastest under price limits between them.
 
-Every search starts from the best plan known for its limit. The next limit halves the largest unknown step of the
-frontier. Between two limits whose prices and seconds differ by large factors, a better plan may lie anywhere.
+Every search starts from the best plan known for its limit. The next limit lies between two neighbouring limits: those
+whose prices and seconds differ by the largest factors. A better plan may lie anywhere between them.
 """
 
 import math
@@ -21,7 +21,7 @@ SEARCHES = 12
 DEFAULT_SECONDS = 20.0
 """Default seconds per batch, if neither steps nor seconds are given."""
 FIRST, SECOND = 0.25, 0.15
-"""Shares of the time for the fastest plan and for the cheapest one. The limits between share the rest."""
+"""Shares of the time for the fastest plan and for the cheapest one. The searches under price limits share the rest."""
 LEAST_S = 0.1
 """Minimum seconds of a search."""
 
@@ -45,8 +45,8 @@ def stream_frontier(
     Parameters
     ----------
     steps, seconds
-        ``steps`` of every search, with which equal seeds give equal frontiers, or ``seconds`` of all of them together.
-        20 seconds per batch if neither is given.
+        Number of steps of each search, or seconds of all searches together. With ``steps``, equal seeds give equal
+        frontiers. By default 20 seconds per batch.
     batches
         Global batches, in sequences. Each has its own frontier. None for only the job's batch.
     searches
@@ -140,13 +140,14 @@ class _Ladder:
         """Seconds that no plan can beat."""
         self.evaluations = 0
         self.limits: list[float] = []
-        """Limits in US dollars per hour that were searched, ascending. Below the first no plan was found."""
+        """Price limits in US dollars per hour, ascending. The first is the price of the cheapest device that has one.
+        Once a search finds no plan under a limit, that limit is the first."""
         self.done = 0
         self.passed: list[PlanStep] = []
         """Intermediate plans of searches that may be on the frontier. They are not simulated yet."""
 
     def climb(self, limits: dict[str, Any]) -> str | None:
-        """Search once more. Return a description of the search; None if no limit is left that could show anything."""
+        """Search once more. Return a description of the search; None if no limit is left that could add a plan."""
         self.done += 1
         if self.done == 1:
             self._search("iteration", limits)
@@ -199,7 +200,8 @@ class _Ladder:
         return next((plan for plan in self.plans if plan.price_per_hour <= limit * (1 + SAME)), None)
 
     def _next_limit(self) -> float | None:
-        """Return the geometric mean of the two neighbouring limits between which most is unknown; None if little is."""
+        """Return the geometric mean of the two neighbouring limits whose prices and seconds differ most; None if no two
+        differ by much."""
         # stop if both price and seconds could change by at most about 2 % between two limits
         best, most = None, math.log(1.02) ** 2
         for low, high in zip(self.limits, self.limits[1:], strict=False):

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 OWN_PLANNER = "evolutionary"
 """Name of the planner that searches everything that a job leaves open."""
 TOKENS = 1e9
-"""Number of tokens whose price is minimised."""
+"""Prices are for this number of tokens."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ devices gains nothing in the seconds available, and the tables of all pairs take
 ESTIMATED_SHARE = 0.25
 """From this share of the time limit on, no further layout is estimated once a plan fits."""
 LEAST_ESTIMATED_S = 0.2
-"""Estimates get at least these seconds, even after the limit. On homogeneous clusters of thousands of GPUs the best
-estimate is found within 0.1 s."""
+"""Seconds of CPU time after which estimates end if the time limit is over, unless they ended at ``ESTIMATED_SHARE``. On
+homogeneous clusters of thousands of GPUs the best estimate is found within 0.1 s."""
 OTHER_WAYS_SHARE = 0.05
 """Share of the time limit for trying the best plan of a turn with other ways to average."""
 STRUCTURED_SHARE = 0.4
@@ -184,8 +184,8 @@ STRUCTURED_SHARE = 0.4
 STRUCTURED_STEPS = 12
 """Number of structured plans that are simulated if the search counts steps."""
 FIRST_LEADER = 10**6
-"""Number of the first plan shown at the head of another choice's plans. Larger than any number that a choice gives
-its own plans."""
+"""Number of the first plan that is shown as the best of all in front of another choice's plans. Larger than any number
+that a choice gives its own plans."""
 _Fields = tuple[tuple[str, Any], ...]
 
 
@@ -248,7 +248,7 @@ class Search:
         """The choice that is being annealed."""
         self._is_last_turn = False
         self._leaders: dict[Candidate, int] = {}
-        """Numbers of the plans that were shown at the head of another choice's plans."""
+        """Number of each plan that was shown as the best of all in front of another choice's plans."""
         self._stopwatch = Stopwatch()
         self._first_estimate_s: float | None = None
 
@@ -356,7 +356,7 @@ class Search:
     # improve: annealing of the choices
 
     def _requests(self) -> list[SearchRequest]:
-        """Return one request per choice to anneal, the most promising first. The choice of a given start comes
+        """Return one request per choice to anneal, the most promising first. If the user gave a plan, its choice comes
         before all others."""
         request = self.request
         of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
@@ -425,8 +425,8 @@ class Search:
                 return
 
     def improve(self) -> Iterator[Candidate]:
-        """Anneal the choices in turns: all of them in the first round, then the better half in each, and the last to
-        the end.
+        """Anneal the choices in turns: all of them in the first round, the better half in each further round, and the
+        last one to the end.
 
         The best structured plan is first tried with the other ways to average, which the estimate may have misjudged.
         So is the best plan of each choice after its turn.
@@ -445,7 +445,8 @@ class Search:
             alive = alive[: (len(alive) + 1) // 2]
 
     def _advanced(self, choice: _Choice, number: int, rounds: int, left: int) -> Iterator[Candidate]:
-        """Yield the steps of a choice in its share of the round. ``left`` choices have not had their turn yet."""
+        """Yield the steps of a choice in its share of the round. ``left`` is the number of choices, including this one,
+        whose turn is not over."""
         request = self.request
         self._turn, self._is_last_turn = choice, number == rounds - 1 and left == 1
         share, until_s = np.iinfo(np.int64).max, math.inf
@@ -469,7 +470,8 @@ class Search:
         self._turn = None
 
     def _other_ways(self, one: Candidate | None) -> Iterator[Candidate]:
-        """Yield a plan with another open way to average, if that is faster than the best plan.
+        """Try a plan with the other ways to average that the job leaves open. Yield the best result if it beats the
+        best plan.
 
         This stops after ``OTHER_WAYS_SHARE`` of the time limit, because large plans take long to simulate.
         """
@@ -552,8 +554,8 @@ def _led_by(held: Callable[[], Population], best: Candidate, number: int) -> Pop
 def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]:
     """Return the choices that may fit although no structured plan does.
 
-    One way to average is enough, because averaging needs no memory. Only the extremes of tensor parallelism and of
-    splitting states are kept, because those between need no less memory than both.
+    One way to average is enough, because averaging needs no memory. Only the least and the most of tensor parallelism
+    and of sharding are kept. What lies between them needs at least as much memory as one of the two.
     """
     degrees = [job.tensor_parallel or 1 for _, job in choices]
     shardings = [job.sharding for _, job in choices]

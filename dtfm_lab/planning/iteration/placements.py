@@ -24,8 +24,8 @@ from dtfm_lab.planning.search import (
 )
 
 MOST_STEPS = 64
-"""Maximum number of generations of a planner for one placement. After this many rounds of doubling, other seeds find
-more."""
+"""Maximum number of generations of a planner for one placement. Beyond it, other seeds find more than further
+generations."""
 SCHEDULE = "1f1b"
 """Schedule if the job names none. Of the schedules for any network, it holds least memory."""
 

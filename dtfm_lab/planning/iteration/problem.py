@@ -57,7 +57,7 @@ Numbers = TypeVar("Numbers", float, FloatArray)
 CHECKPOINTINGS_TRIED = ({"checkpointing": "none"}, {"checkpointing": "block"}, {"recompute": True})
 """Kinds of checkpointing to try if the job names none."""
 MOST_PASSES_CHOSEN = 2 * 10**5
-"""Maximum passes of an iteration, one per micro-batch and stage, if the micro-batch size is open.
+"""Maximum number of passes in an iteration, if the micro-batch size is open. Each micro-batch counts once per stage.
 
 Beyond it, smaller micro-batches gain next to nothing, and one simulation takes seconds.
 """
@@ -77,11 +77,11 @@ def divisors(n: int) -> list[int]:
 
 
 def open_microbatches(job: Job) -> tuple[int, ...]:
-    """Return the sequences that a micro-batch may have.
+    """Return the micro-batch sizes to try, in sequences.
 
-    That is the job's number, or else every divisor of the batch that leaves each replica a micro-batch and takes at
-    most ``MOST_PASSES_CHOSEN`` passes. All micro-batches of a plan have the same size: none is smaller because the
-    batch does not divide.
+    That is the job's size, or else every divisor of the batch that leaves each replica a micro-batch and takes at most
+    ``MOST_PASSES_CHOSEN`` passes. All micro-batches of a plan have the same size: none is smaller because the batch
+    does not divide.
     """
     if job.microbatch is not None:
         return (job.microbatch,)
@@ -136,7 +136,7 @@ class Passes(NamedTuple):
     Each forward and each backward of a stage codes one message per neighbour.
     """
     least: int
-    """Number of the boundary with the smallest message, for bounds that hold for all cuts."""
+    """Index of the boundary with the smallest message, for bounds that hold for all cuts."""
     backward_per_forward: float
     """FLOP of a backward divided by FLOP of a forward: 2, or 3 if it repeats the forward, and less if weights are
     frozen."""
@@ -163,12 +163,13 @@ class Passes(NamedTuple):
     least_inputs: FloatArray
     """(2,) bytes of one micro-batch's input to the first stage, and the minimum over all other stages."""
     alone: IntArray
-    """(2,) 1 if the embedding, and the head, may have its own stage, because the model has one."""
+    """(2,) for the embedding and the head: 1 if the model has it, else 0. Only then may it have its own stage."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IterationProblem:
-    """Cut a job into S stages of R replicas on some of N devices, and minimise the seconds or dollars of an iteration.
+    """The problem of cutting a job into S stages of R replicas on some of N devices. The objective is the seconds or
+    the dollars of an iteration.
 
     A plan is a grid (S, R) of devices, the blocks of each stage (S,), the micro-batches of each pipeline (R,), and the
     order of passes. The first stage also has the embedding, the last one the head.
@@ -177,7 +178,8 @@ class IterationProblem:
     topology: Topology
     job: Job
     links: Links
-    """``links.moving_s(i, j, n_bytes)`` gives the seconds for which a message occupies a link. The latency follows."""
+    """``links.moving_s(i, j, n_bytes)`` gives the seconds for which a message occupies a link. It arrives one latency
+    later."""
     efficiency: GivenEfficiency
     flop_per_s: FloatArray
     """(N,) FLOP/s that each device reaches in the job's precision, at its best micro-batch size."""
@@ -209,7 +211,7 @@ class IterationProblem:
     codes_gradients: bool
     """True if gradients are compressed."""
     microbatches: tuple[int, ...]
-    """Sequences that a micro-batch may have, ascending, from ``open_microbatches``."""
+    """Micro-batch sizes to try, in sequences, ascending, from ``open_microbatches``."""
 
     @classmethod
     def of(cls, topology: Topology, job: Job, queueing: str = "pairs", *, efficiency: GivenEfficiency = None) -> Self:
@@ -266,12 +268,13 @@ class IterationProblem:
 
     @cached_property
     def alone(self) -> IntArray:
-        """(2,) 1 if the model has an embedding, and a head, which may then have its own stage."""
+        """(2,) for the embedding and the head: 1 if the model has it, else 0. Only then may it have its own stage."""
         layers = self.job.modelled().layers
         return np.array([layers[0].kind is LayerKind.EMBEDDING, layers[-1].kind is LayerKind.HEAD], dtype=np.int64)
 
     def least_blocks(self, n_stages: int) -> IntArray:
-        """Return (S,) the minimum blocks of each stage: none beside the embedding or the head, one elsewhere."""
+        """Return (S,) the minimum blocks of each stage: 0 for a stage with the embedding or the head, 1 for any other.
+        A sole stage has all blocks."""
         least = np.ones(n_stages, dtype=np.int64)
         if n_stages == 1:
             return least * self.n_blocks
@@ -344,8 +347,10 @@ class IterationProblem:
         return parameters * static_bytes(self.job, n_replicas) + frozen / parts
 
     def gathered_bytes(self, n_replicas: int, *, first: bool = True, last: bool = True) -> float:
-        """Return the maximum bytes that a device holds in addition to its shards, on a stage with or without the
-        model's ends."""
+        """Return the maximum bytes that a device holds in addition to its shards, such as gathered layers.
+
+        ``first`` and ``last`` say whether its stage may have the embedding and the head.
+        """
         unwanted = [kind for kind, has in ((LayerKind.EMBEDDING, first), (LayerKind.HEAD, last)) if not has]
         layers = [layer for layer in self.job.modelled().layers if layer.kind not in unwanted]
         return gathered_of(self.job, layers, n_replicas).total_bytes(self.job)
@@ -358,9 +363,9 @@ class IterationProblem:
         """Return (N,) FLOP/s at which devices compute blocks. All-reduces within groups and gathered parameters count
         as work.
 
-        Estimates use it before the devices of a group are known. They assume that a group's ring runs at the
-        median over devices of the slowest of the links to the nearest ``n_replicas`` - 1 others. Without such
-        messages this is ``flop_per_s_of``.
+        Estimates use it before the devices of a group are known. They take the slowest of each device's
+        ``n_replicas`` - 1 fastest links. A group's ring is assumed to run at the median of these over all devices.
+        Without such messages this is ``flop_per_s_of``.
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
@@ -451,7 +456,7 @@ class IterationProblem:
 def static_bytes_of(
     problem: IterationProblem, passes: Passes, blocks: FloatArray, role: int, n_replicas: int
 ) -> FloatArray:
-    """Return bytes of parameters, gradients and optimizer states of a stage with a role.
+    """Return a stage's bytes of parameters, gradients and optimizer states by its role, including what it gathers.
 
     ``blocks``, (4, ...), are the sums of ``Passes.layer`` over its blocks.
     """
@@ -462,7 +467,7 @@ def static_bytes_of(
 
 
 def activation_bytes_of(passes: Passes, blocks: FloatArray, role: int) -> tuple[FloatArray, FloatArray]:
-    """Return bytes of activations of a stage with a role: for each micro-batch in flight, and in addition during one
+    """Return a stage's bytes of activations by its role: for each micro-batch in flight, and in addition during one
     backward. ``blocks`` is as for ``static_bytes_of``."""
     first, last = ENDS_OF_ROLE[role]
     _, _, whole, _ = _with_ends(passes, blocks, role)
@@ -477,7 +482,8 @@ def _with_ends(passes: Passes, blocks: FloatArray, role: int) -> FloatArray:
 
 
 def crossing_elements(model: ModelSpec) -> IntArray:
-    """Return (L + 1,) the numbers per sequence that cross the boundary before each block and after the last one.
+    """Return (L + 1,) the activation elements per sequence that cross the boundary before each block and after the last
+    one.
 
     The first entry is for an embedding in a separate stage, the last one for a head; 0 if the model has none.
     """
@@ -489,7 +495,7 @@ def crossing_elements(model: ModelSpec) -> IntArray:
 
 
 def _activations(job: Job) -> dict[str, Any]:
-    """Return the fields that depend on which activations are kept."""
+    """Return the fields of ``IterationProblem`` that depend on which activations are kept."""
     model = job.modelled()
     blocks = [layer for layer in model.layers if layer.kind is LayerKind.BLOCK]
     return {
@@ -532,7 +538,7 @@ class Kinds(NamedTuple):
     of_device: IntArray
     """(N,) number of each device's kind."""
     first: list[int]
-    """First device of each kind."""
+    """Index of the first device of each kind."""
 
     @classmethod
     def of(cls, devices: Sequence[Device]) -> Kinds:
@@ -556,7 +562,7 @@ class PassTable(NamedTuple):
     backward_s: FloatArray
     """(K, L + 1) prefix sums over blocks, including recomputation."""
     ends_s: FloatArray
-    """(2, 2, K) seconds of the embedding and of the head, forward and backward."""
+    """(2, 2, K) seconds of the embedding and of the head (first index), forward and backward (second index)."""
     receive_s: FloatArray
     """(K, L + 1) seconds in which a group of GPUs gathers the message that crosses the boundary before each block. Each
     GPU received one part of it."""
@@ -598,7 +604,7 @@ class SearchTarget:
 
     dollars: bool = False
     max_price_per_hour: float = math.inf
-    """US dollars per hour for all devices that compute."""
+    """Maximum US dollars per hour for all devices that compute, together."""
     max_iteration_s: float = math.inf
 
     @property

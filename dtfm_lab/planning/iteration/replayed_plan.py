@@ -1,4 +1,5 @@
-"""A whole plan in the compiled replay. Within a millisecond it gives the seconds, and whether the plan fits."""
+"""Price a whole plan with the compiled replay. It gives the seconds, and whether the plan fits, within a
+millisecond."""
 
 from __future__ import annotations
 
@@ -38,16 +39,18 @@ class ReplayedPlan:
 
     @classmethod
     def of(cls, plan: Plan) -> Self | None:
-        """Return the replayed plan; None if the replay does not cover it, as when the network decides the order of its
-        passes."""
+        """Return the replayed plan; None if the replay does not cover it, for example because message arrivals decide
+        the order of its passes."""
         if plan.job.schedule not in ("1f1b", "gpipe") and plan.job.warmups is None:
             return None
         problem = IterationProblem.of(plan.topology, plan.job, plan.queueing, efficiency=plan.efficiency)
         return cls(plan, problem) if PlanPricer(problem, SearchTarget()).replays else None
 
     def seconds(self, bandwidth: FloatArray, latency: FloatArray, speed: FloatArray) -> float:
-        """Return seconds with factors on every link's bandwidth and latency, (N, N), and on every device's speed,
-        (N,)."""
+        """Return the seconds of an iteration on changed links and devices.
+
+        The arguments are factors: on every link's bandwidth and latency, (N, N), and on every device's speed, (N,).
+        """
         link, device = self._tables.link.copy(), self._tables.device.copy()
         link[0] *= latency
         link[1:] /= bandwidth

@@ -26,8 +26,8 @@ def rising_bounds(
 ) -> Iterator[float]:
     """Yield ever higher seconds that no plan of the job can beat, for use after a search has ended.
 
-    The iterator ends if nothing more can be refuted. A caller may stop at any step. Most steps take milliseconds. Among
-    the choices that the job leaves open, the one with the lowest bound is raised first, because it alone decides.
+    The iterator ends once the bound can rise no further. A caller may stop at any step. Most steps take milliseconds.
+    Among the choices that the job leaves open, the one with the lowest bound is raised first, because it alone decides.
 
     Parameters
     ----------

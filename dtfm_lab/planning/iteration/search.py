@@ -2,9 +2,9 @@
 
 A shape is a number of stages and of replicas. The search keeps a ``ShapeSearch`` for each shape, with its best plan so
 far and the annealing that improves it. Annealing starts from a structured placement, from the best plan of the shape,
-or from the best plan of a neighbouring shape. The next shape to be annealed is the one with the best plan, where each
-annealing that the shape has had makes it count a little worse. So good shapes get most of the work, and no shape is
-given up. A shape whose plans would be good but lack memory is also tried with recomputation.
+or from the best plan of a neighbouring shape. The next shape to be annealed is the one with the best plan, but each
+annealing makes its shape count a little worse. So good shapes get most of the work, and no shape is given up. A shape
+whose plans would be good but lack memory is also tried with recomputation.
 
 Annealing prices its moves by an estimate. Its result is annealed again, at a lower temperature, by the exact replay. If
 the replay does not cover the job, or the NICs of its hosts, the simulator prices the plan.
@@ -56,7 +56,7 @@ from dtfm_lab.planning.iteration.structured.candidates import (
 from dtfm_lab.planning.problem import SHOWN, Individual, Population
 
 FIRST_GROWTH = 0.12
-"""Length of every shape's first annealing, as a multiple of the nominal length."""
+"""Length of every shape's first annealing, as a multiple of the nominal length (``ESTIMATED_NS``)."""
 FIRST_LENGTH = 1.0
 """Length of the second annealing of a shape, as a multiple of the nominal length."""
 GROWTH = 1.2
@@ -68,15 +68,16 @@ shapes."""
 MOST_GROWTHS = 100
 """Annealings beyond this number are not made longer. By then each has reached ``LONGEST``."""
 CURIOSITY = 0.1
-"""Increase of a shape's log price, for priority, when its total annealing length grows by a factor of e."""
+"""Weight of annealing so far in a shape's priority. The priority is the log price of the shape's best plan, plus this
+times the log of 1 + its total annealing length. The shape with the lowest priority is annealed next."""
 MENDING_LENGTH = 0.5
 """Length of the annealing that mends a given plan before its shape is compared with others, in nominal lengths."""
 MENDING_HOT = 0.001
 """First temperature of mending. It is low, because a few exchanges mend a plan that was good before a device left or a
 link changed."""
 NEAR_CURIOSITY = 0.03
-"""Increase of a shape's log price, for priority, with each annealing in a search near given plans. Few shapes compete
-there."""
+"""Increase of a shape's priority with each annealing, in a search near given plans (see ``CURIOSITY``). Few shapes
+compete there."""
 NEAR_GROWTH = 1.1
 """Factor by which each annealing near given plans is longer than the one before."""
 ESTIMATED_NS = 20e6
@@ -93,10 +94,11 @@ POLISH_COLD = 2e-5
 POLISH_WITHIN = 1.005
 """The replay polishes plans that are estimated within this factor of the best plan of their shape."""
 SHOWN_EVERY = 16
-"""Number of shapes between two candidates that show nothing new. The caller looks at the clock there."""
+"""After this many shapes a candidate is yielded even if there is nothing new. The caller can then check the time
+limit."""
 TIGHT = 1.5
-"""Shapes that are short of memory are tried again with recomputation if, with enough memory, they would take less than
-this multiple of the best plan's seconds."""
+"""Shapes that are short of memory are tried again with recomputation if they are good enough. With enough memory they
+would have to take less than this multiple of the best plan's seconds."""
 MOST_TIGHT = 40
 """Maximum number of shapes per kind of checkpointing that are tried again as ``TIGHT`` says, the most promising
 first."""
@@ -180,7 +182,7 @@ class ChoiceAnnealing:
         self.best: tuple[ShapeSearch, KernelPlan] | None = None
         self.waited = False
         self.queues = False
-        """True if a plan fits by its order of passes, but not once its waiting messages are counted."""
+        """True if a plan was rejected only because its messages take too much memory while they wait."""
         begun = [self.starting_plans.of_plan(plan) for plan in (start, *nearby)]
         if self.nearby and not any(begun):  # nothing to search near to
             fitting = fitting_plan(problem)
@@ -193,8 +195,9 @@ class ChoiceAnnealing:
     def run(self) -> Iterator[Candidate]:
         """Yield ever better plans.
 
-        If the schedule is not replayed, a second search leaves it open, and its plans are also tried under this
-        schedule. So no plan is worse than the second search's plans after as many steps.
+        If the schedule is not replayed, a second search leaves it open, and its plans are also tried under the job's
+        schedule. So after any number of steps, the best plan is at least as good as the second search's plans under
+        that schedule.
         """
         for candidate in self._annealed():
             if candidate.complete and self.opened is not None:
@@ -261,9 +264,10 @@ class ChoiceAnnealing:
     def _near(self) -> Iterator[Candidate]:
         """Yield plans near the given ones.
 
-        The given plans are mended first. After a device is lost or a link slows down, a plan can take several times as
-        long as it does after a few exchanges. So would any plan derived from it. Then the best plan is reshaped to the
-        shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a time.
+        The given plans are mended first. After a device is lost or a link slows down, such a plan can be several times
+        slower than after a few exchanges. The same would go for plans derived from it. Then the best plan is reshaped
+        to the shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a
+        time.
         """
         for shape_search in [shape_search for shape_search in self.shape_searches if shape_search.best is not None]:
             self._anneal(shape_search, MENDING_LENGTH, mends=True)
@@ -352,13 +356,14 @@ class ChoiceAnnealing:
             other.keep(replace(other.assessed(found.row, found.blocks, STEADY), operator="another micro-batch"))
 
     def _judged_long(self) -> bool:
-        """Return True if a plan was simulated since the last call, so that the caller should look at the clock. Replays
-        are too quick to count."""
+        """Return True if a plan was simulated since the last call, so that the caller should check the time limit.
+        Replays are too quick to count."""
         waited, self.waited = self.waited, False
         return waited and self.best is not None
 
     def judge(self, shape_search: ShapeSearch) -> bool:
-        """Price the best plan of a shape exactly if it may be the best of all. Return True if it becomes so."""
+        """Price the best plan of a shape exactly if it may be the best of all. Return True if it becomes the best of
+        all."""
         best = shape_search.best
         if best is None or best.lacks > 0 or (self.best is not None and best.value >= self.best[1].value):
             return False
@@ -463,8 +468,10 @@ def _priority(shape_search: ShapeSearch) -> float:
 
 
 def _near_priority(shape_search: ShapeSearch) -> float:
-    """Return the priority of a shape by the number of its annealings, whatever their lengths. So no shape gets most of
-    them if there are only a few."""
+    """Return a shape's priority in a search near given plans. The shape with the lowest is annealed next.
+
+    It counts annealings, whatever their lengths. So no shape gets most of them if there are only a few.
+    """
     assert shape_search.best is not None
     return math.log(max(shape_search.best.price, 1e-300)) + NEAR_CURIOSITY * shape_search.slices
 
@@ -493,14 +500,14 @@ class ShownShapes:
         self._n_shown = 0
 
     def tried(self, shape_search: ShapeSearch, found: KernelPlan, operator: str) -> KernelPlan:
-        """Return the plan with its operator. It is shown for as long as it is among the newest."""
+        """Return the plan with its ``operator``, and show it for as long as it is among the newest."""
         found = replace(found, operator=operator)
         self._tried.append((shape_search, found))
         return found
 
     def population(self, best: tuple[ShapeSearch, KernelPlan]) -> Population:
-        """Return the best plan of all, then the plans of the other shapes and the newest, the cheapest first by the
-        kernels' prices."""
+        """Return the plans to show, at most ``SHOWN``. The best of all comes first. The best of each other shape and
+        the newest follow, the lowest objective first."""
         bests = [
             (shape_search, shape_search.best)
             for shape_search in self._shape_searches

@@ -220,8 +220,8 @@ def tables_of(
 ) -> Tables:
     """Return the kernels' tables for one micro-batch size and one objective.
 
-    ``n_replicas`` matters only if replicas split what they hold. ``near`` is needed for annealing, not for the price of
-    a plan. Imports numba.
+    ``n_replicas`` matters only with sharding. ``near`` is needed for annealing, not for the price of a plan. Imports
+    numba.
     """
     from dtfm_lab.planning.iteration.kernels.tables import Tables
 
@@ -272,8 +272,8 @@ def tables_of(
 
 
 def _pass_seconds(problem: IterationProblem, microbatch: int, n_replicas: int, kinds: Kinds) -> PassTable:
-    """Return the seconds of passes on each kind of device. If replicas gather parameters, passes are longer on
-    average."""
+    """Return the seconds of passes on each kind of device. If replicas gather parameters, one factor per kind makes all
+    passes longer."""
     devices = [problem.topology.devices[i] for i in kinds.first]
     found = pass_table(problem.job.with_fields(microbatch=microbatch), devices, problem.efficiency)
     if not problem.job.gathers_passes or n_replicas == 1:
@@ -362,7 +362,7 @@ class ShapeSearch:
         self.fixed_fields = _fixed_fields(job)
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
-        """Structured placements to begin with, each with True if its groups are near each other."""
+        """Structured placements to begin with, each with True if the devices of each stage are near each other."""
         self.unused: list[tuple[bool, KernelPlan]] = []
         """Structured placements that no annealing has begun with yet."""
         self.underestimated = 1.0
@@ -377,7 +377,7 @@ class ShapeSearch:
 
     @property
     def states(self) -> list[SearchState]:
-        """Three states of this shape, made when first used."""
+        """Three states of this shape, ``trial``, ``now`` and ``best`` of ``anneal``, made when first used."""
         if not self._states:
             self._states = [new_state(*self.shape, self.tables.device.shape[1]) for _ in range(3)]
         return self._states
@@ -398,7 +398,8 @@ class ShapeSearch:
         exact: bool = False,
         tables: Tables | None = None,
     ) -> KernelPlan:
-        """Return a plan, priced by the tables of this search or by the given ones.
+        """Return a plan, priced by the replay if ``exact``, else by the estimate. ``tables`` replace the tables of this
+        search.
 
         ``factor`` sets the warm-ups, as a multiple of those that a steady pipeline needs. With 0 they stay as they are.
         """
@@ -420,7 +421,8 @@ class ShapeSearch:
         factor: float = 0.0,
         tables: Tables | None = None,
     ) -> KernelPlan:
-        """Return the best plan that annealing from this one finds."""
+        """Return the best plan that annealing from ``found`` finds. The arguments are those of
+        ``kernels.annealing.anneal``."""
         from dtfm_lab.planning.iteration.kernels.annealing import anneal
 
         trial, now, best = self.states
@@ -436,7 +438,7 @@ class ShapeSearch:
         return KernelPlan(row, blocks, microbatch_counts, warmups, float(value), float(lacks))
 
     def replayed(self, found: KernelPlan, tables: Tables | None = None) -> KernelPlan:
-        """Return the same plan, priced by the replay, and how much it exceeds memory and limits."""
+        """Return the same plan with the value and the missing memory that the replay computes."""
         return self.annealed(found, 1.0, 1.0, 0, NO_RANDOM, exact=True, tables=tables)
 
     def seconds(self, found: KernelPlan) -> float:
@@ -444,7 +446,7 @@ class ShapeSearch:
         return self.replayed(found, self.tables._replace(objective=0)).value
 
     def of_boundless_memory(self, row: IntArray, blocks: IntArray, factor: float) -> float:
-        """Return the estimated objective of a plan if memory were unlimited, with as many warm-ups as help."""
+        """Return the estimated objective of a plan if memory were unlimited. ``factor`` is as for ``assessed``."""
         from dtfm_lab.planning.iteration.kernels.tables import MEMORY
 
         device = self.tables.device.copy()
@@ -517,9 +519,10 @@ APART = 2
 
 
 class ShapeSearches:
-    """All shapes of a problem with one checkpointing, and shapes with other kinds that are begun later.
+    """The searches of all shapes of a problem, by shape, micro-batch size and kind of checkpointing.
 
-    With ``begun=False``, all shapes are begun later.
+    It begins with the problem's own checkpointing. Searches of ``others``, the problems with other kinds, are begun
+    later. With ``begun=False``, all searches are begun later.
     """
 
     def __init__(
@@ -554,8 +557,8 @@ class ShapeSearches:
         return self._searches[key]
 
     def beside(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
-        """Begin searches of the same shape with micro-batches between half and twice its size that have none yet.
-        Return them."""
+        """Begin and return searches of the same shape with other micro-batch sizes. These are the sizes between half
+        and twice the present one that have no search yet."""
         problem, shape, how = self._problems[shape_search.checkpointing], shape_search.shape, shape_search.checkpointing
         near = [
             m for m in problem.microbatches if shape_search.microbatch / APART < m < shape_search.microbatch * APART
@@ -576,7 +579,8 @@ class ShapeSearches:
     def next_to(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
         """Return searches of the shapes next to this one: one stage or one pipeline more or less.
 
-        For the same number of stages, one more and one less, also the maximum number of pipelines, and one less.
+        Also take this number of stages, one more and one less. For each, return the maximum number of pipelines and one
+        less.
         """
         (s, r), n = shape_search.shape, self._problems[shape_search.checkpointing].n_devices
         shapes = [(s, r - 1), (s, r + 1), (s + 1, r), (s - 1, r)]
@@ -588,7 +592,7 @@ class ShapeSearches:
         ]
 
     def of_clusters(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
-        """Return searches of shapes with two or more stages, each stage as wide as the most common cluster size.
+        """Return searches of shapes with two or more stages and the most common cluster size as number of replicas.
         Empty if that size is 1."""
         n_replicas = int(np.bincount(np.bincount(self.nearness.clusters)).argmax())
         shapes = [(s, n_replicas) for s in range(2, MOST_STAGES + 1) if n_replicas > 1]
@@ -600,8 +604,8 @@ class ShapeSearches:
         return [self.begin(one, microbatch, how) for one in possible if allows(self._problems[how], one, microbatch)]
 
     def neighbour_of(self, shape_search: ShapeSearch, rng: np.random.Generator) -> ShapeSearch | None:
-        """Return a search of nearly the same shape: with equal chances the best or a random one. None without such a
-        search."""
+        """Return a search of nearly the same shape that has a plan: with equal chances the best one or a random one.
+        None without such a search."""
         s, r = shape_search.shape
         found = [other for other in self if other is not shape_search and other.best is not None]
         near = [one for one in found if abs(one.shape[0] - s) <= 1 and abs(one.shape[1] - r) <= max(1, r // 4)]

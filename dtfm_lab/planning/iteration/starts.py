@@ -2,9 +2,10 @@
 
 The distance of two devices is the seconds of one micro-batch's message there and back. Some grids have each stage
 within one cluster of near devices, along cheap chains of clusters. A beam search finds the chains, because the best
-chain is a travelling salesman problem. On a network of regions with slow links between them, the best plan of many
-shapes has each stage's replicas in one region, so that synchronisation is cheap. Neighbouring stages are in regions
-near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move together.
+chain is a travelling salesman problem. Such grids matter on networks of regions with slow links between them. There
+the best plan of many shapes has each stage's replicas in one region, so synchronisation is cheap. Neighbouring stages
+are in regions near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move
+together.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ MOST_CHAINS = 4
 """Maximum number of grids of one shape along open chains, and along closed ones. Half of them minimise the slowest hop,
 half the sum of hops."""
 MOST_KINDS = 8
-"""Maximum number of kinds of devices for which a one-stage shape is tried on a single kind."""
+"""A one-stage shape is tried on each kind of device alone, for at most this many kinds."""
 N_WHOLE = 4
-"""Number of rows, made from the fastest devices, that come first. Rows along chains follow, then parts of the
+"""Number of rows that come first, made from the fastest devices. Then come rows along chains, then rows on parts of the
 network."""
 MOST_WINDOWS = 6
 """Maximum number of parts of the network, consecutive in the order by nearness, that are tried for one shape."""
@@ -134,7 +135,8 @@ class Starts:
 def cluster_chains(
     clusters: IntArray, distance_s: FloatArray, flop_per_s: FloatArray, shape: tuple[int, int], *, closed: bool
 ) -> list[IntArray]:
-    """Return (S, R) grids along cheap chains. Empty if the clusters are too small for the shape.
+    """Return (S, R) grids along cheap chains of clusters, with each stage inside one cluster. Empty if the clusters are
+    too small for the shape.
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ def cluster_chains(
     distance_s
         (N, N) seconds of a message there and one back.
     flop_per_s
-        (N,) speeds. The fastest devices of a cluster are used first.
+        (N,) speeds of the devices in FLOP/s. The fastest devices of a cluster are used first.
     closed
         True if the last stage sends to the first, as with a tied embedding. It does so only once per iteration, so open
         chains can still be better and are also tried.
@@ -169,7 +171,12 @@ def cluster_chains(
 def _cheapest(
     between_s: list[list[float]], capacity: list[int], n_stages: int, *, slowest_first: bool, closed: bool
 ) -> list[tuple[int, ...]]:
-    """Return chains of clusters from a beam search. Of chains over the same clusters only the cheapest is kept."""
+    """Return chains of clusters from a beam search, each with one cluster per stage. Of chains over the same clusters
+    only the cheapest is kept.
+
+    ``between_s`` are the seconds of a message there and back between clusters. ``capacity`` is the number of stages
+    that each cluster has room for.
+    """
 
     usable = [c for c, n in enumerate(capacity) if n]
     chains: list[tuple[float, float, tuple[int, ...]]] = [(0.0, 0.0, (c,)) for c in usable]
@@ -216,8 +223,8 @@ SLOWED = 0.95
 P_AGAIN = 0.45
 """Probability that annealing begins with one of the cheapest structured placements, used before or not."""
 P_STRUCTURED = 0.7
-"""Probability that annealing begins with a structured placement at all, while some are unused: first with one of the
-cheapest (``P_AGAIN``), otherwise with an unused one."""
+"""Probability that annealing begins with a structured placement, while some are unused. ``P_AGAIN`` of it goes to the
+cheapest ones, the rest to unused ones."""
 P_RESHAPED = 0.15
 """Probability that annealing begins with a neighbouring shape's best plan, fitted to this shape."""
 P_CHANCE = 0.1
@@ -227,7 +234,7 @@ CHEAPEST = 6
 
 
 class StartingPlans:
-    """Plans to begin annealing with. It keeps no counts, so equal searches begin equally."""
+    """Plans to begin annealing with. Their randomness comes only from ``rng``, so equal searches begin equally."""
 
     def __init__(self, problem: IterationProblem, shape_searches: ShapeSearches, rng: np.random.Generator) -> None:
         self._problem, self._shape_searches, self._rng = problem, shape_searches, rng
@@ -235,8 +242,11 @@ class StartingPlans:
         self._starts = Starts(problem, shape_searches.nearness)
 
     def structured(self, shape_search: ShapeSearch, i: int, *, chains: bool = False) -> tuple[str, KernelPlan] | None:
-        """Return the i-th structured placement of a shape, priced; None if there are fewer. With ``chains``, only
-        placements along chains of clusters count."""
+        """Return the i-th structured placement of a shape, priced, and add it to the shape's placements. None if there
+        are fewer.
+
+        With ``chains``, only placements along chains of clusters count.
+        """
         rows = self._starts.rows(*shape_search.shape, chains=chains)
         if i >= len(rows):
             return None
@@ -270,7 +280,7 @@ class StartingPlans:
         return [shape_search for _, shape_search in sorted(found, key=lambda one: one[0])]
 
     def fits(self, shape_search: ShapeSearch, checkpointing: str) -> bool:
-        """Return True if the devices of the shape's best plan hold the model with another checkpointing."""
+        """Return True if the devices of the shape's best plan hold the model with this ``checkpointing``."""
         assert shape_search.best is not None
         room = room_of(
             self._parts[checkpointing], shape_search.grid(shape_search.best), shape_search.microbatch, waiting=True
@@ -305,7 +315,8 @@ class StartingPlans:
         return shape_search.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
     def of_plan(self, plan: Plan | None) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the search of a given plan's shape, and the plan; None if the job does not allow it."""
+        """Return the search of a plan's shape, and the plan as priced there. None if the job does not allow the
+        plan."""
         if plan is None or plan.job.model is None or plan.job.microbatch is None:
             return None
         topology, job = self._problem.topology, plan.job
@@ -330,7 +341,8 @@ class StartingPlans:
         )
 
     def of_candidate(self, candidate: Candidate) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the search of the shape of another search's plan, and the plan; None if this job does not allow it."""
+        """Return this search's ``ShapeSearch`` for a plan of another search, and the plan as priced there. None if this
+        job does not allow the plan's shape."""
         job, row = candidate.job, self._problem.row(candidate.best)
         shape_search = self._shape_searches.of(candidate.best, job.microbatch, job.checkpoints)
         blocks, microbatch_counts = (np.array(given) for given in (job.blocks_per_stage, job.microbatches_per_replica))
@@ -339,7 +351,7 @@ class StartingPlans:
         return shape_search, shape_search.assessed(row, blocks, 1.0, microbatch_counts=microbatch_counts)
 
     def of_fitting(self, fitting: FittingPlan) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the fitting plan as a KernelPlan, with the search for its shape.
+        """Return the search of the fitting plan's shape, and the plan as priced there.
 
         None if the plan is incomplete or the job does not allow its shape.
         """

@@ -1,10 +1,15 @@
-"""The inner loop of the bound: how many micro-batches a device can process within a time, with its best neighbours.
+"""The inner loop of the bound: how many micro-batches one device can process within a time limit, at best.
 
-The module ``refutation`` explains the laws behind each line. A device is tried with every class as the neighbour before
-it (``Above``) and every class as the one after it (``Below``). This is necessary because the best links to both may
-lead to the same device. Taking the best link on each side separately would be simpler, but gives a looser bound. Three
-prunings keep this quick: the shortest averaging, the maximum with any neighbour after, and the maximum with these two
-neighbours. Each is compared with what is known to be possible already.
+The inequalities come from the module ``refutation``. A device's *neighbours* are the devices of the stages before and
+after it in its pipeline. Every pair of classes is tried: one for the neighbour before (``Above``), one for the
+neighbour after (``Below``). Taking the best link on each side separately would be simpler. But both links may lead to
+the same device, so the bound would be looser.
+
+Three checks skip combinations that cannot raise the number found so far:
+
+- Even the shortest averaging ends too late.
+- With this neighbour before the device, no neighbour after it could raise the number.
+- With these two neighbours, no group of replicas could raise the number.
 """
 
 from typing import NamedTuple
@@ -17,16 +22,18 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
 
 SURELY = 1 + 2e-12
-"""Factor by which the maximum that is ever possible is rounded up, so that no rounding error leaves out a
-possibility. It is thousands of times the rounding of a double, and below any difference that a plan could show."""
+"""Factor on upper limits of micro-batches, before their fraction is dropped. It keeps rounding errors from ruling out a
+possible plan. It is thousands of times the rounding error of a double, and below any difference that a plan could
+show."""
 SLACK = 2e-9
-"""Number added to a maximum after ``SURELY`` has raised it, in case it is close to a whole number: twice
+"""Micro-batches added to an upper limit after ``SURELY``, in case the limit is just below a whole number. Twice
 ``COUNTED_SLACK``."""
 COUNTED = 1 + 1e-12
-"""Factor by which a capacity is rounded up before it is cut to a whole number. It adds half of what ``SURELY`` adds."""
+"""Factor on a capacity before its fraction is dropped, against rounding errors. It adds half of what ``SURELY`` adds,
+so no capacity exceeds its upper limits."""
 COUNTED_SLACK = 1e-9
-"""Number added to a capacity after ``COUNTED`` has raised it. A device that lacks only a billionth of a micro-batch
-counts as processing it."""
+"""Micro-batches added to a capacity after ``COUNTED``. A device that lacks only a billionth of a micro-batch counts as
+processing it."""
 
 
 class Rules(NamedTuple):
@@ -41,11 +48,11 @@ class Rules(NamedTuple):
     nics: bool
     """True if all messages of a device share one network interface."""
     waits: bool
-    """True if a device waits until its messages have arrived."""
+    """True if a device computes nothing until each message that it sends has arrived."""
     turns: bool
-    """True if the two directions between two devices take turns."""
+    """True if only one of the two directions between two devices carries a message at a time."""
     least_hop_s: float
-    """Seconds of a message between stages over the best link of any two devices."""
+    """Seconds of a message between stages over the network's best link, including its latency."""
 
 
 class Stages(NamedTuple):
@@ -54,7 +61,7 @@ class Stages(NamedTuple):
     role: IntArray
     """(Q,) 0 first, 1 middle, 2 last, 3 sole."""
     before_hops: IntArray
-    """(Q,) number of messages from the first stage to this one. -1 means one message from each other stage."""
+    """(Q,) number of messages from the first stage to this one. -1 stands for S - 1, for the last of S stages."""
     costs: ClassPassCosts
 
 
@@ -62,11 +69,12 @@ class BestLinks(NamedTuple):
     """The possible neighbours of each class."""
 
     neighbours: IntArray
-    """(C, J) classes that are tried as a neighbour. -1 stands for all other classes, with the best links of any of
-    them."""
+    """(C, J) classes that are tried as a neighbour. -1 stands for all other classes together, with the best links of
+    any of them."""
     seconds: FloatArray
-    """(C, J, 5) the links from each neighbour and to it. The five numbers are the seconds for which a message occupies
-    the link, from and to; the latency, from and to; and 1 if the neighbour is on the same side of the cut."""
+    """(C, J, 5) numbers for each neighbour. The first two are the seconds for which a message occupies the link from
+    it, and the link to it. Two latencies follow in the same order. The last is 1 if it is on the same side of the cut,
+    else 0."""
 
 
 class BestAveraging(NamedTuple):
@@ -76,29 +84,29 @@ class BestAveraging(NamedTuple):
     pair_s: FloatArray
     """(Q, C, C) seconds of averaging messages with a peer, including latency."""
     floor_s: FloatArray
-    """(2, Q, C) minimum seconds of averaging that do not depend on the peers, for groups on one side of the cut and on
-    both."""
+    """(2, Q, C) minimum seconds of averaging, whatever the peers. The first index is 0 for a group on one side of the
+    cut, 1 for a group on both."""
     tied_s: FloatArray
     """(C, 2) seconds to exchange a tied embedding with a device on the same side of the cut, and with any device."""
     tied_before: bool
-    """True if the ends of a pipeline exchange their embedding before they average. The two times then do not add
-    up."""
+    """True if the ends of a pipeline exchange their embedding before they average. The bound then counts only the
+    longer of the two."""
 
 
 class Cut(NamedTuple):
-    """A cut of the network into two sides, 0 and 1. Everything is on side 0 without a cut."""
+    """A cut of the network into two sides, 0 and 1. Without a cut, everything is on side 0."""
 
     side: IntArray
     """(C,) side of each class."""
     on_side: IntArray
-    """(I,) numbers of devices of a group on side 0."""
+    """(I,) numbers of devices on side 0 that a group of replicas is tried with."""
     crossing: float
     """Maximum number of micro-batches of a pipeline that crosses the cut."""
 
 
 class StagePasses(NamedTuple):
-    """A device of one class in a stage of one kind: the seconds that each micro-batch costs it, and its limits
-    (``ClassPassCosts``)."""
+    """What a micro-batch costs a device of one class in a stage of one kind, and the device's limits. Fields without a
+    docstring are as in ``ClassPassCosts``."""
 
     first: bool
     last: bool
@@ -109,7 +117,7 @@ class StagePasses(NamedTuple):
     w: float
     """Seconds of a backward to the weights."""
     most: float
-    """Maximum number of micro-batches in any case."""
+    """Maximum number of micro-batches, whatever the neighbours."""
     in_flight: float
     slower_s: float
     hidden_s: float
@@ -119,16 +127,16 @@ class StagePasses(NamedTuple):
 
 
 class Above(NamedTuple):
-    """The neighbour before a device, and the way from the first stage and back to it."""
+    """The neighbour before a device, and the path between the first stage and the device."""
 
     from_s: float
     to_s: float
     start: float
-    """Seconds before the first forward can begin."""
+    """Seconds before the device's first forward can begin."""
     up: float
-    """Seconds from the last backward until the first stage has ended its own."""
+    """Seconds from the device's last backward to the end of the first stage's last backward."""
     sent_s: float
-    """Seconds for which the device waits for each message that it sends up."""
+    """Seconds for which the device waits for each message to this neighbour; 0 if it need not wait."""
     near: bool
 
 
@@ -142,8 +150,8 @@ class Below(NamedTuple):
     trip_s: float
     """Minimum seconds from the end of a forward to the beginning of its backward."""
     idle_s: float
-    """Seconds in the first of these round trips in which the device has nothing to do, because its memory holds too few
-    micro-batches to run other forwards."""
+    """Seconds in which the device has nothing to do during the first of these round trips. Its memory then holds too
+    few micro-batches to run other forwards."""
     sent_s: float
     near: bool
 
@@ -152,9 +160,10 @@ class Below(NamedTuple):
 def line_up(
     key_s: FloatArray, count: IntArray, near: IntArray, line: FloatArray, sums: FloatArray, at: IntArray
 ) -> None:
-    """Sort the possible peers on each side of the cut by their seconds, nearest first.
+    """Sort a device's possible averaging peers on each side of the cut, the nearest first.
 
-    Row 0 is for peers on the other side of the cut, row 1 for peers on the same side. Fills three arrays:
+    ``key_s`` (C,) are the seconds of averaging messages with a peer of each class. Row 0 of the results is for peers on
+    the other side of the cut, row 1 for peers on the same side. Fills three arrays:
 
     - ``line``, (2, N + 3): the seconds of each peer; infinite beyond the last
     - ``sums``, (2, N + 4): the sum of the seconds of all peers before each position
@@ -186,8 +195,8 @@ def averaging_s(
 ) -> float:
     """Return the minimum seconds from a device's last pass to the end of averaging.
 
-    ``n_of_side`` has the number of peers on the other side of the cut, then of those on the same side. ``a`` and ``b``
-    are the classes of the device's pipeline neighbours (-1 for none). Neighbours cannot be peers, so they are left out.
+    ``n_of_side`` has two numbers of peers: on the other side of the cut, and on the same side. ``a`` and ``b`` are the
+    classes of the device's pipeline neighbours (-1 for none). Neighbours cannot be peers, so they are left out.
     ``line``, ``sums`` and ``at`` come from ``line_up``.
     """
     if how == NOTHING or n_of_side[0] + n_of_side[1] == 0:
@@ -228,13 +237,14 @@ def fill_capacities(
     upper: FloatArray,
     capacity: FloatArray,
 ) -> None:
-    """Fill (Q, I, 2, C) ``capacity``: the whole micro-batches of a device of class c in a stage of kind q.
+    """Fill ``capacity``, (Q, I, 2, C): the whole number of micro-batches that a device of class c can process in a
+    stage of kind q.
 
-    The stage's group has ``on_side[i]`` devices on side 0 of the cut. The device's pipeline stays on its side (0) or
-    crosses the cut (1). ``count`` (C,) is the number of devices of each class, ``upper`` (Q, C) the micro-batches that
-    a device cannot exceed in any case.
+    At index i of I, the stage's group has ``on_side[i]`` devices on side 0 of the cut. The third index is 0 if the
+    device's pipeline stays on one side, 1 if it crosses the cut. ``count`` (C,) is the number of devices of each class,
+    and ``upper`` (Q, C) an upper limit of a device's micro-batches.
 
-    The helpers below take numbers, and arrays are read here. Passing an array counts a reference to it, which made
+    Arrays are read only here, and the helpers below take numbers. Passing an array counts a reference to it, which made
     these loops four times slower.
     """
     fits, in_flight, forward_s, input_s, weight_s, slower_s, hidden_s, chain_s = stages.costs[:8]
@@ -336,8 +346,10 @@ def fill_capacities(
 
 @inlined
 def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, float]:
-    """Return the maximum number of micro-batches if this is the neighbour before the device, whatever the neighbour
-    after it; and the seconds of each."""
+    """Return the maximum number of micro-batches, and the seconds that each takes the device.
+
+    The neighbour before the device is given. The one after it may be any.
+    """
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s
     most = min(own.most, (left_s - above.up + above.sent_s) / (each_s - own.w))
@@ -350,7 +362,8 @@ def _most_above(own: StagePasses, above: Above, limit_s: float) -> tuple[float, 
 def _below(
     rules: Rules, own: StagePasses, from_s: float, to_s: float, wait_from_s: float, wait_to_s: float, near: bool
 ) -> Below:
-    """Return the neighbour after the device, over a link of these seconds. A last stage has none."""
+    """Return the neighbour after a device, given the seconds of the links between them. A last stage has no such
+    neighbour: nothing is waited for, and it counts as near."""
     trip, idle, sent_s = 0.0, 0.0, 0.0
     if not own.last:
         sent_s = to_s + wait_to_s if rules.waits else 0.0
@@ -363,8 +376,8 @@ def _below(
 
 @inlined
 def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) -> tuple[float, float]:
-    """Return the maximum number of micro-batches with these two neighbours, and the seconds of each. Averaging counts
-    as 0 s."""
+    """Return the maximum number of micro-batches with these two neighbours, and the seconds that each takes the device.
+    Averaging counts as 0 s."""
     left_s = limit_s - above.start
     each_s = own.f + own.i + own.w + above.sent_s + below.sent_s
     most = min(own.most, (left_s - above.up - below.idle_s + above.sent_s) / (each_s - own.w))
@@ -382,8 +395,8 @@ def _whole(
 ) -> float:
     """Return the whole number of micro-batches with these two neighbours, at most ``most``.
 
-    ``end`` are the seconds after the last pass. ``own_s`` are the seconds of each micro-batch, ``each_s`` the same in a
-    group on both sides of the cut.
+    ``end`` are the seconds after the last pass. ``own_s`` are the seconds that each micro-batch takes the device.
+    ``each_s`` is the same, plus ``slower_s`` if the group is on both sides of the cut.
     """
     limit_s = rules.limit_s
     after, window = max(end + own.w, above.up), limit_s - above.start - own.chain_s
@@ -408,9 +421,10 @@ def _whole(
 
 @compiled
 def together(best: FloatArray, count: IntArray, side: IntArray, on_side: IntArray, n_replicas: int) -> FloatArray:
-    """Return (Q, I) micro-batches that the best devices of both sides process together.
+    """Return (Q, I) the maximum micro-batches that the replicas of a stage process together.
 
-    ``best`` is (Q, I, C), the micro-batches of one device. -inf if a side has too few devices that can process any.
+    Of these devices, ``on_side[i]`` are on side 0 of the cut and the others on side 1. ``best`` is (Q, I, C), the
+    micro-batches of one device of each class. The result is -inf if a side has too few devices that can process any.
     Other arguments are as for ``fill_capacities``.
     """
     total = np.zeros(best.shape[:2])

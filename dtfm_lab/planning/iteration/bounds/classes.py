@@ -1,20 +1,19 @@
 """Kinds of stages and classes of devices, with the minimum that each can cost in any plan.
 
-There is a kind for every stage that a cut of the model may have: a role and a number of blocks. The first stage has the
-first blocks and the embedding, the last stage the last blocks and the head, so their costs are known. For a stage
-between them only the number of blocks is known. Each of its costs is then the minimum over that many consecutive
-blocks.
+A kind of stage is a role and a number of blocks. The first stage has the first blocks and the embedding, the last stage
+the last blocks and the head, so their costs are known. For a stage between them only the number of blocks is known.
+Each of its costs is then the minimum over that many consecutive blocks.
 
-A family says which schedules a bound covers, since schedules differ in what the terms of the bound may assume.
+A family says which schedules a bound covers, because the terms of the bound depend on the schedule.
 
-Similar devices form one class. Its links are at least as good as the links of each member. The bound treats every
-class as a number of equal devices, each as fast, as large and as well linked as the best of its class. So it holds for
-the devices themselves. If a class holds only interchangeable devices, nothing is lost.
+Similar devices form one class. Its links are at least as good as the links of each member. The bound treats every class
+as a number of equal devices, each as fast, as large and as well linked as the best of its class. So it holds for the
+devices themselves. If a class holds only interchangeable devices, nothing is lost.
 
-A cut of a network has two sides between which messages take long. Everything that crosses it pays for it. Pipelines
-that cross process no more micro-batches than the best link across carries, and stages with devices on both sides
-average across. Any cut gives a valid bound. Good cuts separate a group of devices that are near each other from all
-others, so candidates come from joining the nearest classes first.
+A cut of the network divides it into two sides with slow links between them. A pipeline that crosses the cut processes
+no more micro-batches than its best link across carries. A stage with devices on both sides averages over these links.
+Any cut gives a valid bound. Good cuts separate a group of devices that are near each other from all others, so
+candidates come from joining the nearest classes first.
 """
 
 from collections.abc import Iterable
@@ -38,7 +37,7 @@ WHOLE = ("gpipe", "1f1b", "adaptive-1f1b")
 
 @dataclass(frozen=True)
 class Family:
-    """All schedules with the same number of stages per device, that either may split backwards or never do."""
+    """Schedules that a bound treats alike: ``stages_per_device`` and ``splits`` are the same for all of them."""
 
     stages_per_device: int = 1
     splits: bool = False
@@ -46,10 +45,10 @@ class Family:
 
 
 def families_of(job: Job, schedules: Iterable[str] | None = None) -> tuple[Family, ...]:
-    """Return the families that contain the job's schedule or, if it names none, all of ``schedules``; None for all
-    built-in.
+    """Return the families of the job's schedule or, if it names none, of all ``schedules``. None stands for all
+    built-in schedules.
 
-    A schedule of another name may split its backwards and has one stage per device.
+    A schedule that is not built in counts as one that may split its backwards and has one stage per device.
     """
     names = (*WHOLE, SPLIT, INTERLEAVED) if schedules is None else tuple(schedules)
     if job.schedule is not None:
@@ -64,7 +63,7 @@ def families_of(job: Job, schedules: Iterable[str] | None = None) -> tuple[Famil
 
 @dataclass(frozen=True, eq=False)
 class StageKinds:
-    """Q kinds of stages. All numbers are minima. Those that depend on the micro-batch are for one sequence."""
+    """Q kinds of stages. All numbers are minima. Those that grow with the micro-batch are for one sequence."""
 
     role: IntArray
     """(Q,) FIRST, MIDDLE, LAST or SOLE, which is the whole model on one device."""
@@ -81,19 +80,19 @@ class StageKinds:
     frozen: FloatArray
     """(Q,) bytes of frozen weights."""
     before_flop: FloatArray
-    """(Q,) minimum FLOP of a forward in all stages before it."""
+    """(Q,) minimum FLOP of the forwards of all stages before it together."""
     before_hops: IntArray
-    """(Q,) minimum number of messages from the first stage to this one. -1 stands for S - 1: the last stage of a
-    plan of any cut."""
-    chain_flop: FloatArray
-    """(Q,) minimum FLOP of the forward that makes or uses a message: of the stage, or of one of a device's several
+    """(Q,) minimum number of messages from the first stage to this one. -1 stands for S - 1, for the last of S
     stages."""
+    chain_flop: FloatArray
+    """(Q,) FLOP of the shortest forward that makes or uses a message. With several stages per device, it is the
+    cheapest of the device's stages."""
     required: IntArray
     """(Q,) number of stages of the plan that are of this kind; -1 if the role alone decides."""
 
     @classmethod
     def of_any_cut(cls, problem: IterationProblem) -> Self:
-        """Return all kinds with one stage per device and any number of blocks."""
+        """Return the kinds of all cuts of the model, with one stage per device."""
         n_blocks, (embeds, heads) = problem.n_blocks, problem.alone.tolist()
         # beside the embedding or the head there may be no block, and then all are elsewhere
         counts = [
@@ -121,7 +120,7 @@ class StageKinds:
 
     @classmethod
     def of_cut(cls, problem: IterationProblem, blocks: tuple[int, ...], stages_per_device: int = 1) -> Self:
-        """Return what each device of a pipeline holds, given the blocks of all stages, first stage first.
+        """Return one kind for each device of a pipeline. ``blocks`` are the blocks of all stages, first stage first.
 
         With several stages per device, the device at position p of P holds stages p, p + P, p + 2 P, ...
         """
@@ -158,7 +157,8 @@ class StageKinds:
 
 
 class ClassPassCosts(NamedTuple):
-    """Costs of one micro-batch's passes on each class, by kind of stage, in the form that the kernel takes. Seconds."""
+    """Costs of one micro-batch's passes, by kind of stage and class of devices, as the kernel takes them. All times are
+    in seconds."""
 
     fits: FloatArray
     """(Q, C) 1 if a stage fits the memory of the class's devices, else 0."""
@@ -167,25 +167,29 @@ class ClassPassCosts(NamedTuple):
     forward_s: FloatArray
     input_s: FloatArray
     weight_s: FloatArray
-    """(Q, C) forward, backward to the inputs, backward to the weights."""
+    """(Q, C) backward to the weights. ``forward_s`` is for a forward, ``input_s`` for a backward to the inputs."""
     slower_s: FloatArray
-    """(Q, C) additional time of a micro-batch if the group is on both sides of a cut."""
+    """(Q, C) additional time of a micro-batch if the group is on both sides of a cut of the network."""
     hidden_s: FloatArray
-    """(Q, C) time that averaging may be hidden behind."""
+    """(Q, C) time of the last backward, which averaging may overlap; 0 without overlap."""
     chain_s: FloatArray
-    """(Q, C) minimum forward and backward to the inputs that make or use a message."""
+    """(Q, C) minimum time of the forward and the backward to the inputs that make or use a message."""
     before_s: FloatArray
     before_back_s: FloatArray
-    """(Q,) minimum computing on the way to the stage and back."""
+    """(Q,) minimum time of the backwards to the inputs in all stages before this one. ``before_s`` is the same for
+    forwards."""
     next_s: float
-    """Minimum forward and backward of a next stage."""
+    """Minimum time of the forward and the backward to the inputs in the next stage."""
     rest_s: FloatArray
-    """(Q,) minimum forward and backward of all other stages."""
+    """(Q,) minimum time of the forward and the backward to the inputs in all other stages together."""
 
 
 def _of_roles(prefix: FloatArray, first: float, last: float, counts: list[IntArray]) -> list[FloatArray]:
-    """Return, for the three roles first, middle and last, the costs of stages with these ``counts`` of blocks. A middle
-    stage has the cheapest blocks."""
+    """Return one array each for first, middle and last stages: the costs of stages with these ``counts`` of blocks.
+
+    ``prefix`` has the sums of the cost over the first 0 to L blocks. A middle stage counts as having the cheapest
+    blocks.
+    """
     found = zip(windows(prefix), counts, (first, 0.0, last), strict=True)
     return [window[k] + extra for window, k, extra in found]
 
@@ -198,11 +202,11 @@ def windows(prefix: FloatArray) -> FloatArray:
 
 
 MOST_CLASSES = 40
-"""Maximum number of classes of a bound. If more devices differ, those that differ least are put together."""
+"""Maximum number of classes of a bound. If more devices differ, the most similar ones share a class."""
 TOLERANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, np.inf)
 """Relative differences allowed between two devices of one class, tried in this order."""
 TYPICAL_BYTES = 2.0**23
-"""Size of the message whose seconds are used to compare links."""
+"""Bytes of the message by whose seconds links are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +221,8 @@ class DeviceClasses:
     def of(cls, problem: IterationProblem, most: int = MOST_CLASSES) -> Self:
         """Return the finest partition into at most ``most`` classes. Interchangeable devices always share one.
 
-        A class holds devices of different speed, memory or price only if no tolerance for links is enough.
+        Devices of different speed, memory or price share a class only if even the widest tolerance leaves too many
+        classes.
         """
         n = problem.n_devices
         everyone = np.arange(n)
@@ -244,18 +249,18 @@ class DeviceClasses:
 
     @cached_property
     def memory_bytes(self) -> FloatArray:
-        """(C,) bytes of the largest device."""
+        """(C,) memory of each class's largest device, in bytes."""
         return self._most(self.problem.memory_bytes)
 
     @cached_property
     def price_per_hour(self) -> FloatArray:
-        """(C,) US dollars per hour of the cheapest device."""
+        """(C,) US dollars per hour of each class's cheapest device."""
         return -self._most(-self.problem.price_per_hour)
 
     @cached_property
     def latency_s(self) -> FloatArray:
-        """(C, C) minimum seconds from a device of the row's class to another of the column's; infinite if there is
-        none."""
+        """(C, C) minimum latency from a device of the row's class to another device of the column's class; infinite
+        without such a pair."""
         return self.least(self.problem.links.latency_s)
 
     @cached_property
@@ -271,8 +276,8 @@ class DeviceClasses:
         return self.least(self.problem.links.moving_s(everyone[:, None], everyone[None, :], n_bytes))
 
     def least(self, of_pairs: FloatArray) -> FloatArray:
-        """Return (C, C) minima of an (N, N) matrix over two different devices of two classes; infinite if there are
-        none."""
+        """Return (C, C) minima of an (N, N) matrix, over all pairs of different devices from two classes; infinite
+        without a pair."""
         order = np.argsort(self.of_device, kind="stable")
         begins = np.searchsorted(self.of_device[order], np.arange(len(self.count)))
         apart = np.where(np.eye(len(of_pairs), dtype=bool), np.inf, of_pairs)[np.ix_(order, order)]
@@ -286,15 +291,18 @@ class DeviceClasses:
 
 
 LEAST_RATIO = 1.15
-"""A cut is tried if a message across takes at least this many times the usual seconds to a device's nearest class."""
+"""A cut is tried only if messages across it take at least this multiple of the usual time. The usual time is the median
+over devices of a message's time to the nearest class."""
 MOST_CUTS = 3
 
 
 def cuts_of(classes: DeviceClasses, message_s: FloatArray) -> list[IntArray]:
-    """Return a few cuts, each as (C,) the side, 0 or 1, of every class. The cut across which messages take longest
-    comes first.
+    """Return at most ``MOST_CUTS`` cuts of the network, each as (C,) the side, 0 or 1, of every class. The cut across
+    which messages take longest comes first.
 
-    ``message_s`` is (C, C). Groups are joined by the minimum time of the slower direction (single linkage).
+    ``message_s`` is (C, C) seconds. The slower of two directions counts. Groups of classes are joined by single
+    linkage, the nearest first. A group becomes one side of a cut if it is farther from all others than the nearest two
+    groups are from each other.
     """
     n = len(classes.count)
     if n < 2:
@@ -335,11 +343,12 @@ def _ranked(found: list[tuple[float, IntArray]], slower: FloatArray, count: IntA
 # messages, so a link that carries one bucket after another takes as long as for the whole. But an answer to the last
 # bucket may be short, so only its latency counts.
 #
-# A ring whose members lie on both sides of a cut crosses it both ways. Let a be the member that sends across, d hops
-# behind a device c, 0 <= d < R. The first d rounds of c's shard come to a one after the other; a's rounds from the d-th
-# on, R - 1 - d that sum and R - 1 that spread, wait for these and follow each other on the link across. So after c's
-# last pass it takes d minimum hops and those messages. This is linear in d, so the minimum is at d = 0 or d = R - 1.
-# For a itself d is 0. Each side has one such device.
+# A ring whose members lie on both sides of a cut crosses it both ways. Let a be the member that sends across the cut,
+# and c a device whose messages reach a after d hops, 0 <= d < R. In the first d rounds, what c contributes moves to a.
+# From round d on, a sends R - 1 - d messages that sum and R - 1 that spread. They wait for c's contribution and follow
+# each other on the link across. So after c's last pass, averaging takes at least d of the quickest hops and all these
+# messages. This is linear in d, so the minimum is at d = 0 or d = R - 1. For a itself d is 0. Each side has one member
+# that sends across.
 #
 # If no region lies on both sides, the leaders of regions exchange shards, one per leader, there and back.
 #
@@ -352,7 +361,7 @@ def _ranked(found: list[tuple[float, IntArray]], slower: FloatArray, count: IntA
 
 @dataclass(frozen=True, eq=False)
 class Averages:
-    """The averaging of groups of R replicas. Q kinds of stages, C classes."""
+    """Minimum seconds in which groups of R replicas average. Q kinds of stages, C classes."""
 
     classes: DeviceClasses
     parameters: FloatArray
@@ -373,8 +382,8 @@ class Averages:
         return 1 if self._how == "central" else self.n_replicas
 
     def _moving_s(self, sizes: FloatArray) -> FloatArray:
-        """Return (Q, C, C) minimum seconds for which messages of these (Q,) sizes occupy a link, on as few hosts as can
-        hold the group."""
+        """Return (Q, C, C) minimum seconds for which messages of these (Q,) sizes occupy a link. The group counts as
+        being on as few hosts as can hold it."""
         slower = self._problem.links.least_slower(self.n_replicas)
         return np.array([slower * self.classes.moving_s(size) for size in sizes])
 
@@ -386,13 +395,13 @@ class Averages:
 
     @cached_property
     def _back_s(self) -> FloatArray:
-        """(Q, C, C) seconds for which a message that brings a part of the result back occupies its link."""
+        """(Q, C, C) seconds for which a message with one part of the result occupies its link."""
         sizes = shard(self._problem.average_bytes(self.parameters), self._parts)
         return self._moving_s(sizes)
 
     @cached_property
     def _there_and_back_s(self) -> FloatArray:
-        """(Q, C, C) seconds from the start of a message to the arrival of the answer."""
+        """(Q, C, C) seconds from the start of a message with gradients to the arrival of the answer."""
         latency = self.classes.latency_s
         both = latency + latency.T
         answer = np.swapaxes(self._back_s, 1, 2)
@@ -404,8 +413,9 @@ class Averages:
     def pair_s(self) -> FloatArray:
         """(Q, C, C) seconds of a device's messages with a peer, as ``averaging_s`` takes them.
 
-        They are all messages one after another (sharded), a message and its answer (sharded at once), or one message to
-        the root.
+        - sharded: the device's two messages to the peer, one after the other
+        - sharded at once: a message to the peer and its answer
+        - other ways: one message to the peer as root
         """
         latency = self.classes.latency_s
         if self._how == "sharded":
@@ -416,7 +426,7 @@ class Averages:
 
     @cached_property
     def floor_s(self) -> FloatArray:
-        """(Q, C) seconds of averaging that do not depend on the peers."""
+        """(Q, C) minimum seconds of averaging, whatever the peers."""
         latency, n = self.classes.latency_s, self.n_replicas
         if self._how == "ring" and n > 1:
             floor = ring_link_s(n, self._there_s, self._back_s, latency).min(axis=2)
@@ -432,8 +442,8 @@ class Averages:
         return found
 
     def across_s(self, side: IntArray) -> FloatArray:
-        """Return (Q, C) the same seconds as ``floor_s`` for a group with devices on both of these (C,) sides of a
-        cut."""
+        """Return (Q, C) ``floor_s`` for a group with devices on both sides of a cut. ``side`` (C,) is the side of each
+        class."""
         n, latency = self.n_replicas, self.classes.latency_s
         floor = self.floor_s
         if self._how == "ring":
@@ -451,8 +461,8 @@ class Averages:
         return floor
 
     def border_s(self, side: IntArray) -> FloatArray | None:
-        """Return (Q, C) seconds in which the one member of a ring that sends across the cut sends all its messages.
-        None for other ways to average."""
+        """Return (Q, C) minimum seconds in which the member of a ring that sends across the cut sends all its messages.
+        None if averaging is not a ring."""
         if self._how != "ring":
             return None
         far = np.where(side[:, None] != side[None, :], 0.0, np.inf)
@@ -460,8 +470,8 @@ class Averages:
         return np.asarray((once + far).min(axis=2))
 
     def tied_s(self, side: IntArray) -> FloatArray:
-        """Return (C, 2) minimum seconds in which the ends of a pipeline exchange their embedding: on one side, and
-        anywhere."""
+        """Return (C, 2) minimum seconds in which the ends of a pipeline exchange their embedding. The first is with a
+        device on the same side of the cut, the second with any."""
         if self._problem.tied_parameters == 0:
             return np.zeros((len(side), 2))
         message_s = self.classes.moving_s(self._problem.embedding_bytes) + self.classes.latency_s
@@ -469,7 +479,8 @@ class Averages:
         return np.stack([near.min(axis=1), message_s.min(axis=1)], axis=1)
 
     def _most_leaders(self, side: IntArray) -> int:
-        """Return the maximum number of leaders of a group; 0 if a region has devices on both sides."""
+        """Return the maximum number of leaders of a group, one per region; 0 if a region has devices on both sides of
+        the cut."""
         devices = self._problem.topology.devices
         sides: dict[str, set[int]] = {}
         for i, device in enumerate(devices):
@@ -494,9 +505,10 @@ def gathered_passes(
     n_replicas: int,
     side: IntArray | None = None,
 ) -> Seconds:
-    """Return the passes of ``computing``, at least as long as their messages.
+    """Return ``computing``, the seconds of passes, raised to at least the seconds of the messages that replicas
+    exchange in them.
 
-    With ``side``, (C,) sides of a cut, the passes are for a group on both sides.
+    With ``side``, (C,) sides of a cut, the results are for a group on both sides.
     """
     problem = classes.problem
     job = problem.job
@@ -526,7 +538,11 @@ def gathered_passes(
 
 
 def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntArray | None) -> FloatArray:
-    """Return (C,) minimum seconds in which a ring with a device of each class gathers ``n_bytes``."""
+    """Return (C,) minimum seconds in which a ring of R replicas gathers ``n_bytes``, if a device of that class is one
+    of them.
+
+    With ``side``, (C,) sides of a cut, the ring is on both sides.
+    """
     slower = classes.problem.links.least_slower(n_replicas)
     once = slower * classes.moving_s(shard(n_bytes, n_replicas)) + classes.latency_s
     least = once.min(axis=1)

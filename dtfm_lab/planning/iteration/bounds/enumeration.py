@@ -1,9 +1,9 @@
-"""The bound of networks of few devices: every combination of device grid, micro-batch size and checkpointing has its
-own.
+"""The bound for networks of few devices. Every combination of device grid, micro-batch size and checkpointing has its
+own bound.
 
-All combinations are first bounded without a cut of the model, which is quick. Those with the lowest bounds are
-then tried with every cut. This ends when the lowest remaining bound reaches a plan or the lowest bound with a
-cut. ``kernels.enumeration`` explains each bound.
+All combinations are first bounded without a cut of the model, which is quick. Those with the lowest bounds are then
+tried with every cut. This ends once all remaining bounds are at least as high as the best plan's seconds or the lowest
+bound with a cut. ``kernels.enumeration`` explains each bound.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ CHUNK = 120
 MOST_NODES = 1_000_000
 """Maximum number of nodes in the search over one grid's cuts. A grid that needs more keeps its bound without a cut."""
 ROUNDING = 1 - 1e-10
-"""Factor on the bound. It is smaller than the gap at which a plan counts as proven."""
+"""Factor on the bound, against rounding errors. It lowers the bound by less than the gap up to which a plan counts as
+proven."""
 FIRST_NODES = 2000
-"""Number of nodes, cut stages of one grid, in the first step. Each next step takes ten times as many."""
+"""Number of nodes that the first step of one grid's search may visit. A node gives one more stage its blocks. Each next
+step may visit ten times as many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,8 @@ class _Grids:
     """(K, S * R) flattened grids."""
 
     def bounds_of(self, which: slice, low_s: float, high_s: float) -> FloatArray:
-        """Return seconds that no plan of these grids beats, whatever its cut; infinite if they reach ``high_s``."""
+        """Return one number per grid of ``which``: seconds that no plan on the grid beats, whatever its cut. It is
+        infinite if no plan takes less than ``high_s``."""
         from dtfm_lab.planning.iteration.kernels.enumeration import fill_bounds
 
         grids = self._grids(self.rows[which])
@@ -57,8 +60,10 @@ class _Grids:
         return found_s
 
     def with_cuts(self, i: int, high_s: float, most_nodes: int) -> tuple[float, bool]:
-        """Return the minimum over all cuts of a grid, at most ``high_s``, and False if there are too many to try
-        all."""
+        """Return the minimum seconds over all cuts on grid ``i``, at most ``high_s``, and whether all cuts were tried.
+
+        The search ends after ``most_nodes`` nodes.
+        """
         from dtfm_lab.planning.iteration.kernels.enumeration import Grid, least_of_cuts
 
         row, *costs = (one[0] for one in self._grids(self.rows[i : i + 1]))
@@ -108,7 +113,7 @@ def enumerated(
     row_of = np.concatenate([np.arange(len(one)) for one in bounds])
     bound_s = np.concatenate(bounds)
     least_s = np.inf
-    """Minimum over the grids whose cuts were tried so far."""
+    """Minimum seconds over the grids whose cuts were tried so far."""
     for cell in np.argsort(bound_s, kind="stable"):
         high_s = min(least_s, upper_s())
         low_s = max(low_s, min(float(bound_s[cell]), high_s))

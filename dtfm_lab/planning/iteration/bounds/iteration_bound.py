@@ -1,13 +1,15 @@
 """Bounds on the seconds and US dollars of an iteration that no plan beats, whatever its devices, shape, cut, pairing,
 micro-batch counts and order of passes.
 
-The bound on the seconds is the largest T for which every shape is refuted. Bisection finds it, because capacities only
-grow with T.
+A proof *refutes* T for a shape if no plan of that shape takes at most T seconds. The bound on the seconds is the
+largest T that is refuted for every shape. Bisection finds it, because a plan that is possible within T is possible
+within any longer time.
 
 The bound on the dollars uses that a plan pays for all its devices during the whole iteration. A device that processes n
-micro-batches of a stage needs at least n times the seconds of one, by its passes or by its slowest link. So for every
-stage the plan pays at least the price of the batch on the cheapest device that the stage fits on. The minimum over all
-cuts of the model is found stage by stage. With several stages per device, only the work at the cheapest price counts.
+micro-batches of a stage needs at least n times the seconds of one, for its passes or for messages over its best link.
+So for every stage the plan pays at least the price of the batch on the cheapest device that the stage fits on. The
+minimum over all cuts of the model is found stage by stage. With several stages per device, the bound is the price of
+the work alone, on the device with the most FLOP per dollar.
 
 The bound of a budget is simpler: a number of dollars per hour rents a limited number of FLOP/s (``PriceBound``).
 """
@@ -49,10 +51,12 @@ JUST_BELOW = 1 - 5e-10
 """After bisection, one last proof tries to rule out every plan faster than this share of the best plan's seconds. The
 remaining gap counts as none (``search.PROVEN``)."""
 MOST_DEVICES_WITH_CUTS = 96
-"""Cuts of the network are tried up to this number of devices. Proofs for larger networks would take minutes."""
+"""Cuts of the network are tried on networks of up to this number of devices. Proofs for larger ones would take
+minutes."""
 MOST_CLASSES_OF_LARGE = 12
 HOPELESS = 1e6
-"""No bound is searched for beyond this multiple of the work of all devices. Perhaps no plan fits at all."""
+"""No bound is searched for beyond this multiple of ``work_bound_s``. If it is that high, perhaps no plan fits at
+all."""
 
 
 def work_bound_s(problem: IterationProblem) -> float:
@@ -69,15 +73,15 @@ def iteration_bound_steps(
 ) -> Iterator[float]:
     """Yield lower bounds on the seconds of an iteration. They never fall, and a caller may stop at any time.
 
-    The first is the work of all devices together. Most steps take milliseconds and repeat the bound, because a proof
-    goes shape by shape. Equal arguments give equal bounds. If only every H-th iteration averages, the bound is on the
-    average over H iterations of a plan.
+    The first is ``work_bound_s``. Most steps take milliseconds and repeat the bound, because a proof goes shape by
+    shape. Equal arguments give equal bounds. If only every H-th iteration averages, the bound is on the average seconds
+    of H iterations.
 
     Parameters
     ----------
     upper_s
-        Seconds of some plan; the search for a bound ends there. Or a function that is called at every step and returns
-        the seconds of the best plan so far. Infinite if no plan is known.
+        Seconds of some plan, at which the search for a bound ends; infinite if no plan is known. Or a function that
+        returns the seconds of the best plan so far. It is called at every step.
     schedules
         Names of the schedules that plans may have, if the job names none. None for all that are built in.
     max_price_per_hour
@@ -135,7 +139,7 @@ def _bisected(
     *,
     synchronises: bool,
 ) -> Iterator[float]:
-    """Yield the largest refuted seconds so far, after each proof for a shape."""
+    """Yield the longest seconds that are refuted for all shapes so far, after each proof for one shape."""
     low, high = max(work_bound_s(classes.problem), lower_s), np.inf
     cases = list(cases_of(classes, families, synchronises=synchronises))
     cuts = cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s) if cases else []
@@ -173,7 +177,7 @@ def _bisected(
 def cases_of(
     classes: DeviceClasses, families: tuple[Family, ...], *, synchronises: bool = True
 ) -> Iterator[PlanFamily]:
-    """Yield every shape, micro-batch size and family that the job leaves open."""
+    """Yield one case for every shape, micro-batch size and family of schedules that the job allows."""
     problem = classes.problem
     job, n_devices, n_blocks = problem.job, problem.n_devices, problem.n_blocks
     stages = range(1, n_blocks + 1) if job.n_stages is None else [job.n_stages]
@@ -202,7 +206,8 @@ def cases_of(
 def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:
     """Return the minimum US dollars of an iteration. ``schedules`` is as for ``iteration_bound_steps``.
 
-    Devices of unknown price, 0, cost nothing. If nothing fits, return the work at the cheapest price.
+    A price of 0 means unknown: such devices cost nothing. If nothing fits, return the price of the work on the device
+    with the most FLOP per dollar.
     """
     if len(problem.parts) > 1:
         return min(price_bound(part, schedules) for part in problem.parts)
@@ -230,7 +235,8 @@ def _cheapest(capacities: Capacities) -> float:
 
 
 def _stage_dollars(capacities: Capacities) -> FloatArray:
-    """Return (Q,) dollars of the batch in a stage of each kind on the cheapest class; infinite if it fits on none."""
+    """Return (Q,) minimum dollars of the whole batch in a stage of each kind: on the class where it is cheapest.
+    Infinite if the stage fits on none."""
     classes, role = capacities.classes, capacities.kinds.role
     hop_s = np.maximum(capacities.hop_s, capacities.hop_s.T).min(axis=1)
     linked = np.where(role[:, None] == SOLE, 0.0, hop_s[None, :])
@@ -242,10 +248,11 @@ def _stage_dollars(capacities: Capacities) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class PriceBound:
-    """Maximum FLOP/s for every budget: devices by FLOP/s per dollar, the best first, the last one in part.
+    """Maximum FLOP/s for every budget. Devices are rented in the order of FLOP/s per dollar, the best first, and the
+    last one in part.
 
     This is the fractional knapsack, whose value is at least the value of any choice of whole devices. A plan's devices
-    together do the job's FLOP in an iteration, so the iteration takes at least the FLOP divided by this.
+    together do the job's FLOP in an iteration. So the iteration takes at least the job's FLOP divided by these FLOP/s.
     """
 
     price_per_hour: FloatArray
@@ -312,7 +319,7 @@ the best, and if the time limit comes first, one of them is the result."""
 TURNS = 50
 """Number of steps that the bound may take for each step of a search that counts steps."""
 MOST_BOUNDED = 512
-"""On networks of more devices the bound stays at the work of all devices, since one proof for a shape takes minutes."""
+"""On networks of more devices the bound stays at ``work_bound_s``, since one proof for a shape takes minutes."""
 BEGIN = 0.3
 """Share of the time limit after which the bound begins. By then there is a better plan, so it needs fewer trials."""
 

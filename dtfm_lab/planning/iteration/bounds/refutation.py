@@ -1,37 +1,41 @@
-"""The laws of the bound: how many micro-batches a device of each class can process in T seconds, for each kind of
-stage.
+"""The inequalities behind the bound, and the proofs that use them.
 
-For a device that processes n micro-batches in T seconds as part of any plan, whatever its order of passes:
+They limit how many micro-batches a device of each class can process in T seconds, for each kind of stage. T is
+*refuted* if it is proven that no plan takes at most T seconds. The following holds for a device that processes n
+micro-batches in T seconds as part of any plan, whatever its order of passes:
 
-- Its first pass is a forward, and waits for the forwards of the stages before it and a message from each (``start``).
+- Its first pass is a forward. It waits for the forwards of the stages before it and a message from each (``start``).
 - Its passes follow each other: start + n (F + I + W) + averaging <= T. F is a forward, I the backward to the inputs and
   W the backward to the weights. If backwards are not split, I is the whole backward and W is 0. I repeats the forwards
   of checkpointed blocks. Averaging follows the last pass.
-- If the device waits for its messages to arrive (batched, blocking), it does nothing else while it waits. Every
-  micro-batch then adds the time of its message down and its message up. If the two directions between two devices take
-  turns (blocking), both messages of n micro-batches follow each other between the first forward and the last I.
-- After its last I, messages and backwards go all the way up: start + n (F + I) + up <= T.
+- With the transports batched and blocking, a device does nothing else until a message that it sends has arrived. Every
+  micro-batch then adds the time of its message down and of its message up. With the transport blocking, the two
+  directions between two devices also take turns. Then the 2 n messages of n micro-batches follow each other between
+  the first forward and the last I.
+- After its last I, messages and backwards go all the way up to the first stage: start + n (F + I) + up <= T.
 - A link carries n messages one after another. Before the first of them come the passes that make it, after the last the
-  passes that use it. What goes down has to come back up.
+  passes that use it. Every message down is answered by one up.
 - Between the F and the I of a micro-batch lies a round trip to the next stage. If memory holds A micro-batches, n round
   trips fit into A (T - start - averaging), and only A forwards precede the first I.
 - Averaging takes place with R - 1 peers that are not the device's neighbours. It uses the best links that the device
   has, each peer on its own link.
-  - Sharded: the device sends every peer a shard and waits for it, twice (two sums of R - 1 messages).
+  - Sharded: the device sends each peer a shard, one after another, then each an averaged shard. This takes two sums of
+    R - 1 messages.
   - Sharded at once: the slowest peer's shard there and back.
-  - Central: the whole gradient to the root and back or, as the root, to the slowest peer.
+  - Central: the smaller of what a member and the root do. A member sends the whole gradient to the root and gets the
+    average back. The root sends the average to its slowest peer.
   - Ring: 2 (R - 1) shards follow each other.
-  - Hierarchical: the smaller of what a member and a leader does.
+  - Hierarchical: the smaller of what a member and a leader do.
 
-  Averaging that overlaps the last backward begins no earlier than that backward (``classes.Averages``). Averaging that
-  travels during an iteration may be hidden and counts as nothing, and so do fragments.
-- Replicas that gather in their passes (zero-2, zero-3) process equally many micro-batches, each no faster than the
+  Averaging that overlaps the last backward begins no earlier than that backward (``classes.Averages``). Averaging may
+  be hidden if it runs during later iterations or covers one fragment at a time. It then counts as 0 s.
+- Replicas that gather in their passes (zero-2, zero-3) process equally many micro-batches. No pass is faster than the
   messages of its ring (``gathered_passes``).
-- At the end, the first and last stage of a pipeline exchange the gradient of a tied embedding. If replicas split
-  states, they do so before averaging.
+- At the end, the first and last stage of a pipeline exchange the gradient of a tied embedding. If replicas split the
+  optimizer states, this exchange comes before averaging.
 
-Links and neighbours are the best that the class has. One NIC for all of a device's messages makes them no faster, so
-all of this holds with NICs, too. With NICs, messages to both neighbours add up.
+A device counts as having the best links and neighbours of its class. One NIC for all of its messages makes them no
+faster, so all of this holds with NICs, too. With NICs, messages to both neighbours add up.
 """
 
 from collections.abc import Iterator
@@ -61,13 +65,16 @@ from dtfm_lab.planning.iteration.bounds.classes import (
 from dtfm_lab.planning.iteration.problem import IterationProblem, Passes
 
 MOST_NEIGHBOURS = 16
-"""Maximum number of classes that are tried as neighbours one by one. All others count as one that is as near as the
-nearest of them."""
+"""Maximum number of classes that are tried as neighbours one by one. All others on one side of a cut count as one
+class, as near as the nearest of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Capacities:
-    """Capacities of a problem's classes for one micro-batch size, one family of schedules and given kinds of stages."""
+    """The capacity of each class's devices: how many micro-batches one of them can process within a time limit.
+
+    It is for one micro-batch size, one family of schedules and given kinds of stages.
+    """
 
     classes: DeviceClasses
     kinds: StageKinds
@@ -77,7 +84,7 @@ class Capacities:
     """False for an iteration in which each replica only updates itself."""
     _averages: dict[int, Averages] = field(default_factory=dict)
     _neighbours: dict[bytes, tuple[IntArray, FloatArray]] = field(default_factory=dict)
-    """Neighbours and links by the sides of a cut."""
+    """Results of ``neighbours``, by the sides of the cut."""
 
     @property
     def problem(self) -> IterationProblem:
@@ -98,7 +105,7 @@ class Capacities:
 
     @cached_property
     def costs(self) -> ClassPassCosts:
-        """Costs for groups on one side of a cut, without the messages during passes."""
+        """Costs for groups on one side of a cut, without the messages that replicas exchange during passes."""
         passes = self._of_problem
         kinds, classes, problem = self.kinds, self.classes, self.problem
         n_messages = np.array([1, 2, 1, 0])[kinds.role]
@@ -173,7 +180,8 @@ class Capacities:
         return neighbours, of
 
     def crossing(self, side: IntArray, limit_s: float) -> float:
-        """Return the maximum micro-batches within ``limit_s`` of a pipeline that has a message across the cut."""
+        """Return the maximum number of micro-batches, with a fraction, that a pipeline with a message across the cut
+        can process within ``limit_s``."""
         apart = side[:, None] != side[None, :]
         costs, latency = self.costs, self.classes.latency_s
         least = self.problem.first_extra[0] + (0.0 if self.problem.alone[0] else self.problem.block_flop[1])
@@ -192,9 +200,10 @@ class Capacities:
         on_side: IntArray,
         upper: FloatArray,
     ) -> FloatArray:
-        """Return (Q, I, 2, C) capacities, as from ``fill_capacities``, for groups with (I,) devices on side 0.
+        """Return (Q, I, 2, C) capacities, as from ``fill_capacities``.
 
-        No device has more than its (Q, C) ``upper``. Where that is 0, nothing is computed.
+        ``on_side`` (I,) are the numbers of devices that a group may have on side 0. ``upper`` (Q, C) is an upper limit
+        of each capacity. Where it is 0, nothing is computed.
         """
         from dtfm_lab.planning.iteration.bounds import capacity_kernel as kernel  # imports numba
 
@@ -247,8 +256,8 @@ class Capacities:
         return capacity
 
     def _how(self, n_replicas: int) -> int:
-        """Return the number of the way to average, as the kernel takes it. Ways that the bound does not cover count as
-        no averaging."""
+        """Return the way to average as the number that the kernel takes. Ways that the bound does not cover count as no
+        averaging."""
         job = self.problem.job
         # parts of a message take as long as the whole only if seconds are proportional to bytes
         in_parts = self.family.stages_per_device > 1 or self.problem.links.message_bytes is not None
@@ -257,14 +266,15 @@ class Capacities:
         return NOTHING if way is None else way
 
     def _passes(self, n_replicas: int, side: IntArray | None = None) -> Seconds:
-        """Return the passes of a micro-batch. With ``side``, they are for groups on both sides of a cut."""
+        """Return the seconds of a micro-batch's passes, at least as long as the messages that replicas exchange in
+        them. With ``side``, they are for groups on both sides of a cut."""
         computing = self.costs.forward_s, self.costs.input_s, self.costs.weight_s
         if not self.problem.job.gathers_passes or n_replicas == 1 or self.family.stages_per_device > 1:
             return computing
         return gathered_passes(computing, self.classes, self.kinds, self.microbatch, n_replicas, side)
 
     def compile_kernels(self) -> None:
-        """Call the kernels once, for plans of one device."""
+        """Call the kernels once, on a single device, so that numba compiles them."""
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import together
 
         side = np.zeros(len(self.classes.count), dtype=np.int64)
@@ -273,14 +283,15 @@ class Capacities:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Proofs that no plan of a shape takes at most T seconds: without a cut first, which is quick, then with each cut.
+# Proofs that no plan of a shape takes at most T seconds: first without a cut of the network, which is quick, then with
+# each cut.
 #
 # A proof is a configuration program (Gilmore and Gomory, *A linear programming approach to the cutting-stock problem*,
-# 1961), solved with HiGHS. A sum over all devices would miss that a stage needs R devices that keep up. A plan of T
-# seconds has, for every stage, a kind, a number of devices on side 0 of the cut, and R devices. Each of these devices
-# can process at least the micro-batches of its pipeline, and the R pipelines have N together. Let u be the whole number
-# of stages of a configuration (kind, devices on side 0), and z the devices of a class in one, staying or crossing. It
-# solves
+# 1961), solved with HiGHS. A sum over all devices would miss that a stage needs R devices that keep up. In a plan of T
+# seconds, every stage has a kind, R devices, and a number of devices on side 0 of the cut. Each of these devices can
+# process at least the micro-batches of its pipeline, and the R pipelines have N together. A configuration is a kind of
+# stage and a number of devices on side 0. Let u be the number of stages of a configuration, which is whole. Let z be
+# the number of devices of a class in these stages whose pipelines stay on one side, or cross. A plan then satisfies
 #
 # - the sum of z over configurations is at most the devices of the class;
 # - for every configuration: z of each side = (devices on that side) u, and as many stay as pipelines stay there;
@@ -313,7 +324,7 @@ class PlanFamily:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Everything in a configuration program except the capacities: one case, the sides of a cut, the devices."""
+    """A configuration program without the capacities: one case, the sides of a cut, and the devices."""
 
     case: PlanFamily
     count: IntArray
@@ -321,7 +332,7 @@ class Program:
     side: IntArray
     """(C,) side of the cut on which each class lies; all 0 without a cut."""
     on_side: IntArray
-    """(I,) the numbers of devices on side 0 of the cut that a stage may have."""
+    """(I,) numbers of devices that a stage may have on side 0 of the cut."""
     prices: tuple[FloatArray, float] | None = None
     """(C,) US dollars per hour of a device of each class, and the maximum for all used devices together."""
     staying: tuple[int, int] | None = None
@@ -329,7 +340,7 @@ class Program:
     numbers."""
 
     def feasible(self, capacity: FloatArray) -> bool:
-        """Return False if no plan has these (Q, I, 2, C) capacities."""
+        """Return False if it is proven that no plan of the case has these (Q, I, 2, C) capacities."""
         if self.staying is None:
             capacity = np.stack([capacity.max(axis=2), np.zeros_like(capacity[:, :, 0])], axis=2)
         else:
@@ -344,9 +355,10 @@ class Program:
         return bool(possible.any()) and self._solvable(capacity, possible)
 
     def possible(self, capacity: FloatArray) -> npt.NDArray[np.bool_]:
-        """Return (Q, I) configurations in which the best devices of each side together could process all micro-batches.
+        """Return (Q, I) True for configurations in which the best devices of each side together could process all
+        micro-batches.
 
-        All False if those configurations cannot fill all roles or have all blocks.
+        Return False for all if the configurations that remain cannot fill all roles or hold all blocks of the model.
         """
         from dtfm_lab.planning.iteration.bounds.capacity_kernel import together  # imports numba
 
@@ -362,7 +374,11 @@ class Program:
         return possible
 
     def _roles_possible(self, kinds_possible: npt.NDArray[np.bool_]) -> bool:
-        """Return whether roles can be filled and blocks can add up, by the minimum and maximum blocks of each role."""
+        """Return True if the kinds of stages that are possible, (Q,), can fill every role and hold exactly the model's
+        blocks.
+
+        It uses only the minimum and the maximum blocks of each role.
+        """
         kinds = self.case.capacities.kinds
         if (kinds.required > 0).any():
             return bool(kinds_possible[kinds.required > 0].all())
@@ -377,7 +393,7 @@ class Program:
 
     @property
     def _wanted(self) -> tuple[tuple[int, int], ...]:
-        """Each role, and the number of its stages."""
+        """Each role, and the number of stages that have it."""
         return ((SOLE, 1),) if self.case.n_stages == 1 else ((FIRST, 1), (MIDDLE, self.case.n_stages - 2), (LAST, 1))
 
     def _solvable(self, capacity: FloatArray, possible: npt.NDArray[np.bool_]) -> bool:
@@ -445,11 +461,13 @@ class Program:
 
 
 MOST_PROGRAMS = 2000
-"""Maximum number of programs with a cut, times the numbers of devices on its sides, for one shape."""
+"""Limit on the work for one cut and shape: its number of programs, times how many numbers of devices on side 0 are
+tried. Beyond it, only the program that holds for all of them is solved."""
 MOST_SIDES = 50
-"""Maximum numbers of devices on a side of a cut, for one shape. Beyond it, the cut is left out."""
+"""Maximum number of values that the devices of a stage on side 0 of a cut may take. With more, the shape is not tried
+with the cut."""
 MOST_FAILURES = 12
-"""Number of consecutive shapes that a cut did not help to refute, after which it is no longer tried."""
+"""A cut is no longer tried once it has failed to refute this number of shapes in a row."""
 
 
 def batch_flop(problem: IterationProblem) -> float:
@@ -461,7 +479,10 @@ def batch_flop(problem: IterationProblem) -> float:
 
 @dataclass(eq=False)
 class Refuter:
-    """Refutes seconds, case by case. It remembers what it has refuted, since less time is then refuted, too."""
+    """Proves for one case after another that no plan takes at most a given time.
+
+    It remembers the longest time that it refuted for each case, because any shorter time is then refuted, too.
+    """
 
     classes: DeviceClasses
     cuts: list[IntArray]
@@ -497,7 +518,8 @@ class Refuter:
         return True
 
     def _whole(self, case: PlanFamily, limit_s: float) -> FloatArray | None:
-        """Return None if the case is refuted without a cut, else (Q, C) capacities of stages that are possible."""
+        """Return None if the case is refuted without a cut, else (Q, C) capacities, 0 for kinds of stages that are not
+        possible."""
         n_classes = len(self.classes.count)
         one_side, everyone = np.zeros(n_classes, dtype=np.int64), np.array([case.n_replicas])
         program = Program(case, self.classes.count, one_side, everyone, self.prices)
@@ -536,8 +558,10 @@ class Refuter:
 
 
 def _staying(sizes: IntArray, n_stages: int, n_replicas: int) -> Iterator[tuple[int, int]]:
-    """Yield how many pipelines may lie wholly on each side, the likeliest first, since a plan found ends the proof
-    early."""
+    """Yield possible numbers of pipelines that lie wholly on side 0 and wholly on side 1.
+
+    The most promising come first, because the first feasible program ends the attempt.
+    """
     most = np.minimum(sizes // n_stages, n_replicas).tolist()
     found = [(a, b) for a in range(most[0] + 1) for b in range(min(most[1], n_replicas - a) + 1)]
     if n_stages == 1:

@@ -2,8 +2,8 @@
 
 Source: Kirkpatrick, Gelatt and Vecchi, *Optimization by simulated annealing* (1983), with the rule of Metropolis et al.
 (1953). A move changes one thing, prices only what that affects, and keeps the change or takes it back. A population, as
-in the search for the communication cost, would be slower. A child of two plans shares too little with either to be
-priced from their known parts, and that is most of the speed here.
+in the search for the communication cost, would be slower. A child of two plans shares too little with either, so all of
+it would have to be priced.
 """
 
 from typing import NamedTuple
@@ -37,11 +37,11 @@ SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, WARMUPS, COUNTS = range(9)
 
 - SWAP: exchange two placed devices
 - IDLE: exchange a placed device with an idle one
-- NEAR: exchange a placed device with one that is near its neighbour in the plan
+- NEAR: exchange a placed device with one that is near one of its neighbours in the plan
 - TAILS: exchange the last stages of two pipelines
-- BLOCK: move a block to another stage, or several if boundaries differ
+- BLOCK: move a block to another stage, or several if some boundaries send less than others
 - STAGES: exchange two whole stages
-- CLUSTERS: exchange two clusters
+- CLUSTERS: exchange the devices of two clusters
 - WARMUPS: change warm-ups
 - COUNTS: move micro-batches to another pipeline
 """
@@ -56,9 +56,9 @@ Chosen by hand."""
 WINDOWED_TAILS = 0.3
 """Share of TAILS moves that may stop before the last stage. Chosen by hand."""
 ONE_MICROBATCH = 0.6
-"""Share of micro-batch moves that move a single one. Chosen by hand."""
+"""Share of COUNTS moves that move a single micro-batch. Chosen by hand."""
 LARGEST_PART = 8
-"""A move takes about 1 / LARGEST_PART of a pipeline's average micro-batches at most. Chosen by hand."""
+"""A COUNTS move takes at most about 1 / LARGEST_PART of the average micro-batches of a pipeline. Chosen by hand."""
 FAR_BLOCKS = 0.5
 """Share of BLOCK moves that may move several blocks, if some boundaries send less than others. Chosen by hand."""
 ON_CRITICAL = 0.4
@@ -74,7 +74,7 @@ class FixedFields(NamedTuple):
     fixed_blocks: bool
     """True if the blocks of each stage are fixed."""
     fixed_warmups: bool
-    """True if the schedule or the job sets the forwards that each stage runs before its first backward."""
+    """True if the schedule or the job sets the warm-up forwards of each stage."""
 
 
 @compiled
@@ -92,12 +92,12 @@ def anneal(
     random: RandomState,
     cancelled: Flag,
 ) -> tuple[float, float]:
-    """Take ``n_moves`` Metropolis steps from ``trial``, fewer if ``cancelled``. Temperatures are shares of the
-    objective.
+    """Anneal from ``trial``: try ``n_moves`` moves, or fewer once ``cancelled`` is set.
 
-    Unless ``factor`` is 0, all warm-ups are first set to ``factor`` times a steady pipeline's. ``exact`` prices
-    moves by the replay instead of the estimate. With the estimate, micro-batches are shared out again after every move.
-    With the replay, only COUNTS moves change them.
+    The temperature falls from ``hot`` to ``cold``. Both are shares of the objective. Unless ``factor`` is 0, all
+    warm-ups are first set to ``factor`` times a steady pipeline's (``warm_up``). With ``exact``, the replay prices
+    moves, and only COUNTS moves change the micro-batches. Otherwise the estimate prices them, and micro-batches are
+    shared out again after every move.
 
     ``best`` becomes the best valid plan seen. If none is valid, it becomes the plan with the lowest penalised
     objective. Returns its objective, as estimated or replayed, and how much it exceeds memory and limits.
@@ -303,7 +303,11 @@ def _draw_kind(
 
 @compiled
 def _draw_position(random: RandomState, state: SearchState, n: int, r: int, exact: bool) -> int:
-    """Draw a placed device, with probability ``ON_CRITICAL`` one on the slowest cycle of its pipeline."""
+    """Draw the position of a placed device in the row.
+
+    With the estimate and probability ``ON_CRITICAL``, it is the device at which the slowest cycle of its pipeline
+    begins.
+    """
     i = below(random, r)
     if not exact and uniform(random) < ON_CRITICAL:
         return int(state.pipe[CRITICAL, i]) * r + i
@@ -312,8 +316,8 @@ def _draw_position(random: RandomState, state: SearchState, n: int, r: int, exac
 
 @compiled
 def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: int) -> int:
-    """Draw the position of a device near one that is next to position p in the plan: in its group, before it or
-    after it."""
+    """Draw the position of a device near one of the neighbours of the device at position p. A neighbour is in its
+    group, or in the stage before or after it."""
     n, r = state.grid.shape
     s, i = p // r, p % r
     u = uniform(random)
@@ -335,7 +339,7 @@ def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: 
 
 @compiled
 def _swap_clusters(tables: Tables, state: SearchState, random: RandomState) -> None:
-    """Exchange the devices of two clusters, in the order of the row, as many as the smaller one has."""
+    """Exchange the devices of two clusters in the order of the row, as many as the smaller cluster has."""
     size = len(state.row)
     a = tables.device[CLUSTER, state.row[below(random, state.grid.size)]]
     b = tables.device[CLUSTER, state.row[below(random, size)]]
@@ -387,7 +391,7 @@ def _swap_stages(state: SearchState, p: int, q: int, together: bool) -> None:
 
 @compiled
 def _change_warmups(tables: Tables, state: SearchState, random: RandomState) -> None:
-    """Set all warm-ups to a multiple of the steady ones, or change one stage's a little."""
+    """Set all warm-ups to a random multiple of a steady pipeline's (``warm_up``), or change one stage's a little."""
     if uniform(random) < 0.5:
         warm_up(tables, state, np.exp(uniform(random) * 2.2 - 0.5))
         return

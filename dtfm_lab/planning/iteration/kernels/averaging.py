@@ -35,22 +35,23 @@ class GroupMessages(NamedTuple):
     there: FloatArray
     """(R, R) seconds for which a message of gradients occupies the link from row to column."""
     back: FloatArray
-    """(R, R) seconds for which a message of the values that come back occupies the link. Between leaders of regions, it
-    carries a shard."""
+    """(R, R) seconds for which a message of the values that come back, averages or parameters, occupies the link. With
+    hierarchical averaging, it is for a shard between leaders of regions."""
     late: FloatArray
-    """(R, R) latencies."""
+    """(R, R) latencies in seconds."""
     whole_s: float
-    """Seconds in which a device encodes or decodes its whole gradient."""
+    """Seconds in which a device encodes or decodes its whole gradient; 0 if gradients are not compressed."""
     splits: bool
     """True if parameters come back, because replicas split the optimizer states."""
     apart: bool
-    """True if replicas step before averages have come back."""
+    """True if replicas step alone or each with its shard. Decoding what comes back then counts as a sum
+    (``costs.seconds.sum_seconds``)."""
 
 
 @compiled
 def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray, last_s: FloatArray) -> None:
-    """Replace ``done`` (R,), the time when each replica has its own whole gradients, by the time when it has its
-    averages.
+    """Turn ``done``, (R,), from the times at which each replica has its own whole gradients into the times at which it
+    has its averages.
 
     ``row`` (R,) are the group's devices. ``last_s`` (R,) becomes the seconds that decoding takes after that.
     """
@@ -108,8 +109,11 @@ def _n_hosts(tables: Tables, row: IntArray) -> int:
 
 @compiled
 def _fill(tables: Tables, row: IntArray, n_bytes: float, moves: FloatArray, late: FloatArray) -> None:
-    """Fill ``moves``, (R, R) seconds for which a message between two of a row's devices occupies its link, and
-    ``late``, the latencies."""
+    """Fill two (R, R) arrays for messages between a row's devices.
+
+    ``moves`` are the seconds for which a message of ``n_bytes`` occupies its link, and ``late`` the latencies in
+    seconds.
+    """
     n, link = len(row), tables.link
     measured = len(tables.message_bytes) > 0
     slower = 1.0
@@ -125,7 +129,11 @@ def _fill(tables: Tables, row: IntArray, n_bytes: float, moves: FloatArray, late
 
 @compiled
 def _sharded(messages: GroupMessages, at_once: bool, done: FloatArray, last_s: FloatArray) -> None:
-    """Every replica sends shards to all others, one after another or at once, and then its averaged shard."""
+    """Every replica sends each other replica a shard, sums the shards that it gets, and sends its averaged shard to
+    all.
+
+    With ``at_once``, its messages leave at the same time, otherwise one after another.
+    """
     moves, backs, late, whole_s, splits, apart = messages
     n = len(done)
     coded = coded_in_shards(whole_s, n, splits)

@@ -6,15 +6,15 @@ of a backward to the weights. In any order of passes:
 - ``start``: its first forward follows the first forwards of the stages before it, and their messages.
 - ``tail``: its last backward is followed by the averaging that waits for it, replayed on the group's own links.
 - ``back``: its last I is followed by messages, backwards and the averaging of the stages before it.
-- ``trip``: between the F and the I of a micro-batch lies the way to the last stage and back. So only as many forwards
-  precede the first I as memory holds, and n trips share as many places.
+- ``trip``: between the F and the I of a micro-batch lies the way to the last stage and back. Memory limits how many
+  micro-batches may be on this way at once. It also limits how many forwards precede the first I.
 - A link carries n messages one after another, between the passes that make the first and use the last.
 
 All of these are linear in n. So the maximum number of micro-batches that a pipeline processes in T seconds is the
 minimum of a few quotients. T is refuted if the pipelines together process fewer than the batch has. Without a cut, all
 other stages cost as much as their cheapest blocks. A cut is tried stage by stage, and given up as soon as T is refuted.
 
-The first part is the minimum cost of a plan's stages on the grid: passes, memory, links and averaging.
+The first part of this module computes the minimum costs of stages on a grid: passes, memory, links and averaging.
 """
 
 from typing import NamedTuple
@@ -29,19 +29,20 @@ from dtfm_lab.planning.iteration.kernels.tables import HOP, LATENCY, Tables, mov
 FLOP, PARAMETERS, HELD, FROZEN, AGAIN = range(5)
 """Rows of ``Least.layer``."""
 DOWN, DOWN_LATE, UP, UP_LATE = range(4)
-"""Rows of a grid's links: seconds for which messages occupy those to the next stage and back, and their latencies."""
+"""Rows of ``Grid.links``: seconds for which a message occupies the link to the next stage (DOWN) or back (UP), and the
+latencies."""
 
 
 class Least(NamedTuple):
     """Minimum costs of plans of one micro-batch size, checkpointing and shape. L blocks, N devices."""
 
     speed: FloatArray
-    """(N,) FLOP/s."""
+    """(N,) FLOP/s of each device."""
     memory: FloatArray
-    """(N,) bytes."""
+    """(N,) bytes that a job may use on each device."""
     layer: FloatArray
-    """(5, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes held, bytes of frozen
-    weights, FLOP repeated."""
+    """(5, L + 1) prefix sums over blocks: FLOP of a micro-batch's forward, parameters, bytes of activations, bytes of
+    frozen weights, FLOP that a backward repeats."""
     window: FloatArray
     """(3, 5, L + 1) sums of the five rows of ``layer`` over 0 to L consecutive blocks: the first ones, the cheapest
     ones and the last ones."""
@@ -49,12 +50,12 @@ class Least(NamedTuple):
     """(2, 5) the five numbers of ``layer`` for the embedding and for the head."""
     least_blocks: IntArray
     most_blocks: IntArray
-    """(S,) maximum blocks of each stage. ``least_blocks``, (S,), is the minimum."""
+    """(S,) maximum blocks of each stage. ``least_blocks``, (S,), are the minimum."""
     most_held: FloatArray
-    """(S,) micro-batches that the schedule lets a stage hold at once."""
+    """(S,) maximum micro-batches that a stage holds at once under the schedule; infinite without such a limit."""
     input_bytes: FloatArray
-    """(2,) bytes of the input of the first stage and of others, which is all that stages keep if they recompute; else
-    infinite."""
+    """(2,) bytes of one micro-batch's input to the first stage and to any other. With recomputation, stages keep only
+    this. Infinite without recomputation."""
     backward: float
     """FLOP of a backward divided by FLOP of a forward, without the forward that the backward repeats."""
     weight: float
@@ -62,7 +63,7 @@ class Least(NamedTuple):
     weight_after: float
     """Share of the backward to the weights that surely follows the last backward to the inputs: 0 or 1."""
     averages: bool
-    """True if the averaging is known and follows the passes."""
+    """True if the bound counts the averaging: it follows the passes, in a way that the kernels know."""
     most_microbatches: float
     """Maximum number of micro-batches of a pipeline."""
 
@@ -75,13 +76,13 @@ class Grid(NamedTuple):
     links: FloatArray
     """(4, S, R) rows DOWN, DOWN_LATE, UP and UP_LATE."""
     least_s: FloatArray
-    """(2, S, R) seconds of the minimum forward and backward."""
+    """(2, S, R) minimum seconds of a forward and of a backward to the inputs."""
     tail_s: FloatArray
-    """(S, R, L + 1) seconds from the end of a stage's passes to the end of everything, by its number of blocks."""
+    """(S, R, L + 1) seconds from the end of a stage's passes to the end of the iteration, by its number of blocks."""
 
 
 class DevicePasses(NamedTuple):
-    """What a micro-batch costs a device of a stage."""
+    """What one micro-batch costs a device of a stage."""
 
     forward_s: float
     input_s: float
@@ -89,28 +90,29 @@ class DevicePasses(NamedTuple):
     weight_s: float
     """Seconds of a backward to the weights."""
     places: float
-    """Maximum number of micro-batches that it holds at once; 0 if the stage does not fit."""
+    """Maximum number of micro-batches that the device holds at once; 0 if the stage does not fit."""
 
 
 class WayThrough(NamedTuple):
-    """The rest of a device's pipeline, in seconds."""
+    """Seconds that the rest of a pipeline takes before, between and after one device's passes."""
 
     start_s: float
-    """Before its first forward."""
+    """Time before the device's first forward."""
     trip_s: float
-    """Between the forward and the backward to the inputs of a micro-batch; 0 for the last stage."""
+    """Time between the forward and the backward to the inputs of one micro-batch; 0 for the last stage."""
     tail_s: float
-    """After its last backward."""
+    """Time after the device's last backward."""
     back_s: float
-    """After its last backward to the inputs."""
+    """Time after the device's last backward to the inputs."""
     down_s: float
     up_s: float
-    """For which a message occupies the link to the next stage, and back."""
+    """Time for which a message occupies the link from the next stage. ``down_s`` is for the link to it."""
 
 
 @compiled
 def stage_least(least: Least, s: int, n: int, k: int, at: int) -> tuple[float, float, float, float, float]:
-    """Return FLOP of a forward, FLOP repeated, parameters, bytes held and bytes of frozen weights of stage s of n.
+    """Return FLOP of a forward, FLOP that a backward repeats, parameters, bytes of activations and bytes of frozen
+    weights of stage s of n.
 
     The stage has k blocks from ``at`` on. If ``at`` is negative, return minima over any k consecutive blocks.
     """
@@ -129,7 +131,8 @@ def stage_least(least: Least, s: int, n: int, k: int, at: int) -> tuple[float, f
 def seconds_of(
     tables: Tables, least: Least, flop: float, again: float, device: int, n_messages: int
 ) -> tuple[float, float, float]:
-    """Return the seconds of a forward, a backward to the inputs and one to the weights."""
+    """Return a device's seconds of a forward, a backward to the inputs and a backward to the weights of one
+    micro-batch."""
     # the smallest message that any boundary sends, because the bound must hold for every cut
     speed, coding_s = least.speed[device], tables.passes.coding_s[tables.passes.least] * n_messages
     forward_s = flop / speed
@@ -142,7 +145,7 @@ def seconds_of(
 
 @compiled
 def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held: float, device: int) -> float:
-    """Return the micro-batches that a device of stage s can hold at once, in addition to its static bytes; 0 if the
+    """Return the number of micro-batches that a device of stage s can hold at once, beside its static bytes; 0 if the
     stage does not fit."""
     inputs = least.input_bytes[0 if s == 0 else 1]
     free = least.memory[device] - static
@@ -153,7 +156,7 @@ def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held:
 
 @compiled
 def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
-    """Fill the costs of K flattened grids, which are zeros before."""
+    """Fill the costs of K flattened grids. Their arrays must hold zeros."""
     for k in range(len(grids.devices)):
         link, once_s, after_s = grids.links[k], grids.least_s[k], grids.tail_s[k]
         grid = grids.devices[k].reshape(link.shape[1:])
@@ -201,15 +204,20 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
 
 
 START, BACK, CAPACITY = range(3)
-"""Rows of the way to a stage: seconds before its first forward, seconds after its last backward to the
-inputs, and maximum micro-batches."""
+"""Rows of ``way``, which describes the stages before a stage.
+
+- START: seconds before its first forward
+- BACK: seconds after its last backward to the inputs
+- CAPACITY: maximum micro-batches of its pipeline
+"""
 
 
 @compiled
 def fill_bounds(tables: Tables, least: Least, grids: Grid, low_s: float, high_s: float, found_s: FloatArray) -> None:
-    """Fill (K,) ``found_s`` with seconds that no plan of each of K grids beats, with any cut.
+    """Fill ``found_s``, (K,): seconds that no plan on each of K grids beats, whatever its cut.
 
-    They are at least ``low_s``, which is known to hold for all, and infinite if nothing below ``high_s`` is possible.
+    They are at least ``low_s``, a bound known for all of them. They are infinite where no plan takes less than
+    ``high_s``.
     """
     links = grids.links
     most = np.empty(links.shape[2], np.int64)
@@ -233,8 +241,10 @@ def fill_bounds(tables: Tables, least: Least, grids: Grid, low_s: float, high_s:
 
 @compiled
 def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_nodes: int) -> tuple[float, bool]:
-    """Return the minimum seconds over the cuts of an (S, R) grid, at most ``high_s``, and whether all cuts were
-    tried."""
+    """Return the minimum seconds over the cuts on an (S, R) grid, at most ``high_s``, and whether all cuts were tried.
+
+    The search ends after ``most_nodes`` nodes. A node gives one more stage its blocks.
+    """
     n, n_replicas = grid.devices.shape
     n_blocks = least.window.shape[2] - 1
     most = np.empty(n, np.int64)
@@ -282,7 +292,7 @@ def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_
 def _passes_of(
     tables: Tables, least: Least, s: int, n: int, stage: tuple[float, float, float, float, float], device: int
 ) -> DevicePasses:
-    """Return what a micro-batch costs a device of stage s of n. ``stage`` comes from ``stage_least``."""
+    """Return what one micro-batch costs a device of stage s of n. ``stage`` comes from ``stage_least``."""
     # Not a part of _most, which is too large to be inlined: passing tables to it makes bounds twice as slow.
     flop, again, parameters, held, frozen = stage
     static = parameters * tables.static_bytes + frozen
@@ -292,8 +302,8 @@ def _passes_of(
 
 @compiled
 def _most(limit_s: float, most: float, passes: DevicePasses, weight_after: float, way: WayThrough) -> float:
-    """Return the maximum micro-batches of a device within ``limit_s``, at most ``most``. ``weight_after`` is as in
-    ``Least``."""
+    """Return the maximum number of micro-batches that a device processes within ``limit_s``, at most ``most``.
+    ``weight_after`` is as in ``Least``."""
     f, i, w, places = passes
     start_s, trip_s, tail_s, back_s, down_s, up_s = way
     if places < 1.0:
@@ -317,9 +327,10 @@ def _most(limit_s: float, most: float, passes: DevicePasses, weight_after: float
 
 @compiled
 def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most: IntArray) -> bool:
-    """Return whether the stages, each with its maximum blocks within ``limit_s``, could hold the whole model.
+    """Fill ``most``, (S,), with the maximum blocks of each stage within ``limit_s``. Return True if they hold the whole
+    model.
 
-    Fills (S,) ``most``.
+    If a stage cannot have even its minimum of blocks, return False and leave the rest of ``most`` as it is.
     """
     n, n_replicas = grid.devices.shape
     links, least_s, tail_s = grid.links, grid.least_s, grid.tail_s
@@ -356,8 +367,10 @@ def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most:
 
 @compiled
 def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, at: IntArray, way: FloatArray) -> bool:
-    """Return whether stages up to s, cut at ``at``, can process all micro-batches within ``limit_s``. Fills the way to
-    s + 1."""
+    """Return True if stage s can process all micro-batches within ``limit_s``, given the stages before it.
+
+    ``at`` has the first block of each stage up to s + 1. Fills ``way`` for stage s + 1.
+    """
     n, n_replicas = grid.devices.shape
     links, least_s, tail_s = grid.links, grid.least_s, grid.tail_s
     n_blocks = least.window.shape[2] - 1
@@ -390,7 +403,8 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
 
 @compiled
 def _cut_possible(tables: Tables, least: Least, grid: Grid, at: IntArray, way: FloatArray, limit_s: float) -> bool:
-    """Return whether a whole cut, whose ``way`` is filled, can process all micro-batches within ``limit_s``."""
+    """Return True if the stages of a complete cut can process all micro-batches within ``limit_s``. Its ``way`` must be
+    filled."""
     n, n_replicas = grid.devices.shape
     links, tail_s = grid.links, grid.tail_s
     total = 0.0

@@ -1,9 +1,9 @@
-"""The passes of one pipeline: exactly, as a recurrence over micro-batches and stages, and as a closed form.
+"""Seconds of one pipeline's passes: exactly, by a recurrence (``play``), or estimated in closed form (``estimate``).
 
-If every directed pair has its own link, no two pipelines share a link and messages of one link keep their order. So the
-event loop is a plain recurrence. 1F1B, GPipe and all orders between them differ only in the warm-ups w of each stage: w
-forwards, then a forward and a backward alternately, then the remaining backwards. A pipeline of M micro-batches has at
-most M - 1 warm-ups.
+If every directed pair has its own link, no two pipelines share a link and messages of one link keep their order. The
+simulator's event loop then reduces to a recurrence over micro-batches and stages. 1F1B, GPipe and all orders between
+them differ only in the warm-ups w of each stage: w forwards, then a forward and a backward alternately, then the
+remaining backwards. A pipeline of M micro-batches has at most M - 1 warm-ups.
 """
 
 import numpy as np
@@ -15,7 +15,8 @@ from dtfm_lab.planning.iteration.kernels.tables import BEGIN, CODING, END, KIND,
 
 @compiled
 def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tuple[float, float]:
-    """Return the seconds of a stage's forward and backward of one micro-batch, including coding."""
+    """Return a device's seconds of the forward and of the backward of one micro-batch in stage s. They include encoding
+    and decoding messages, and gathering them inside a group of GPUs."""
     begin, end, kind = int(stage[BEGIN, s]), int(stage[END, s]), int(tables.device[KIND, device])
     speed, coding_s = tables.device[SPEED, device], stage[CODING, s]
     forward_s = tables.forward_s[kind, end] - tables.forward_s[kind, begin]
@@ -36,10 +37,10 @@ def pass_seconds(tables: Tables, stage: FloatArray, s: int, device: int) -> tupl
 def play(
     tables: Tables, grid: IntArray, r: int, stage: FloatArray, m: int, warmups: IntArray, ready: FloatArray
 ) -> float:
-    """Fill ``ready`` (S,) with the seconds at which each stage of pipeline r ends its last backward.
+    """Fill ``ready``, (S,), with the seconds at which each stage of pipeline r ends its last backward.
 
-    ``stage`` is ``SearchState.stage``. ``warmups`` (S,) never rise along the pipeline. Returns the time from which the
-    link from the second stage to the first is free again.
+    ``stage`` is ``SearchState.stage``, ``m`` the number of micro-batches. ``warmups`` (S,) never rise along the
+    pipeline. Returns the time from which the link from the second stage to the first is free again.
     """
     n = grid.shape[0]
     warmup = np.empty(n, np.int64)
@@ -92,12 +93,12 @@ def estimate(
     ready: FloatArray,
     scratch: FloatArray,
 ) -> tuple[float, float, int]:
-    """Estimate the result of ``play`` in O(S^2) steps: the path of the first micro-batch there and back, and the
-    slowest cycle of the event graph.
+    """Estimate the result of ``play`` in O(S^2) steps. It takes the maximum of the first micro-batch's path there and
+    back, and of the slowest cycle of the event graph.
 
-    A cycle goes down from stage s to t and back, and gains warmups[s] - warmups[t] + 1 micro-batches. Returns the
-    seconds of the pipeline, the seconds of each further micro-batch, and the stage at which the slowest cycle
-    begins. ``ready`` is filled as by ``play``. ``scratch`` is (9, S).
+    A cycle goes down from stage s to t and back. Each turn of it completes warmups[s] - warmups[t] + 1 micro-batches.
+    Returns the seconds of the pipeline, the seconds of each further micro-batch, and the stage at which the slowest
+    cycle begins. ``ready`` is filled as by ``play``. ``scratch`` is (9, S).
     """
     n = grid.shape[0]
     work_s, backward_s, hops_s, busy_s, up_s = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]

@@ -25,8 +25,8 @@ from dtfm_lab.planning.iteration.kernels.state import (
 from dtfm_lab.planning.iteration.kernels.tables import DOLLARS, GROUP, LATENCY, PARAMETERS, PRICE, Tables, moving_s
 
 PENALTY = 10.0
-"""Factor on what a plan lacks, as shares of memory or of a limit. A plan that lacks 10 % counts as twice as
-expensive. So annealing may pass through plans that nearly fit. Chosen by hand."""
+"""Factor on how much a plan exceeds memory or limits, as a sum of shares. A plan that exceeds them by 10 % counts as
+twice as expensive. So annealing may pass through plans that nearly fit. Chosen by hand."""
 
 
 @compiled
@@ -62,7 +62,8 @@ def _dollars_per_s(tables: Tables, state: SearchState) -> float:
 def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> tuple[float, float]:
     """Return the seconds of an iteration, and the average seconds of its pipelines.
 
-    Unless ``fixed`` or ``exact``, the micro-batches are shared out again, into ``SearchState.shared_out``.
+    Unless ``fixed`` or ``exact``, micro-batches are shared out again, into ``SearchState.shared_out`` only
+    (``take_counts``).
     """
     n, r = state.grid.shape
     pipe, shared_out, cell = state.pipe, state.shared_out, state.cell
@@ -113,8 +114,8 @@ def take_counts(tables: Tables, state: SearchState) -> bool:
 
 
 HALVINGS = 24
-"""Minimum number of halvings of the interval that contains the pipelines' seconds. It leaves 6e-8 of a micro-batch's
-seconds. Chosen by hand: only ties are left by then, which the last loop settles."""
+"""Minimum number of times that ``share_out`` halves the interval of its time limit. The last interval is 6e-8 of a
+micro-batch's seconds. Chosen by hand: only ties are left by then, which the last loop settles."""
 
 
 @compiled

@@ -1,7 +1,7 @@
 """A plan during annealing, with everything computed from it: seconds of pipelines and groups, and missing memory.
 
-A stage does FLOP, and holds parameters, activations and messages (``count_stages``). Warm-ups are a multiple of the
-number that hides a micro-batch's round trip, limited by memory (``warm_up``).
+``count_stages`` counts the FLOP, parameters, activations and messages of each stage. ``warm_up`` sets warm-ups: a
+multiple of the number that hides a micro-batch's round trip, limited by memory.
 """
 
 from typing import NamedTuple
@@ -41,8 +41,8 @@ OFFSET, SLOPE, COUNT = range(3)
 
 
 class SearchState(NamedTuple):
-    """A plan and its costs, as views of ``reals`` and ``wholes``. These two hold everything, so a state is quick to
-    copy."""
+    """A plan and its costs, as views of ``reals`` and ``wholes``. A state is quick to copy, because these two hold all
+    of it except working memory."""
 
     wholes: IntArray
     reals: FloatArray
@@ -55,9 +55,11 @@ class SearchState(NamedTuple):
     microbatch_counts: IntArray
     """(R,) micro-batches of each pipeline."""
     warmups: IntArray
-    """(S,) forwards that each stage runs before its first backward, never more than the stage before it."""
+    """(S,) warm-up forwards: those that each stage runs before it alternates forwards and backwards. A stage never has
+    more than the stage before it."""
     stage: FloatArray
-    """(10, S), see ``count_stages``. The row GROUP has the seconds of averaging if all replicas begin at once."""
+    """(10, S), see ``count_stages``. The row GROUP has the seconds of averaging per iteration if all replicas begin at
+    once."""
     pipe: FloatArray
     """(5, R) rows:
 
@@ -86,7 +88,7 @@ class SearchState(NamedTuple):
 
 @compiled
 def refresh_stages(tables: Tables, state: SearchState) -> None:
-    """Recompute everything that follows from the blocks alone."""
+    """Recompute the rows of ``stage`` except GROUP, and the bytes that each device holds while its group averages."""
     n, r = state.grid.shape
     count_stages(tables, state.blocks, state.stage)
     differs = tables.synchronisation == CENTRAL or tables.synchronisation == HIERARCHICAL
@@ -119,7 +121,7 @@ def refresh_pipeline(tables: Tables, state: SearchState, r: int, exact: bool) ->
 
 @compiled
 def refresh_memory(device: FloatArray, state: SearchState, r: int) -> None:
-    """Recompute how much memory one pipeline's devices lack."""
+    """Recompute the share of memory that each device of one pipeline lacks."""
     m = state.microbatch_counts[r]
     for s in range(len(state.blocks)):
         need = state.stage[PASSING, s] + min(state.warmups[s] + 1, m) * state.stage[KEPT, s]
@@ -153,7 +155,7 @@ def refresh(tables: Tables, state: SearchState, exact: bool) -> None:
 
 @compiled
 def copy_state(source: SearchState, target: SearchState) -> None:
-    """Copy everything but scratch."""
+    """Copy the plan and its costs, without the working memory ``scratch`` and ``shared_out``."""
     for i in range(len(source.wholes)):
         target.wholes[i] = source.wholes[i]
     for i in range(len(source.reals)):
@@ -187,8 +189,8 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
     - PARAMETERS: number of parameters
     - KEPT: bytes of one micro-batch's activations from its forward to its backward
     - FROZEN: bytes of weights that are not trained
-    - PASSING: other bytes held during the passes
-    - CODING: seconds per pass
+    - PASSING: all other bytes held during the passes: parameters, optimizer states, recomputed activations, messages
+    - CODING: seconds of encoding and decoding messages per pass
     - NEXT: row of ``Tables.link`` for messages to the next stage
     - BEGIN: the first block
     - END: the block after the last
@@ -255,8 +257,8 @@ def averaging_bytes(tables: Tables, state: SearchState, s: int, r: int) -> float
 
 @compiled
 def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
-    """Return the replicas of a group in replica r's region, the group's regions, and whether r is the first of its
-    region."""
+    """Return how many of a group's replicas are in replica r's region, how many regions the group has, and True if r is
+    the first of its region."""
     size, n_leaders, leads = 0, 0, True
     for i in range(len(row)):
         first = True

@@ -54,7 +54,8 @@ class Tables(NamedTuple):
     """(N + 1,) as ``Links.slowdowns``; empty if the number of hosts does not matter."""
     tied_parameters: float
     forward_s: FloatArray
-    """(K, L + 1) as ``PassTable.forward_s``, including the messages of sharded parameters, on average."""
+    """(K, L + 1) as ``PassTable.forward_s``. With sharded parameters, one factor per kind of device makes all passes
+    longer, to cover their messages."""
     backward_s: FloatArray
     ends_s: FloatArray
     """(2, 2, K) as ``PassTable.ends_s``."""

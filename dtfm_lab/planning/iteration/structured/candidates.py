@@ -44,7 +44,7 @@ class Candidate(Generation):
     """
 
     topology: Topology = field(repr=False)
-    """The network of groups that it is placed on."""
+    """The network that it is placed on, with groups of GPUs as devices."""
     job: Job = field(repr=False)
     """The job with everything that the plan chose."""
     iteration_s: float
@@ -70,10 +70,12 @@ def unpriced_plan(
 
 
 def simulated_value(plan: Plan, target: SearchTarget, best: float = math.inf) -> tuple[float, float, float]:
-    """Return simulated seconds of a plan's iteration, the objective, and how much the plan exceeds memory and limits.
+    """Return the simulated seconds of a plan's iteration, the objective, and by how much the plan exceeds memory and
+    limits.
 
-    A plan that is no better than ``best`` cannot win, so the memory of its waiting messages, which takes a second
-    simulation, is not looked at. Raises LabError for a plan that cannot be simulated.
+    The last is a sum of shares; 0 if the plan is valid. A plan that is no better than ``best`` cannot win. So the
+    memory of its waiting messages is not checked, which would take a second simulation. Raises LabError for a plan that
+    cannot be simulated.
     """
     seconds, price = iteration_seconds(plan), plan.price_per_hour
     value = seconds * price / 3600 if target.dollars else seconds
@@ -152,7 +154,7 @@ class PlanPricer:
         return replace(found, value=value, lacks=lacks, judged=True)
 
     def over_bytes(self, shape_search: ShapeSearch, found: KernelPlan) -> int:
-        """Return the bytes that the worst device lacks while the plan is played, which the replay does not look at.
+        """Return the bytes that the worst device lacks once waiting messages count, which the replay leaves out.
 
         The replay counts a message as if it arrived when needed and left at once. On slow links, messages wait.
         """
@@ -169,19 +171,26 @@ class PlanPricer:
 
 
 MOST_POOLS = 4
-"""Up to this number of pools, every selection of them is tried, which is at most 15."""
+"""Up to this number of pools (``device_sets``), every selection of them is tried, which is at most 15."""
 MOST_CLUSTERED = 64
 """Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save."""
 RATIO = 1.6
-"""Minimum ratio in size of two prefixes of the sorted devices. It keeps their number below 20."""
+"""Ratio of the sizes of successive prefixes of the devices, sorted by speed or by connection. It keeps their number
+below 20."""
 
 
 def device_sets(topology: Topology) -> list[IntArray]:
     """Return sets of devices that a user might start a job on, each in the network's order. All devices come first.
 
-    A pool is the devices of one kind in one region. With up to four pools, every selection of them is tried. With more:
-    those at least as fast as each speed, all except one, clusters of pools with the best connected first, and each
-    alone.
+    A pool is the devices of one kind in one region. With up to ``MOST_POOLS`` pools, every selection of them is a set.
+    With more pools, these are the sets:
+
+    - all pools at least as fast as each speed
+    - all pools but one
+    - clusters of pools, the best connected first
+    - each pool alone
+
+    With more than ``MOST_CLUSTERED`` pools, only the first kind is used.
     """
     pools = _pools(topology)
     n = len(pools)
@@ -240,8 +249,8 @@ def _prefixes(topology: Topology) -> Iterator[IntArray]:
 
 
 def _connection(topology: Topology) -> FloatArray:
-    """Return (N,) how well each device is connected: the average logarithm of the slower direction to every other
-    device."""
+    """Return (N,) how well each device is connected: the average log bandwidth to every other device, by the slower
+    direction."""
     n = len(topology)
     if n == 1:
         return np.zeros(1)
@@ -327,8 +336,8 @@ class StructuredPlans:
         """Estimate layouts until all are done, or until ``until`` is true and a plan fits.
 
         Every set of devices is first tried in a few shapes, the most promising sets first. Then the best ``REFINED``
-        sets are tried in all shapes. ``until`` is not asked before each degree of tensor parallelism had one set: the
-        promise alone may put a degree first that takes four times as long as the best.
+        sets are tried in all shapes. Each degree of tensor parallelism gets one set before ``until`` is first called.
+        ``Estimator.promise_s`` alone may put a degree first that takes four times as long as the best.
         """
         self._best = math.inf
         for number, (of, members) in enumerate(self._sets()):
@@ -361,8 +370,8 @@ class StructuredPlans:
             yield layout
 
     def _sets(self) -> list[tuple[Estimator, IntArray]]:
-        """Return sets of devices on every network of groups: the most promising of each network, then all others, the
-        most promising first (``Estimator.promise_s``)."""
+        """Return pairs of a network's estimator and a set of its devices. First comes the most promising set of each
+        network, then all others, the most promising first (``Estimator.promise_s``)."""
         found = [(of, members) for of in self.estimators for members in starting_sets(of.topology)]
         found.sort(key=lambda one: one[0].promise_s(one[1]))
         firsts = {id(one[0]): one for one in reversed(found)}

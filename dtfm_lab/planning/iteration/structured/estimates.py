@@ -69,11 +69,11 @@ class LayoutEstimate:
     """(P,) seconds that do not depend on the number of micro-batches. A pipeline takes ``fill_s + n * period_s``
     seconds for n micro-batches."""
     warmups: IntArray | None
-    """(S,) warm-up forwards before the first backward; None for 1F1B's warm-ups."""
+    """(S,) warm-up forwards of each stage; None for the warm-ups of 1F1B."""
 
 
 class Estimator:
-    """Estimates layouts of one network of groups."""
+    """Estimates the layouts of one network whose devices are groups of GPUs."""
 
     def __init__(self, topology: Topology, links: Links, tables: StageTables, job: Job, target: SearchTarget) -> None:
         """``job`` is the job as requested. The job of ``tables`` also has its tensor parallelism."""
@@ -107,7 +107,7 @@ class Estimator:
 
     @cached_property
     def _receive(self) -> FloatArray:
-        """(C, K, L + 1) seconds in which a group gathers a message between stages."""
+        """(C, K, L + 1) seconds in which a group of GPUs gathers a message between stages."""
         return np.array([self.tables.passes(*one).receive_s for one in self.combinations])
 
     @cached_property
@@ -126,8 +126,8 @@ class Estimator:
     def promise_s(self, members: IntArray) -> float:
         """Return a rough time of an iteration on these devices, which decides what to try first.
 
-        It is the time of the passes, plus the time to send all gradients and receive the averages over the slowest link
-        that is needed to join the devices.
+        It is the time of the passes, plus the time to send all gradients and receive the averages. They take the
+        slowest link that is needed to join the devices.
         """
         some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
         if len(some) == 1:
@@ -142,13 +142,14 @@ class Estimator:
         return float(self.tables.gradient_bytes(np.array([self.tables.n_blocks])).sum())
 
     def least_s(self, members: IntArray) -> float:
-        """Return the seconds in which these devices, never idle, do the passes of the batch with the best micro-batch
-        size."""
+        """Return the seconds in which these devices, never idle, do all passes of the batch. The micro-batch size and
+        checkpointing are the quickest."""
         counts = np.bincount(self.tables.kind_of[members], minlength=len(self.tables.kinds))
         return float((self.n_microbatches / (counts / self._whole_s).sum(axis=1)).min())
 
     def cut(self, kind: IntArray) -> IntArray:
-        """Return (S,) blocks that make the slowest stage as fast as possible. ``kind`` is (S, R)."""
+        """Return (S,) blocks that make the slowest stage as fast as possible. ``kind``, (S, R), is the kind of each
+        device."""
         given = self.job.blocks_per_stage
         if given is not None:
             return np.array(given, dtype=np.int64)
@@ -221,7 +222,8 @@ class Estimator:
         return found
 
     def _roomy_cut(self, layout: GridLayout, kind: IntArray) -> IntArray | None:
-        """Return (S,) blocks that fit each stage in its tightest form, with the slowest stage as fast as that allows.
+        """Return (S,) blocks that fit each stage's memory with the choices that hold least. The slowest stage is as
+        fast as that allows.
 
         None if there is no such cut, or if the job gives one.
         """
@@ -278,7 +280,7 @@ class Estimator:
         return self._latest[1]
 
     def _best(self, layout: GridLayout, stage: _Stage, rows: list[_Averaging], priced: _Priced) -> list[LayoutEstimate]:
-        """Return the best few ways. ``priced.seconds`` is (V, C, Y, O)."""
+        """Return the few ways with the best estimates. ``priced.seconds`` is (V, C, Y, O)."""
         seconds = priced.seconds
         value = seconds
         if self.target.limited or self.target.dollars:
@@ -389,8 +391,7 @@ class _Stage:
             self.receive_b[:, :-1] = receive[:, kind[:-1], ends[:-1, None]]
 
     def possible(self, sharding: str) -> BoolArray:
-        """Return (C,) True if every replica gets a micro-batch, and all get equally many if replicas process them
-        together."""
+        """Return (C,) True if every replica gets a micro-batch and, with zero-2 and zero-3, all get equally many."""
         n_replicas, n = self.layout.grid.shape[1], self.of.n_microbatches
         enough = n >= n_replicas
         return np.asarray(enough & (n % n_replicas == 0) if sharding in ("zero-2", "zero-3") else enough)
@@ -551,8 +552,8 @@ def evened_blocks(
 ) -> IntArray:
     """Return (S,) blocks, at least ``least`` per stage. Each further block goes to the stage that then takes least.
 
-    ``next_s``, (S,), are the seconds of a stage with one block more than ``least``, and ``each_s``, (S,), those of each
-    further block. No stage gets more than ``room``, (S,) blocks, as long as others have room.
+    ``next_s``, (S,), are a stage's seconds with one block more than ``least``. ``each_s``, (S,), are the seconds that
+    each further block adds. No stage gets more than ``room``, (S,) blocks, as long as others have room.
     """
     blocks, each, most = least.tolist(), each_s.tolist(), [n_blocks] * len(least) if room is None else room.tolist()
     # a heap of stages by their seconds with one more block; full stages wait until all are full
@@ -590,7 +591,8 @@ def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:
 
 
 def _overlaps(job: Job, n_replicas: int, sharding: str) -> list[bool]:
-    """Return whether averaging overlaps the last backward: as the job says, or both ways."""
+    """Return the values of ``overlap`` to try: the job's, or both if it is open. There is nothing to overlap with one
+    replica or zero-3."""
     if job.overlap is not None:
         return [job.overlap]
     return [False] if n_replicas == 1 or sharding == "zero-3" else [False, True]

@@ -64,8 +64,8 @@ def degrees_of(topology: Topology, job: Job) -> list[int]:
 
 
 WAYS_TO_AVERAGE = ("ring", "sharded", "hierarchical")
-"""Ways to average that are tried if the job leaves them open. Sharded is the paper's, a ring suits hosts that share
-a NIC, and hierarchical suits regions that are far apart."""
+"""Ways to average that are tried if the job leaves them open. DT-FM averages sharded, a ring suits hosts that share a
+NIC, and hierarchical suits regions that are far apart."""
 
 
 def choices_of(topology: Topology, job: Job) -> list[tuple[Topology, Job]]:
@@ -108,19 +108,19 @@ ORDERS = ("dp-pp", "pp-dp")
 """Orders of ranks. With dp-pp, as in Megatron-LM and DeepSpeed, the ranks of a data-parallel group are neighbours. With
 pp-dp, as in DT-FM, the ranks of a pipeline are."""
 STAGES_UP_TO = 8
-"""Up to this number of stages every number is tried. Beyond it, divisors of the number of blocks and a geometric
-scale."""
+"""Up to this number of stages every number is tried. Beyond it, only divisors of the number of blocks and a geometric
+scale are tried."""
 STAGE_RATIO = 1.25
 COARSE_STAGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of stages that are tried on parts of a network. Annealing tries those between."""
 FEWER = 3
-"""Number of times that the maximum number of replicas is halved, since idle devices may cost less than slow
-averaging."""
+"""Number of times that numbers of replicas are halved, since idle devices may cost less than slow averaging."""
 
 
 @dataclass(frozen=True, eq=False)
 class GridLayout:
-    """A grid on a network of groups. Its links are counted once and shared by all ways to train on it."""
+    """A grid of devices, which may be groups of GPUs. Its links are counted once and shared by all ways to train on
+    it."""
 
     links: Links
     grid: IntArray
@@ -135,7 +135,7 @@ class GridLayout:
 
     @cached_property
     def hosts(self) -> IntArray:
-        """(S, R) number of each device's NIC. A device that shares none counts as its own."""
+        """(S, R) number of each device's NIC. A device that shares no NIC has its own number."""
         nic_of = self.links.nic_of
         return self.grid if nic_of is None else nic_of[self.grid]
 
@@ -213,7 +213,9 @@ def stage_counts(job: Job, n_devices: int, *, coarse: bool) -> list[int]:
 def replica_counts(job: Job, n_devices: int, n_stages: int, *, coarse: bool) -> list[int]:
     """Return the numbers of replicas to try for a number of stages, largest first.
 
-    They are the maximum that the devices allow, the maximum that divides the batch, powers of two, and halves of these.
+    They are the maximum that the devices allow, and the largest number that divides the batch. Without ``coarse``, they
+    also include the largest power of two. This and the one that divides the batch are then halved up to ``FEWER``
+    times.
     """
     most = min(n_devices // n_stages, job.global_batch)
     if job.n_replicas is not None:
@@ -230,7 +232,7 @@ def replica_counts(job: Job, n_devices: int, n_stages: int, *, coarse: bool) -> 
 
 
 def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
-    """Return the (stages, replicas) devices of a shaped job whose devices take ranks in a given order.
+    """Return the (stages, replicas) grid of a shaped job. ``ranks`` are the devices in the order of their ranks.
 
     ``dp-pp``: ranks of one data-parallel group are neighbours, and pipelines stride over them, as in Megatron-LM and
     DeepSpeed. ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
@@ -239,7 +241,8 @@ def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
 
 
 def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
-    """Return the (S, R) devices of a shape whose devices take these ranks in a given order."""
+    """Return the (S, R) grid of a shape. ``ranks`` are the devices in the order of their ranks, ``order`` one of
+    ``ORDERS``."""
     n_stages, n_replicas = shape
     used = np.asarray(ranks)[: n_stages * n_replicas]
     by_stage: IntArray = used.reshape(n_stages, n_replicas)
@@ -247,8 +250,8 @@ def grid_of(ranks: IntArray, shape: tuple[int, int], order: str) -> IntArray:
 
 
 def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Iterator[GridLayout]:
-    """Yield the grids of one set of devices, which come in the order of their ranks. ``coarse`` is for a part of a
-    network."""
+    """Yield the layouts of one set of devices. ``members`` are in the order of their ranks. With ``coarse``, as for a
+    part of a network, fewer shapes are tried."""
     n = len(members)
     for n_stages in stage_counts(job, n, coarse=coarse):
         for n_replicas in replica_counts(job, n, n_stages, coarse=coarse):
@@ -329,8 +332,8 @@ def ring(layout: GridLayout, *, by_place: IntArray | None = None) -> Average:
 
 
 def _by_pairs(layout: GridLayout, how: str) -> Average:
-    """Every replica sends a shard to every other one, one after another or all at once, and each sends an average
-    back."""
+    """Return averaging in which every replica sends a shard to every other one, and later an average back. ``how`` says
+    if these are sent one after another or all at once."""
     grid, links = layout.grid, layout.links
     n = grid.shape[1]
     a, b = grid[:, :, None], grid[:, None, :]
@@ -352,10 +355,11 @@ def _by_pairs(layout: GridLayout, how: str) -> Average:
 
 
 def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
-    """The first replicas of the regions gather, exchange shards, and pass the average on. None if that needs no
-    hierarchy: one region, or one replica per region.
+    """Return averaging in which the first replica of each region leads. Leaders gather gradients, exchange shards with
+    each other, and pass the average on.
 
-    All stages average at the same time, so messages of several stages wait for a NIC that they share.
+    None if there is no hierarchy: one region, or one replica per region. All stages average at the same time, so
+    messages of several stages wait for a NIC that they share.
     """
     links, shared = layout.links, layout.shares_nics
     n_hosts = int(layout.hosts.max()) + 1
@@ -439,7 +443,7 @@ class HeldTable:
 
 
 class StageTables:
-    """All tables of one network of groups and one job, made on first use."""
+    """All tables of one job and one network whose devices are groups of GPUs, made on first use."""
 
     def __init__(self, topology: Topology, job: Job, queueing: str, efficiency: GivenEfficiency) -> None:
         self.topology, self.job, self.efficiency = topology, job, efficiency
@@ -497,7 +501,10 @@ class StageTables:
         return tuple(one for one in SHARDINGS if self.problem(0, one) is not None)
 
     def problem(self, checkpointing: int, sharding: str) -> IterationProblem | None:
-        """Return the problem of one device of each kind; None if the job does not allow the sharding."""
+        """Return the problem on a network with one device of each kind; None if the job does not allow the sharding.
+
+        ``checkpointing`` is an index in ``checkpointings``.
+        """
         key = checkpointing, sharding
         if key not in self._problems:
             try:
@@ -509,14 +516,13 @@ class StageTables:
         return self._problems[key]
 
     def plain_problem(self, checkpointing: int = 0) -> IterationProblem:
-        """Return the problem for what is the same under every sharding: with the job's own one, or none if it is
-        open."""
+        """Return a problem for values that no sharding changes. It has the job's sharding, or none if that is open."""
         problem = self.problem(checkpointing, self.job.sharding or "none")
         assert problem is not None
         return problem
 
     def passes(self, microbatch: int, checkpointing: int) -> PassTable:
-        """Return the seconds of the passes of a micro-batch."""
+        """Return the seconds of the passes of a micro-batch. ``checkpointing`` is an index in ``checkpointings``."""
         key = microbatch, checkpointing
         if key not in self._passes:
             job = self.checkpointings[checkpointing].with_fields(microbatch=microbatch)
@@ -524,7 +530,8 @@ class StageTables:
         return self._passes[key]
 
     def held(self, microbatch: int, checkpointing: int) -> HeldTable:
-        """Return the bytes of activations, counted as in ``fitting`` for the blocks that need least."""
+        """Return the bytes of activations of a stage with the first 0 to L blocks. If blocks differ, these numbers only
+        approximate other stages."""
         key = microbatch, checkpointing
         if key not in self._held:
             passes = self.plain_problem(checkpointing).passes(microbatch)
@@ -534,7 +541,7 @@ class StageTables:
         return self._held[key]
 
     def static_bytes(self, sharding: str, n_replicas: int) -> FloatArray | None:
-        """Return bytes of parameters, gradients and optimizer states, (4, L + 1) by role and number of blocks.
+        """Return bytes of parameters, gradients and optimizer states, (4, L + 1) by role, for the first 0 to L blocks.
 
         None if the job does not allow the sharding.
         """
