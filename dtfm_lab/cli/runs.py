@@ -83,7 +83,7 @@ def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
 
 
 def shape(text: str) -> int | tuple[int, ...]:
-    """Return ``workers`` of a run from text: a count (``8``), or stages and pipelines (``4x2``)."""
+    """Return the option ``workers`` from text: a number of workers (``8``), or stages x pipelines (``4x2``)."""
     if re.fullmatch(r"\d+(x\d+)?", text) is None:
         raise LabError(f"workers is {text!r}; wanted a count such as 8, or stages and pipelines such as 4x2")
     counts = tuple(map(int, text.split("x")))
