@@ -451,7 +451,7 @@ def simulation_options(command: Command) -> Command:
     @click.option(
         "--like",
         type=click.Path(),
-        help="Predict what this measured trace ran, with the durations of its profile.",
+        help="Predict the run of this measured trace, from the durations that were profiled before it.",
     )
     @gathered(SIMULATION, into="how")
     @job_fields((*OF_THE_JOB, "schedule"), without=["schedule"], plans=False)

@@ -79,7 +79,7 @@ def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | 
     "--start",
     type=click.Path(),
     callback=_loaded_plan,
-    help="A plan file to improve on. Its devices are found by name. Without --job, its job is planned.",
+    help="A plan file to improve on. Its devices are matched by name. Without --job, its job is planned.",
 )
 @output_option
 @json_option
