@@ -187,7 +187,7 @@ def run_environment() -> dict[str, str]:
 
 
 class ForkServer:
-    """The client's end of ``runtime.worker.local_run``."""
+    """The client's handle of a fork server, which is a process of ``runtime.worker.local_run``."""
 
     def __init__(self, idle_s: float, when: Literal["now", "ahead"]) -> None:
         self.socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -203,7 +203,7 @@ class ForkServer:
             )
         self.lives = True
         self._hurries = when == "now"
-        """True if torch is loaded, or is being loaded at a priority at which runs may wait for it."""
+        """True if torch is loaded, or is being loaded at normal priority, so that runs may wait for it."""
         self._ordered: dict[int, RunProcess] = {}
         """Runs that were requested from the server and have not started, by run number. The socket keeps the requests
         until the server has loaded torch."""
@@ -229,8 +229,8 @@ class ForkServer:
             return self.lives
 
     def _give_up_unhurried(self) -> None:
-        """Kill a server that is still loading torch at the lowest priority. The runs that wait for it load their
-        own."""
+        """Kill a server that is still loading torch at the lowest priority. The runs that wait for it start as new
+        Python processes."""
         with _lock:
             if self.lives and not self._hurries:
                 self.kill()

@@ -110,7 +110,7 @@ class Run(RunRecord):
             raise
 
     def wait_for(self, n_iterations: int) -> None:
-        """Block until ``n_iterations`` of this run are done. A device killed after that has a state to lose.
+        """Block until ``n_iterations`` of this run are done, for instance to kill a device that has been trained.
 
         Raises LabError if the run has fewer iterations, and RunError if it ended earlier.
         """

@@ -49,8 +49,9 @@ with. The profile reports how many were."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06
-"""Virtual clock: spread of an iteration if computing threads wait for a core nearly all the time. CPU seconds grow when
-caches are shared: by up to 8 % on a machine where other processes used three quarters of the time."""
+"""Virtual clock: ``compute_spread`` if computing threads wait for a core all the time. It is proportional to the share
+of time that they wait. CPU seconds grow when caches are shared: by up to 8 % on a machine where other processes used
+three quarters of the time."""
 HALVINGS = 20
 """Steps of the bisection for the seconds of a message. 20 halvings reach a millionth of the iteration."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
@@ -83,7 +84,7 @@ class RunCalibration(NamedTuple):
     """Seconds from a computation's end to the start of a computation on another worker that waits for it (real
     clock)."""
     compute_spread: float = 0.0
-    """One standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
+    """Standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
 
 
 def calibrate(

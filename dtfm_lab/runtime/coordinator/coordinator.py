@@ -42,7 +42,7 @@ from dtfm_lab.runtime.protocol.processes import CommandReader, emit, warn
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
-"""Seconds from the order to begin an iteration to its moment 0."""
+"""Seconds from the order to begin an iteration to time 0 of that iteration, so that the order arrives before."""
 PROMPT = "It is a truth "
 """The prompt for a model trained on the lab's own text."""
 MOST_LOSSES = 3
@@ -78,7 +78,8 @@ class Coordinator:
         self._late_messages = self._overruns = self._n_evaluations = 0
         self._time_scale = 1.0
         self._moment_s = self._ready_s = 0.0
-        """Moment 0 of the last iteration, and since when the next could begin. The gap is reported."""
+        """Monotonic times: time 0 of the last iteration, and when the next one could begin. The gap between this and
+        time 0 of the next one is reported."""
         self._pool = WorkerPool(
             spec, commands, start_worker, self._checkpoints, self._is_replaceable, self._collect_spans
         )
@@ -109,7 +110,7 @@ class Coordinator:
         self._checkpoints.close()
 
     def _train_iteration(self, last: int) -> None:
-        """Carry out one iteration and what is due after it."""
+        """Carry out one iteration, and the evaluation, checkpoint or generated text that is due after it."""
         spec, pool = self._spec, self._pool
         if pool.new_plan is not None:
             self._follow()
@@ -236,7 +237,7 @@ class Coordinator:
         emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _next_moment_s(self) -> float:
-        """Return moment 0 of the iteration that is ordered now."""
+        """Return time 0 of the iteration that is ordered now, on the monotonic clock."""
         # an order takes time to arrive, so moment 0 is later by the longest round trip
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         self._moment_s = time.monotonic() + head_start_s
@@ -286,7 +287,8 @@ class Coordinator:
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
-        """Return how to continue without the memory of these ranks, or None before training. Raises RunFailed."""
+        """Return how to continue without the memory of these ranks, or None before training. Raises RunFailed if their
+        state is lost."""
         if self._train_orders is None:
             return None
         damaged: list[str] = []

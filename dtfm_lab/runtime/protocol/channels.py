@@ -194,7 +194,7 @@ def _finite(number: str) -> float:
 
 
 def plain_address(address: str) -> str:
-    """Return an IPv4 address in its own notation, even if it came through a socket for both families."""
+    """Return an IPv4 address without the prefix that a socket for both families adds: ``::ffff:10.0.0.1``."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 

@@ -71,7 +71,7 @@ class Listener:
         on_rejection
             Called with the address of the other end and the reason; must not wait.
         certificates
-            Of the run: connections are encrypted, and the other end must hold the key, too.
+            The run's. With them, connections are encrypted, and the other end must hold the key too.
         """
         self._secret, self._on_connection, self._on_rejection = secret, on_connection, on_rejection
         self._certificates = certificates

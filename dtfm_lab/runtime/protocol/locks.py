@@ -119,7 +119,7 @@ LOOK_EVERY_S = 0.2
 
 
 def await_turn(commands: CommandReader) -> None:
-    """Return when this run may start. It keeps its place as long as one of its processes lives.
+    """Wait until this run may start. It keeps its place as long as one of its processes lives.
 
     Raises LabError if the environment is wrong, and InputClosed if the client stops the run.
     """

@@ -98,7 +98,8 @@ def _block(shape: dict[str, int], runs_on: str, dtype: torch.dtype) -> tuple[Tra
 
 
 def _block_s(shape: dict[str, int], runs_on: str, dtype: torch.dtype, seconds: float) -> tuple[float, float]:
-    """Return median seconds of a forward and a backward pass. Gradients add up, as over micro-batches."""
+    """Return the median seconds of a forward and of a backward pass, repeated for about ``seconds``. Gradients are
+    accumulated, as over micro-batches."""
     block, inputs = _block(shape, runs_on, dtype)
     gradient = torch.randn_like(inputs)
     forwards: list[float] = []
@@ -126,15 +127,15 @@ def _wait(runs_on: str) -> None:
 
 
 def _product_flop_per_s(runs_on: str, dtype: torch.dtype) -> float:
-    """Return the best rate of five products of square matrices."""
+    """Return the FLOP/s of the fastest of five products of square matrices."""
     side = PRODUCT[runs_on]
     a, b = (torch.randn(side, side, device=runs_on).to(dtype) for _ in range(2))
     return 2.0 * side**3 / min(_seconds(lambda: a @ b, runs_on) for _ in range(5))
 
 
 def _block_launch_s(runs_on: str, dtype: torch.dtype) -> float:
-    """Return seconds of a forward and a backward pass of a block that has almost nothing to compute, launched in a
-    row."""
+    """Return the seconds of a block's forward and backward pass together, if it has almost nothing to compute and many
+    passes are launched one after the other."""
     block, inputs = _block(SMALL, runs_on, dtype)
     gradient = torch.randn_like(inputs)
 
@@ -175,7 +176,7 @@ def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
 
 
 def _reset_peak(runs_on: str) -> float:
-    """Start counting the peak, and return the bytes held now."""
+    """Start measuring peak memory, and return the bytes that are held now."""
     if runs_on == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
