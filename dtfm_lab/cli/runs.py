@@ -93,8 +93,8 @@ def shape(text: str) -> int | tuple[int, ...]:
 workers_option = click.option(
     "--workers",
     callback=lambda _context, _option, text: None if text is None else shape(text),
-    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2. By default all of up to 32 workers, and 8 "
-    "workers of a larger plan.",
+    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2. By default, a plan of up to 32 workers "
+    "runs whole, and a larger one with 8 workers.",
 )
 
 
