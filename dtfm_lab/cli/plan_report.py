@@ -85,7 +85,7 @@ def seconds_by_stage(plan: Plan, devices: DataFrame) -> DataFrame:
     """Return a table with one row per stage and one for idle devices, for plans with too many devices to list.
 
     ``devices`` has one row per device of the network, in the network's order. In a stage's row, busy seconds are
-    averaged over its devices, and seconds on the critical path are added up. Its memory is that of the device with the
+    averaged over its devices, and seconds on the critical path are added up. Memory is shown for the device with the
     least left.
     """
     rows = []

@@ -211,8 +211,8 @@ def row_progress(
 ) -> Iterator[Callable[[Any], None]]:
     """Yield a function to call with every row of a table. It shows the number of rows done, and the last one.
 
-    The total number of rows is ``total``. If that is None, it is the attribute of each row that ``says_total`` names,
-    or unknown. If rows are missing at the end, a line says that the command was stopped.
+    The total number of rows is ``total``. If omitted, it is the attribute of each row that ``says_total`` names, or
+    unknown. If rows are missing at the end, a line says that the command was stopped.
     """
     done = 0
     with _progress_line(name, total) as update:

@@ -171,7 +171,8 @@ def alt_text(figure: go.Figure) -> str:
 
 
 def quality(gap: float) -> str:
-    """Return what the gap of a communication cost to its lower bound proves."""
+    """Return in words what the gap between a communication cost and its lower bound proves. The gap is a share of the
+    cost."""
     return "communication cost proven best" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
 
 
@@ -241,7 +242,7 @@ def wrapped(text: str, letters: int) -> list[str]:
 
 
 def time_axis(end_s: float) -> tuple[str, float]:
-    """Return the unit of an axis of hours, and its seconds."""
+    """Return the unit of an axis that may span hours, and the seconds in that unit: s, min or h."""
     return ("h", 3600.0) if end_s >= 7200 else ("min", 60.0) if end_s >= 120 else ("s", 1.0)
 
 

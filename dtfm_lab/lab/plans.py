@@ -235,9 +235,10 @@ def evaluate(
 ) -> Plan:
     """Return the plan of your own placement, with its communication cost and its simulated iteration time.
 
-    Give one of three: ``stages``, the devices of each stage in stage order; a ``rank_map``, the rank of each device
-    (pipeline x n_stages + stage, None if idle); or ``groups``, the devices of each stage in any order, and the best
-    order is found. If devices lack memory, or the iteration cannot be simulated, a warning in the log says so.
+    Give ``stages``, a ``rank_map`` or ``groups``. ``stages`` lists the devices of each stage, in stage order. In
+    ``groups`` the stages may have any order, and the best one is found. A ``rank_map`` is the rank of each device:
+    pipeline x n_stages + stage, or None if idle. If devices lack memory, or the iteration cannot be simulated, a
+    warning in the log says so.
     """
     return _simulated(planning.evaluate(*nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups))
 
@@ -255,7 +256,7 @@ def replan(
     """Return the plan to switch to when devices leave or join, or links change, and what the switch costs.
 
     The result has ``.plan`` and ``.moves``: the parameters and optimizer states that move, with sender and receiver.
-    They take ``.move_s`` seconds over these links. ``.stay`` is the old plan with idle or new devices in place of the
+    They take ``.move_s`` seconds over these links. ``.stay`` is the old plan with idle or new devices instead of the
     lost ones. After ``.pays_after_s`` seconds, the new plan has done more iterations than ``.stay``. Devices stay where
     they are unless a move pays off within ``horizon_s`` seconds of training, an hour by default. The search looks near
     the old plan for ``seconds``, 0.2 s by default.
@@ -345,7 +346,7 @@ def _with_objective(job: Job, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
-    """Return the network and the job, loaded if given by name. If ``job`` is None, return the network's default job."""
+    """Return the network and the job, loaded if given by name. Without a job, return the network's default job."""
     network = topology if isinstance(topology, Topology) else load_topology(topology)
     if job is None:
         return network, default_job(network)

@@ -189,7 +189,7 @@ def without_place(atlas: Atlas) -> str:
 
 LAND = "rgba(128, 128, 128, 0.24)"
 WORTH_TURNING = 60.0
-"""A map is cut at another place than the Pacific only if that makes it narrower by this many degrees of longitude."""
+"""A map is cut elsewhere than in the Pacific only if that makes it narrower by this many degrees of longitude."""
 FLATTEST = 0.4
 """Minimum height of a view relative to its width, both in degrees."""
 TALLEST = 0.62
@@ -201,7 +201,7 @@ NORTH = 78.0
 POINTS = 65
 """Number of points of a line: enough that a line cut off at a cluster's rim ends near it."""
 SPECK = 3
-"""Maximum number of points of a ring without area."""
+"""An outline of at most this many points is not drawn: it is closed, so it has no area."""
 BOW = 0.12
 """Height of a line's bow relative to its width."""
 

@@ -30,7 +30,7 @@ from dtfm_lab.figures.theme import (
 )
 
 LINK = f", {BY_MODEL}"
-"""Ending of the name of an action that was not timed."""
+"""Ending of the name of a kind of action that was not timed but follows from the link model."""
 MOST_ROWS = 16
 """Maximum number of stages and links that are shown, the largest errors first."""
 KINDS = (*COMPUTE, *SENDS)

@@ -218,7 +218,7 @@ UNITS = {"s": (("s", 1.0), ("ms", 1e-3)), "bytes": (("GiB", 2.0**30), ("MiB", 2.
 
 
 def result_of(frame: pd.DataFrame, y: str) -> Result:
-    """Return a result in words, by what the job of the sweep counts."""
+    """Return a result with its word, in which samples replace tokens if the job of the sweep counts samples."""
     counted = str(frame.attrs.get("counted", "tokens"))
     return RESULTS[y]._replace(word=RESULTS[y].word.replace("token", counted.removesuffix("s")))
 
