@@ -66,7 +66,7 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
 
 
 JUPYTER = Path(__file__).with_name("jupyter")
-"""Jupyter folder of data and configuration.
+"""Folder with Jupyter's data and configuration for the lab.
 
 Its kernel loads the lab at its start, so that the first cell does not wait for it. Its default settings keep JupyterLab
 from asking about its news, whose dialog would cover the lab. A person's own settings win.

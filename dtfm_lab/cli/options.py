@@ -164,7 +164,8 @@ def with_help(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:
 
 
 def listing(what: str, names: Iterable[str]) -> type[click.Command]:
-    """Return a class of command whose help lists these names. They are read only then, because that loads plug-ins."""
+    """Return a command class whose help lists these names. ``names`` is read only when help is printed, because that
+    loads plug-ins."""
 
     class Listing(click.Command):
         def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -470,7 +471,8 @@ def simulation_options(command: Command) -> Command:
         if like is not None:
             how["like"] = files.load_trace(like)
         if "flush_every" in overrides and schedule is not None and schedule in schedules:
-            overrides["schedule"] = schedule  # a job refuses it beside a schedule that does not flush
+            # A job accepts flush_every only with a schedule that flushes, so it must know which one is simulated.
+            overrides["schedule"] = schedule
         return command(lab.with_job(plan, **overrides) if overrides else plan, schedule, how, **rest)
 
     return with_plan

@@ -162,10 +162,10 @@ def _link_rows(topology: Topology) -> Iterator[tuple[object, ...]]:
     few = len(topology) <= MOST_PLACED
     groups = by_key((d.region or (d.name if few else "no region"), i) for i, d in enumerate(topology.devices))
     # Without regions, a small network is listed device by device; a large one would take a row for each pair.
+    # Without hosts, each device counts as a host.
     nic_of = topology.nic_of
     hosts = np.arange(len(topology)) if nic_of is None else nic_of
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
-    # Without hosts, each device is its own.
     for a, b in product(groups, groups):
         grid = np.ix_(groups[a], groups[b])
         apart = hosts[grid[0]] != hosts[grid[1]]

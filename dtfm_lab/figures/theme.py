@@ -146,7 +146,7 @@ def short(names: Iterable[str]) -> list[str]:
     links = [name.split(LINK_SEPARATOR) for name in names]
     every = sorted({end for link in links for end in link})
     before = after = 0
-    # Shortened only if some name is too long, and by what all have in common.
+    # If no name is too long, none is shortened.
     if len(every) > 1 and max(map(len, every)) > NAME_LETTERS:
         before = _in_common(every)
         after = _in_common([end[before:][::-1] for end in every])
@@ -284,7 +284,8 @@ def log_axis(low: float, high: float, room: float, text: Callable[[float], str] 
 
 
 def upright(figure: go.Figure, value: float, text: str, *, y: float, log: bool = False, **line: Any) -> None:
-    """Draw a vertical line at a value, dotted by default, with words next to it at a share of its height."""
+    """Draw a vertical line at a value, dotted by default, with a text next to it. ``y`` is the place of the text as a
+    share of the height. ``log`` is True on a logarithmic axis."""
     figure.add_vline(x=value, line={"color": LINE_GREY, "width": 1.4, "dash": "dot", **line})
     place = {"y": y, "yref": "paper", "yanchor": "bottom" if y < 0.5 else "top", "xanchor": "left", "xshift": 4}
     figure.add_annotation(x=float(np.log10(value)) if log else value, text=text, **place, **UNBOXED)

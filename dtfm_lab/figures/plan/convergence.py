@@ -58,7 +58,7 @@ class SearchedTask(NamedTuple):
 def convergence(
     steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]], *, against: str = "evaluations"
 ) -> go.Figure:
-    """Best cost of one search, or of several by name, with the medians of their populations, in the objective's words.
+    """The best cost so far of one search, or of several by name, and the median cost of their populations.
 
     The bound is the largest that any of the searches had proved by then. The legend names the gap between the bound and
     the end of each search. A long axis is logarithmic.

@@ -114,7 +114,7 @@ def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
 
 
 def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
-    """Return the range of an axis: logarithmic if the values span much, else from 0. The unit precedes each tick."""
+    """Return an axis: logarithmic if the values span a wide range, else from 0. The unit precedes each tick."""
     positive = values[values > 0]
     if not len(positive):
         return {"range": [0, 1]}

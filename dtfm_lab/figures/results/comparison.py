@@ -174,7 +174,7 @@ PARTS = {
     ("nic", "delay"): ("messages come in another order", GREEN),
 }
 NEGLIGIBLE = 1e-9
-"""Up to this share of an iteration, a difference counts as none: it is rounding."""
+"""Differences up to this share of an iteration are not shown, because they come from rounding."""
 
 
 @figure_of(Comparison)

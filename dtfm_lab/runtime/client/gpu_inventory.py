@@ -82,7 +82,10 @@ def _bytes(mebibytes: str) -> int | None:
 
 
 def visible(gpus: Sequence[AttachedGpu], variable: str | None) -> list[AttachedGpu]:
-    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves. CUDA stops reading at the first unknown entry."""
+    """Return the GPUs that a value of ``CUDA_VISIBLE_DEVICES`` leaves visible, in its order. None leaves all of them.
+
+    As in CUDA, the first unknown entry and all entries after it are ignored.
+    """
     if variable is None:
         return list(gpus)
     left = []

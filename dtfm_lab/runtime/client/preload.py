@@ -171,7 +171,7 @@ class RunProcess:
             os.close(end)
 
     def _write_input(self, own: int) -> None:
-        with contextlib.suppress(OSError):  # where the process has died, its output ends, too
+        with contextlib.suppress(OSError):  # the process has died, which `lines` notices
             while (line := self._lines.get()) is not None:
                 text = line.encode()
                 while text:
@@ -196,7 +196,7 @@ class ForkServer:
                 [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run", str(child_end.fileno()), str(idle_s), when],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # where it cannot start, a new Python cannot, either, and says why
+                stderr=subprocess.DEVNULL,  # if it cannot start, a run in a new Python fails too and says why
                 pass_fds=[child_end.fileno()],
                 start_new_session=True,  # Jupyter interrupts its whole process group
                 env=run_environment(),
@@ -255,7 +255,7 @@ class ForkServer:
             run.set_ended(None)
 
     def _take_message(self, message: dict[str, Any]) -> None:
-        # Two threads ask for a server: the caller's and the one that listens.
+        # The caller's thread and the thread that listens both change these dictionaries.
         with _lock:
             match message:
                 case {"event": "ready"}:
@@ -295,7 +295,7 @@ def running_server(when: Literal["now", "ahead"] = "now") -> ForkServer | None:
         if _server is None or not _server.lives:
             try:
                 _server = ForkServer(idle_s, when)
-            except OSError:  # no process or no socket is left; a run needs less of both without a server
+            except OSError:  # the system allows no more processes or sockets, and a run without a server needs fewer
                 _server = None
         return _server
 

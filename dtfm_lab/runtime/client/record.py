@@ -258,7 +258,7 @@ class RunRecord:
     def _go_back(self, event: Event) -> None:
         """Record a recovered fault, and remove the iterations that will be repeated."""
         again = event["iteration"]
-        # First, because views read both without the lock: a device that is back has its fault.
+        # The fault comes first. Views read both without the lock, and expect a fault for each device that is back.
         self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)
         self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
         self._take_back(again)

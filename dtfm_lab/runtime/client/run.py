@@ -42,7 +42,7 @@ class Run(RunRecord):
         super().__init__(spec)
         self._stop_requested = False
         self._devices = set(spec.plan.topology.names)
-        """All devices in the networks of all plans that this run has received."""
+        """Names of all devices in the networks of all plans that this run has received."""
         self._events = SpillBuffer()
         """All events so far as lines of JSON."""
         self._listeners: list[Callable[[], None]] = []

@@ -144,7 +144,7 @@ def writable_folder(what: str, given: object) -> str | None:
         raise LabError(f"{what} {found}: is a file; wanted a folder, or a name that is free")
     try:
         Path(found).mkdir(parents=True, exist_ok=True)
-        # Only writing tells: permissions alone do not know of full or read-only disks.
+        # Only a write shows it: permissions do not say that a disk is full or read-only.
         with tempfile.TemporaryFile(dir=found):
             return found
     except OSError as error:
@@ -192,7 +192,7 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
 def with_checkpoint(spec: RunSpec) -> RunSpec:
     """Return the spec with the newest intact checkpoint of the folder that it resumes from.
 
-    Warns if the run that wrote it had another text, seed, batch or learning rate. Raises LabError if it cannot be
+    Warns if the run that wrote it had other settings, such as another text or seed. Raises LabError if it cannot be
     continued.
     """
     if spec.resume_from is None:

@@ -243,7 +243,7 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
 
 
 def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, Train]:
-    """Return, by rank, the order to build the stages that are trained: expected durations, time scale and turns."""
+    """Return the ``Train`` order of each rank: expected durations, time scale and turns."""
     turns = turns_of(spec, calibration.profile)
     orders: dict[int, Train] = {}
     for rank, (position, replica) in enumerate(spec.workers):

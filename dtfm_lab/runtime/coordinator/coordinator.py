@@ -66,11 +66,12 @@ class Coordinator:
         self._calibrated_s: list[float] = []
         """Seconds of each calibration iteration that is counted and synchronises."""
         self._train_orders: dict[int, orders.Train] | None = None
-        """The order to build the stages that are trained, by rank; None before the calibration is over."""
+        """The ``Train`` order of each rank; None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
         """Ranks whose new worker has no state yet: how the previous worker was lost, and when."""
         self._handed: Recovery | None = None
-        """The state that all workers read until the first iteration under a new plan is done."""
+        """The state from which training continues under a new plan. All workers read it until the first iteration under
+        that plan is done; then None."""
         self._span_rows: list[list[Any]] = []
         """The spans of this iteration, if they are replayed before they are emitted."""
         self._n_losses: Counter[tuple[int | None, int]] = Counter()
@@ -173,7 +174,7 @@ class Coordinator:
         }
 
     def _tell_calibration(self, calibration: RunCalibration) -> dict[int, orders.Train]:
-        """Report the expected durations and the time scale. Return the orders to build the stages."""
+        """Report the expected durations and the time scale. Return the ``Train`` order of each rank."""
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
         emit("profile", rows=calibration.profile, **of_run)
         self._time_scale, self._train_orders = calibration.time_scale, train_orders(self._spec, calibration)
@@ -238,7 +239,7 @@ class Coordinator:
 
     def _next_moment_s(self) -> float:
         """Return time 0 of the iteration that is ordered now, on the monotonic clock."""
-        # an order takes time to arrive, so moment 0 is later by the longest round trip
+        # an order takes time to arrive, so time 0 is later by the longest round trip
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         self._moment_s = time.monotonic() + head_start_s
         return self._moment_s

@@ -48,7 +48,7 @@ class ReportedWork:
         """When the work began, by the coordinator's monotonic clock. For a waiting worker, when it reported that."""
 
     def heard(self, message: Mapping[str, Any]) -> None:
-        """Take in a message from the worker."""
+        """Update the report from a message of the worker."""
         self.at, self.computes, self.since_s = "", False, time.monotonic()
         if message.get("event") == "alive" and message.get("at"):
             self.at, self.computes = message["at"], message["computes"]

@@ -35,7 +35,7 @@ class RunFailed(Exception):
 
 
 class WorkersLost(Exception):
-    """Workers are gone or stuck. If ``how`` has no rank, connections broke for an unknown reason."""
+    """Workers are gone or stuck. If ``how`` is empty, connections broke for an unknown reason."""
 
     def __init__(self, how: dict[int, str], answered: Collection[int] = ()) -> None:
         self.how = how

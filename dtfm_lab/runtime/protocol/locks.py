@@ -84,7 +84,7 @@ class FolderLock:
                 return
 
 
-NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows does not have it
 
 
 def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int | None = None) -> int:

@@ -117,7 +117,7 @@ class _SpecLine(BaseModel):
     rehearsed: dict[str, Any] | None = None
     first_iteration: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     notes: Annotated[tuple[str, ...], Strict(False)] = ()
-    slow_worker: Annotated[tuple[int, float], Strict(False)] | None = None  # a spec is a key of what is remembered
+    slow_worker: Annotated[tuple[int, float], Strict(False)] | None = None  # a tuple, because caches hash specs
     secret: Annotated[str, Field(pattern="^[0-9a-f]+$")]
 
 
@@ -204,7 +204,7 @@ class RunSpec(RunSettings):
 
     @cached_property
     def links(self) -> Links:
-        """The links that are emulated."""
+        """The links that are emulated. On the real clock, these take no time."""
         network = self.plan.topology if self.emulated is None else self.emulated
         return Links.free(len(network)) if self.clock == "real" else Links.of(network, self.queueing)
 

@@ -65,8 +65,8 @@ def forked_workers(spec: RunSpec) -> StartWorker:
 def prepare_to_fork(spec: RunSpec | None = None) -> None:
     """Load torch and everything that a worker needs, so that forks of this process start with little work.
 
-    Your own modules, and recomputed blocks, load torch's compiler at their first call. For a run with such a spec it is
-    loaded here. Otherwise every worker would spend seconds on it, all at the same time.
+    Your own modules, and recomputed blocks, need torch's compiler. If ``spec`` has either, the compiler is loaded here.
+    Otherwise every worker would load it at its first call, which takes seconds, all at the same time.
     """
     import torch
     import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
@@ -109,7 +109,7 @@ def serve(client: socket.socket, idle_s: float) -> None:
     for end in (woken, wake):
         end.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing would be written to wake
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, Python writes nothing to the wake-up socket
     waiting = selectors.DefaultSelector()  # the client's descriptor may be above the 1,023 that select takes
     for end in (client, woken):
         waiting.register(end, selectors.EVENT_READ)

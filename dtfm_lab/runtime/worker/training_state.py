@@ -40,7 +40,7 @@ class TrainingState:
         self.synchronised = self.parameters.clone() if local_updates else None
         """Parameters at the last synchronisation, when all replicas were equal. None without local updates."""
         self.version = version
-        """Number of iterations for which these parameters have been trained. -1 within an iteration's changes."""
+        """Number of iterations for which these parameters have been trained. -1 while an iteration changes them."""
         self._steps = torch.tensor(0.0)
         self._slices = {}
         offset = 0
