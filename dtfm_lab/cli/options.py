@@ -408,7 +408,7 @@ job_options = _job_options(JOB)
 placed_options = _job_options(JOB, plans=False)
 work_options = _job_options(WORK, notes=True)
 shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE], notes=True)
-"""For commands that plan the job on several networks, each in a different shape."""
+"""Options for commands that plan the job on several networks, where it may have a different shape on each."""
 
 
 def file_option(*names: str, help: str) -> Decorator:

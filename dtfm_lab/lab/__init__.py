@@ -40,8 +40,8 @@ LOADED_WHEN_USED = {
     "dtfm_lab.planning": ("planners",),
     "dtfm_lab.simulation.schedules": ("schedules",),
 }
-"""Module -> its public names. It is imported when one of them is first used, because the planners alone take as long to
-load as everything else."""
+"""Module -> its public names. A module is imported when one of its names is first used, because the planners alone take
+as long to load as everything else."""
 HOMES = {name: module for module, names in LOADED_WHEN_USED.items() for name in names}
 
 __all__ = [

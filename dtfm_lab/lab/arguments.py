@@ -80,7 +80,7 @@ class PlanOptions(SearchBudget):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(PlanOptions):
-    """Keywords of ``plan`` and ``search``."""
+    """Keywords of ``search``. ``plan`` takes them too."""
 
     start: Annotated[Plan | None, Option()] = None
     """A plan to improve on. Its devices are matched with the network's by name."""
@@ -88,7 +88,7 @@ class SearchOptions(PlanOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SpreadOptions(SearchOptions):
-    """Keywords of ``plan``."""
+    """Keywords of ``plan``: those of ``search``, and ``spread``."""
 
     spread: Annotated[GivenSpread | None, Option()] = None
     """Minimise the expected iteration time over random variations of links and device speeds. The spread says how much

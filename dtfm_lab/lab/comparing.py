@@ -24,7 +24,7 @@ DRAWS = 1000
 
 @runtime_checkable
 class Comparable(Protocol):
-    """Something that can compare itself with another of its kind."""
+    """An object of an extension that can compare itself with another of its type."""
 
     def compared_with(self, after: Any) -> Any: ...
 

@@ -28,8 +28,7 @@ log = logging.getLogger(__name__)
 SMALL_NETWORK = 16
 """Up to this number of devices, the default job of a network is one that can be run for real."""
 TOY_S = 0.01
-"""Seconds. A device that computes a whole iteration of a job in less has a toy job: a message over a LAN takes as long.
-"""
+"""Seconds. A job is a toy for a device that computes a whole iteration in less: a message over a LAN takes as long."""
 FLOP_PER_PARAMETER, STATE_BYTES = 6, 16
 """Training takes 2 FLOP forward and 4 backward per token and parameter. Its state takes 16 bytes per parameter: weights
 and gradients in fp16, and three fp32 numbers for Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
@@ -79,8 +78,9 @@ def load_job(
     Or build the job from your own torch ``module``, which is inspected in a separate process. ``module`` is
     ``"file.py:function"``, whose function returns (module, data) or (module, data, loss). Or it is a torch module, with
     its data as ``example``. The data are one batch or a dataset of rows. A batch or row is a mapping of the module's
-    keyword arguments, or a tuple of its positional arguments. The ``loss`` is called as ``loss(output, last part of the
-    batch)``. Without it, the module must return its loss, alone or as ``.loss``. The batch is 64 samples by default.
+    keyword arguments, or a tuple of its positional arguments. The ``loss`` is a function of the module's output and the
+    last part of the batch (all of the batch if that is a mapping). Without it, the module must return its loss, alone
+    or as ``.loss``. The batch is 64 samples by default.
 
     The module is cut between blocks. These are the parts of its longest ModuleList or Sequential, or else its parts in
     the order in which they compute. With ``timed``, the blocks are timed on one core of this machine, and the module's
@@ -287,7 +287,7 @@ def replan(
 
 @runtime_checkable
 class Explainable(Protocol):
-    """Something that can explain its own cost."""
+    """An object, such as another system's outcome, that can explain its own cost."""
 
     def why(self, against: Any = None, *, progress: Progress | None = None) -> Any: ...
 

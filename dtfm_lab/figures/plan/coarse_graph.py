@@ -102,7 +102,7 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
 
 
 def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArray, n: int) -> None:
-    """Label a stage outside the ellipse: on the left or right of the ellipse at its side, elsewhere above or below."""
+    """Label a stage outside the ellipse: next to it at the left and right ends of the ellipse, else above or below."""
     lines = [f"stage {stage}", f"sync {format_s(node['cost_s'])}"]
     if n <= FEW_NODES:
         lines.insert(1, counted(len(node["devices"]), "device"))

@@ -145,7 +145,7 @@ def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[AttachedGpu] | None = N
     Parameters
     ----------
     gpus
-        GPUs that the run can see. By default the driver is asked, which raises NoGpu.
+        GPUs that the run can see. By default the driver is asked, which may raise NoGpu.
     """
     if spec.runs_on != "cuda":
         return ""

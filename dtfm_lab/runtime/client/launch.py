@@ -56,7 +56,7 @@ def start(plan: Plan, schedule: str | Schedule | None = None, **options: Any) ->
     TopologyError
         ``emulated`` has another number of devices.
     ScheduleError
-        The schedule waits for itself, or was made for other sizes than those that run.
+        The schedule would deadlock, or was made for other numbers of stages or micro-batches.
     """
     return Run(prepare(plan, schedule, RunOptions(**options)))
 

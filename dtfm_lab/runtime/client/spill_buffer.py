@@ -1,4 +1,4 @@
-"""Bytes that grow for as long as a run lasts: the last ones in memory, earlier ones in a temporary file.
+"""A buffer that grows as long as a run lasts. Its last bytes are in memory, earlier ones in a temporary file.
 
 The file has no name, so nothing is left of it however the process ends.
 """

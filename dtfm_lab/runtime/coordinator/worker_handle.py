@@ -108,8 +108,8 @@ class WorkerHandle:
     round_trip_s = 0.0
     """Seconds that an order and its answer travel."""
     is_silent = False
-    """True if nothing is known of the worker because its link may be down. It is then not judged by what it works
-    on."""
+    """True if nothing is known of the worker because its link may be down. Its work is then not checked against the
+    limits."""
 
     def __init__(self, rank: int, connection: MessageConnection, process: BaseProcess | None) -> None:
         self.rank, self.connection, self.process = rank, connection, process

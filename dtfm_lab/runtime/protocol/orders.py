@@ -73,7 +73,7 @@ class HandOver:
 
 @dataclass(frozen=True, kw_only=True)
 class Become:
-    """Take another place in another plan."""
+    """Take the rank that a new plan has for this worker's device."""
 
     do: ClassVar[str] = "become"
     spec: str

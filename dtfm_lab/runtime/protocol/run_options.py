@@ -229,7 +229,7 @@ class RunSpec(RunSettings):
         return Schedule.from_orders(self.schedule, self.orders)
 
     def programs(self, *, synchronise: bool) -> Programs:
-        """Return everything that each worker does in an iteration that synchronises, or in one that does not."""
+        """Return the workers' programs for an iteration in which replicas average, or for one in which they do not."""
         return self._programs[synchronise]
 
     def synchronises(self, iteration: int) -> bool:

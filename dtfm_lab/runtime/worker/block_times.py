@@ -33,7 +33,7 @@ PRODUCT = {"cuda": 8192, "cpu": 1024}
 
 
 def main() -> None:
-    """Answer the question of the command line."""
+    """Take the measurements that the JSON on the command line asks for, and print them."""
     question = json.loads(sys.argv[1])
     threading.Thread(target=_end_with_input, daemon=True).start()
     deadline = threading.Timer(question["ends_s"], os._exit, [1])

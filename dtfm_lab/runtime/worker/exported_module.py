@@ -245,8 +245,8 @@ def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: to
 
 @lru_cache(maxsize=1)
 def _exported(source: str, microbatch: int, seed: int, dtype: torch.dtype) -> ExportedModule:
-    """Return the module before training. It is cached because a worker builds its stages twice: to calibrate and to
-    train."""
+    """Return the exported module before training. It is cached because a worker builds its stages twice: to calibrate
+    and to train."""
     return ExportedModule.of(build(source, seed, dtype), microbatch, dtype, source)
 
 

@@ -5,8 +5,8 @@ writes events as JSON lines. It loads torch once, so workers need not import it.
 copies only one thread. If its input ends, the client is gone, and every worker is killed.
 
 ``... local_run FD IDLE_S ahead`` is a fork server: it has loaded torch, and forks such a process from itself for each
-run. ``ahead`` says that nothing waits for it yet: it loads at the lowest priority, so that a user who moves something
-in the meantime has the processor. ``now`` loads at normal priority.
+run. ``ahead`` says that nothing waits for it yet: it loads at the lowest priority, so that the user's interface stays
+fast. ``now`` loads at normal priority.
 
 The server uses the Unix socket FD, with one JSON message per datagram. The client sends a number, an environment and a
 folder, with three descriptors. The server sends ``started`` with a process id, ``refused`` if the system had no process

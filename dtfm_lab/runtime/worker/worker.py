@@ -222,7 +222,7 @@ class Worker:
         return {"unwritten": ""}
 
     def _become(self, order: orders.Become) -> Answer:
-        """Take another place in another plan, and drop what was trained: its state has been handed over.
+        """Take a rank in a new plan, and drop the training state, which has been handed over.
 
         With ``keeps``, the plan is the same without some devices, and the stages are kept as they were in that version.
         """
