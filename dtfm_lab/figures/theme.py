@@ -140,8 +140,8 @@ def literal(text: str) -> str:
 def short(names: Iterable[str]) -> list[str]:
     """Return names of devices, and of links as "a -> b", shortened to fit next to an axis, and literal.
 
-    If one is long, the letters that all have in common at their beginning or end are left out, then the middle of those
-    that are still long.
+    If a name is long, the letters that all names have in common at their beginning or end are left out. Names that are
+    still long lose their middle.
     """
     links = [name.split(LINK_SEPARATOR) for name in names]
     every = sorted({end for link in links for end in link})

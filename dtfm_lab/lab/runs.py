@@ -44,7 +44,7 @@ def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: U
     """Predict one iteration in virtual time.
 
     ``schedule`` is a name, a Schedule, or a schedule file (.txt, or torch's .csv). If None, the job's schedule is used.
-    With ``like``, a measured Trace, the prediction is for that run: for the part of the plan that ran, from the
+    ``like`` is a measured Trace. It makes this a prediction of that run: of the part of the plan that ran, with the
     durations that were profiled before it. A ``profile`` has rows (stage, replica, kind, seconds).
     """
     return simulation.simulate(as_plan(plan), as_schedule(schedule), **options)
@@ -76,17 +76,25 @@ def sweep(
     """Simulate a plan under every combination of some settings, one row each. ``lab.figures.sweep`` draws them.
 
     ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is one value or a list of values.
-    Settings are schedule, queueing and efficiency; fields of the job that keep its placement, such as microbatch,
-    compression or recompute; bandwidth and latency, as factors on all links. The row of an impossible combination has
-    an ``error``. ``progress`` is called with every row. Ctrl-C keeps the rows so far. Long sweeps use one process per
-    core.
+    These settings keep the plan's placement:
+
+    - schedule, queueing and efficiency
+    - many fields of the job, such as microbatch, compression or recompute
+    - bandwidth and latency, as factors on all links
+
+    The row of an impossible combination has an ``error``. ``progress`` is called with every row. Ctrl-C keeps the rows
+    so far. Long sweeps use one process per core.
 
     ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` makes a
-    new plan for every combination. Three kinds of arguments lead to that: a network instead of a plan; a job,
-    ``repeats`` or ``seconds`` (of each search); or a setting of planning. These settings are network, shape (or
-    n_stages and n_replicas), planner, objective, max_price_per_hour, max_iteration_s, steps and seed. Repeats differ in
-    their seed. ``summary=True``, or the name of another result than ``iteration_s``, returns the mean and its 95 %
-    confidence interval instead of the rows: n, failed, mean, low, high, least, most.
+    new plan for every combination. Any of these arguments leads to that:
+
+    - a network instead of a plan
+    - a job, ``repeats``, or ``seconds`` of each search
+    - a setting of planning: network, shape (or n_stages and n_replicas), planner, objective, max_price_per_hour,
+      max_iteration_s, steps or seed
+
+    Repeats differ in their seed. With ``summary=True``, the mean of ``iteration_s`` and its 95 % confidence interval
+    are returned instead of the rows: n, failed, mean, low, high, least, most. ``summary`` may also name another result.
 
     ``executor`` computes the rows elsewhere. It is any object with the ``submit`` of ``concurrent.futures``, such as
     ``loky.get_reusable_executor()`` or ``dask.distributed.Client(address)``, or ``"loky:4"``, ``"threads:4"``,

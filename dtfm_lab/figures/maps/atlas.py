@@ -156,8 +156,8 @@ def _centres(
 
 
 def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
-    """Return the figure over land, with a disc and a name for each region, and a line to its true place if it had to
-    move."""
+    """Return the figure over land, with a disc and a name for each region. If a disc had to move, a line leads to the
+    region's true place."""
     patches = {r: Patch(centre, atlas.px(atlas.radii_px[r]), True) for r, centre in atlas.regions.items()}
     leaders: tuple[list[float | None], list[float | None]] = ([], [])
     for region, home in atlas.homes.items():
@@ -285,7 +285,7 @@ def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:
     """Return the shorter way round the globe between two points of the plane, (n, 2), bowed towards the nearer pole
     like a flight path.
 
-    A way that leaves the plane on one side and returns on the other has two pieces: one begins at a, the other
+    If the way leaves the plane on one side and returns on the other, it has two pieces. One begins at a, the other
     ends at b.
     """
     # The shorter way round, which may cross the date line.

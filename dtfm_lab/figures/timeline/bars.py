@@ -83,8 +83,8 @@ class Rows:
 
         ``side`` is 0 for the first trace, 1 for the second one below it.
 
-        Messages between stages overlap in time with messages of the other direction, so they take half of their lane:
-        forward messages the upper half, backward messages the lower half.
+        Messages between stages overlap in time with messages of the other direction. So forward messages take the upper
+        half of their lane, and backward messages the lower half.
         """
         lane = action.lane if action.lane in self.lanes else self.lanes[0]
         height = self._lane_px[lane] * FILLED / self._n_sides

@@ -10,7 +10,7 @@ coordinator then simulates the iteration event by event (``replay``).
 
 If the two directions between two devices alternate (transport ``blocking``), a send may have to wait for a message from
 the other end. That message depends on what the other end still has to compute. So the order is fixed before the first
-iteration: the simulator derives it from the run's profile (``turns_of``), and a prediction from that profile has the
+iteration. The simulator derives it from the run's profile (``turns_of``), and a prediction from that profile has the
 same order. Both ends of a pair see all its messages, so they need not ask the coordinator.
 """
 
@@ -43,9 +43,9 @@ took less than LONG_S together."""
 PADDING = 5.0
 """Paced clock: minimum ratio of a computation's padded time to its wall time in calibration (the 90th percentile)."""
 LARGEST_SCALE = 40.0
-"""Paced clock: maximum wall seconds per second of the run, on a network of equal devices. If the devices are so much
-faster than this machine that this scale is too small, their computations are stretched to what the machine can keep up
-with. The profile reports how many were."""
+"""Paced clock: maximum wall seconds per second of the run, on a network of equal devices. This may be too little if the
+devices are much faster than this machine. Then their computations are stretched to what the machine can keep up with.
+The profile reports how many were."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06

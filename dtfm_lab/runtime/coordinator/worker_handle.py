@@ -2,8 +2,8 @@
 
 A worker may send heartbeats and still be stuck. A computation may take ``LEAST_S``, or ``TIMES`` times the longest one
 that the calibration timed on that worker, whichever is longer. Calibration counts wall seconds with all workers busy
-(the 90th percentile). Padding of the paced clock, ordered slowdowns, links and waiting for a shared GPU do not count,
-because they come before or after the computation itself. Before the calibration is over, and in orders that are not
+(the 90th percentile). What comes before or after the computation itself does not count: padding of the paced clock,
+ordered slowdowns, links and waiting for a shared GPU. Before the calibration is over, and in orders that are not
 computations (making connections, reading and writing a checkpoint), the limit is ``UNKNOWN_S``. The same limits apply
 if heartbeats stop, because a C call that holds Python's lock stops them too.
 """

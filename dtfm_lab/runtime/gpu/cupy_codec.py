@@ -1,8 +1,8 @@
 """The codec's GPU kernels. They turn numbers into bytes and back in one pass, for which torch needs seven.
 
 The bytes equal the bytes of ``codec``, bit for bit. Tests compile this very source for a CPU, and it has run on an
-H200. Only infinities and NaN may differ in bits: a half-precision NaN stays a NaN, and an int8 block with either of
-them decodes to NaN throughout.
+H200. Only infinities and NaN may differ in bits. A half-precision NaN stays a NaN. An int8 block that contains an
+infinity or a NaN decodes to NaN throughout.
 """
 
 import functools

@@ -135,7 +135,7 @@ def _product_flop_per_s(runs_on: str, dtype: torch.dtype) -> float:
 
 
 def _block_launch_s(runs_on: str, dtype: torch.dtype) -> float:
-    """Return the seconds of a block's forward and backward pass together, if it has almost nothing to compute and many
+    """Return the seconds of a forward and a backward pass together, of a block that has almost nothing to compute. Many
     passes are launched one after the other."""
     block, inputs = _block(SMALL, runs_on, dtype)
     gradient = torch.randn_like(inputs)

@@ -182,8 +182,8 @@ def _vectors(state: TrainingState) -> list[tuple[str, torch.Tensor]]:
 
 
 def _held(state: TrainingState, parameter: nn.Parameter, kind: str) -> tuple[slice, slice]:
-    """Return two slices: the elements of a parameter whose numbers of this kind the replica holds, and the places of
-    these numbers in the state's vector. ``kind`` is a suffix of ``_vectors``."""
+    """Return which part of a parameter's numbers of this kind the replica holds: a slice of the parameter's elements,
+    and the slice of the state's vector that holds them. ``kind`` is a suffix of ``_vectors``."""
     where = state.slice_of(parameter)
     if kind not in MOMENTS or not state.splits_states:
         return slice(0, where.stop - where.start), where

@@ -221,7 +221,7 @@ class ProgramExecutor:
         return max((*(self._ends_s[need] for need in step.needs), *arrived_s), default=0.0)
 
     def _turn_s(self, at: int, ready_s: float) -> float:
-        """Return when this send may start: once it is ready and, if the two directions of its link take turns, the
+        """Return when this send may start. If the two directions of its link take turns, that is not before the
         previous message from the other end has arrived. Waits until that time is known.
         """
         before = self._goes_after.get(at)

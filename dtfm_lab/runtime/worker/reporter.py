@@ -48,8 +48,8 @@ class Activity:
         self._now = None
 
     def beat(self, works: bool, since_last_s: float) -> dict[str, Any]:
-        """Return what a heartbeat says: ``works``, the work in words or None as ``at``, True as ``computes`` if it is a
-        computation, and the seconds since it began as ``for_s``."""
+        """Return what a heartbeat says: ``works``; ``at``, the work in words or None; ``computes``, True for a
+        computation; ``for_s``, the seconds since it began."""
         now = self._now if works else None
         self._seen_s = self._seen_s + min(since_last_s, MOST_PER_BEAT_S) if now is self._seen else 0.0
         self._seen = now
