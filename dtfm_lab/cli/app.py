@@ -43,8 +43,8 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
     port is taken, a nearby one is used. At most ``runs`` runs of visitors compute at once; further ones wait. Raises
     LabError if ``ip`` is not an address of this machine.
 
-    By default torch is loaded only when a visitor runs something, because it takes 200 MB per visitor. The environment
-    can change that.
+    By default torch is loaded only when a visitor runs something, because it takes 200 MB per visitor. Set the
+    environment variable ``IDLE_VARIABLE`` to load it earlier.
     """
     # Checked before the server starts, for a line that says what to do.
     _check_address(ip)
@@ -125,5 +125,5 @@ class LabPage(Voila):  # type: ignore[misc]  # voila has no types
 
 
 def _give_cookie(visit: RequestHandler, **_: object) -> None:
-    """Set the XSRF cookie. Without it a closing page may not end its kernel."""
+    """Set the XSRF cookie. Without it, the server refuses a closing page's request to end its kernel."""
     visit.xsrf_token  # noqa: B018  tornado sets the cookie when this property is read

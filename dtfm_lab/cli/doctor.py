@@ -240,7 +240,7 @@ def _machine_advice(facts: Facts) -> list[str]:
 
 
 def _gpu_advice(facts: Facts) -> list[str]:
-    """Return how runs use the GPUs. Empty if torch finds no GPU."""
+    """Return lines on how runs can use the GPUs. Empty if torch finds no GPU."""
     torch = facts["torch"]
     if not facts["gpus"] or not torch or not torch.get("gpus"):
         return []

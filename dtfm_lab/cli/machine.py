@@ -66,10 +66,10 @@ def where_to_open(folder: Path, *, checkout: Path) -> list[str]:
 
 
 JUPYTER = Path(__file__).with_name("jupyter")
-"""Jupyter folder of data and configuration.
+"""Folder with Jupyter's data and configuration for the lab.
 
 Its kernel loads the lab at its start, so that the first cell does not wait for it. Its default settings keep JupyterLab
-from asking about its news, whose dialog would cover the lab. A person's own settings win.
+from asking whether to show news, in a dialog that would cover the lab. Your own settings take precedence.
 """
 PORT_HELP = "Port to listen on, or one near it if it is taken."
 PORT = click.option("--port", type=click.IntRange(1, 65535), default=8866, show_default=True, help=PORT_HELP)

@@ -1,7 +1,7 @@
 """The group of commands and their options. Options are made from fields of dataclasses, or shared by several commands.
 
-Some commands read as options of others, such as ``dtfm-lab explain --worth PLAN``. Such a subject is registered under
-both words. It has its own function and options.
+``dtfm-lab explain --worth PLAN`` reads like an option of ``explain``, but is a separate command, registered as
+``explain --worth``. It has its own function and options. The code calls it a subject of ``explain``.
 """
 
 import os
@@ -30,7 +30,7 @@ from dtfm_lab.simulation.variations import OF_THE_JOB
 
 
 class Commands(click.Group):
-    """The group of commands. A subject is chosen by its option, or by a word as in ``network from``.
+    """The group of commands. A command's second word chooses its subject: ``explain --worth`` or ``network from``.
 
     Commands of extensions are imported when they are called. The help shows the lines that their extension declares.
     """
@@ -84,9 +84,9 @@ class Commands(click.Group):
         return name, command, list(_spread(rest))
 
     def _offer_subjects(self, name: str, command: click.Command) -> None:
-        """Add the options that choose a command's subjects, once, and a list of all its subjects below its help.
+        """Add an option for each subject of a command, unless it has it already, and list the subjects below its help.
 
-        The options are hidden because a subject has its own options, so it reads as another command.
+        The options are hidden, because each subject is a command with its own options and help.
         """
         has = {option for parameter in command.params for option in parameter.opts}
         subjects = [each for each in sorted(self.known) if each.startswith(f"{name} ")]
@@ -109,7 +109,7 @@ LISTED_WIDTH = 76
 
 
 def _spread(words: Iterable[str]) -> Iterator[str]:
-    """Yield the words, with ``--set`` before each further NAME=VALUE. Click takes one value per option."""
+    """Yield the words with ``--set a=1 b=2`` as ``--set a=1 --set b=2``, because click takes one value per option."""
     setting, previous = False, ""
     for word in words:
         follows = setting and "=" in word and not word.startswith("-")
@@ -164,7 +164,8 @@ def with_help(options: Iterable[Option], **helps: str) -> tuple[Option, ...]:
 
 
 def listing(what: str, names: Iterable[str]) -> type[click.Command]:
-    """Return a class of command whose help lists these names. They are read only then, because that loads plug-ins."""
+    """Return a command class whose help lists these names. ``names`` is read only when help is printed, because that
+    loads plug-ins."""
 
     class Listing(click.Command):
         def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -249,7 +250,8 @@ def plain_value(text: str) -> str | int | float | bool:
 
 
 def _field_value(option: Option, text: str) -> Any:
-    """Return the value of a job's field that a text on the command line stands for. The job checks it."""
+    """Return the value of a job's field from its text on the command line. None for ``auto``, if the field may be left
+    open. The job checks the value."""
     left_open = option.may_be_none and (option.default is not None or option.field in LEFT_TO_PLANNERS)
     if text == AUTO and left_open:
         return None
@@ -277,7 +279,7 @@ def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
 
 
 PLANNERS = "; chosen by the planner"
-"""Marks the part of a field's help that is left out for commands that do not plan."""
+"""Where a field's help is cut off for commands that do not plan."""
 
 
 def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool = True) -> Decorator:
@@ -325,8 +327,8 @@ def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool
 
 
 def no_such_option(error: click.NoSuchOption) -> str:
-    """Return the error line for an unknown option. If it is a field of the job, the line says how ``--set`` names
-    it."""
+    """Return the error line for an unknown option. If it is a field of the job, the line shows how to set it with
+    ``--set``."""
     name = error.option_name.lstrip("-").removeprefix("no-").replace("-", "_")
     takes = error.ctx is not None and any(each.name == "settings" for each in error.ctx.command.params)
     if takes and name in JOB:
@@ -406,7 +408,7 @@ job_options = _job_options(JOB)
 placed_options = _job_options(JOB, plans=False)
 work_options = _job_options(WORK, notes=True)
 shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE], notes=True)
-"""For commands that plan the job on several networks, each in a different shape."""
+"""Options for commands that plan the job on several networks, where it may have a different shape on each."""
 
 
 def file_option(*names: str, help: str) -> Decorator:
@@ -450,7 +452,7 @@ def simulation_options(command: Command) -> Command:
     @click.option(
         "--like",
         type=click.Path(),
-        help="Predict what this measured trace ran, with the durations of its profile.",
+        help="Predict the run of this measured trace, from the durations that were profiled before it.",
     )
     @gathered(SIMULATION, into="how")
     @job_fields((*OF_THE_JOB, "schedule"), without=["schedule"], plans=False)
@@ -469,7 +471,8 @@ def simulation_options(command: Command) -> Command:
         if like is not None:
             how["like"] = files.load_trace(like)
         if "flush_every" in overrides and schedule is not None and schedule in schedules:
-            overrides["schedule"] = schedule  # a job refuses it beside a schedule that does not flush
+            # A job accepts flush_every only with a schedule that flushes, so it must know which one is simulated.
+            overrides["schedule"] = schedule
         return command(lab.with_job(plan, **overrides) if overrides else plan, schedule, how, **rest)
 
     return with_plan

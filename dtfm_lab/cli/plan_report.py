@@ -1,4 +1,4 @@
-"""Plans and networks as a terminal shows them. A plan has its time, cost, chosen fields and stages by host."""
+"""Prints plans and networks. A plan is shown with its time, its cost, the fields that were chosen, and its stages."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -32,9 +32,10 @@ MOST_PLACED = 24
 
 
 def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: bool = False) -> None:
-    """Print a plan, and write it to ``output``.
+    """Print a plan, and write it to ``output`` if given.
 
-    If the caller prints an explanation next (``explained``), the caveats of the lower bound are left to that.
+    ``explained`` is True if the caller prints an explanation next. It also says that a lower bound is loose, so this
+    report does not.
     """
     if output is not None:
         files.save_plan(plan, output)
@@ -81,10 +82,11 @@ def _stage_devices(plan: Plan) -> list[str]:
 
 
 def seconds_by_stage(plan: Plan, devices: DataFrame) -> DataFrame:
-    """Return one row per stage, and one for idle devices, for plans with too many devices for a row each.
+    """Return a table with one row per stage and one for idle devices, for plans with too many devices to list.
 
-    ``devices`` has a row per device of the network, in its order. Seconds that devices compute are averaged, those on
-    the critical path added up. Memory is taken from the device that has least of it left.
+    ``devices`` has one row per device of the network, in the network's order. In a stage's row, busy seconds are
+    averaged over its devices, and seconds on the critical path are added up. Memory is shown for the device with the
+    least left.
     """
     rows = []
     for stage, members in devices.groupby("stage", dropna=False):
@@ -135,7 +137,7 @@ def _headlines(plan: Plan, *, says_bound: bool) -> Iterator[str]:
 
 
 def _choices(plan: Plan) -> Iterator[str]:
-    """Yield what the search chose, and what the job pinned with the option that unpins it."""
+    """Yield one line on the fields that the search chose, and one on those that the job pins and how to unpin them."""
     if plan.chosen:
         yield f"chosen: {words_of(plan.job, plan.chosen)}"
     if pinned := plan.given:
@@ -153,17 +155,17 @@ def report_topology(topology: Topology, as_json: bool) -> None:
 
 
 def _link_rows(topology: Topology) -> Iterator[tuple[object, ...]]:
-    """Yield one row per pair of regions. Links inside a host have separate rows, because they are faster.
+    """Yield one row per ordered pair of regions. Links inside a host have separate rows, because they are faster.
 
     In a network with many devices, all devices without a region form one group.
     """
     few = len(topology) <= MOST_PLACED
     groups = by_key((d.region or (d.name if few else "no region"), i) for i, d in enumerate(topology.devices))
     # Without regions, a small network is listed device by device; a large one would take a row for each pair.
+    # Without hosts, each device counts as a host.
     nic_of = topology.nic_of
     hosts = np.arange(len(topology)) if nic_of is None else nic_of
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
-    # Without hosts, each device is its own.
     for a, b in product(groups, groups):
         grid = np.ix_(groups[a], groups[b])
         apart = hosts[grid[0]] != hosts[grid[1]]

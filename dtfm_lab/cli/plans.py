@@ -65,7 +65,7 @@ SPEED_AND_PRICE = (
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
 """Columns of a frontier that a terminal shows. --json has all of them, and the plans."""
 FREED_SHARE = 0.25
-"""Additional search for a plan with all the job's pinned fields open, as a share of the first search."""
+"""Budget of the second search, in which all pinned fields of the job are open, as a share of the first search's."""
 
 
 def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:
@@ -79,7 +79,7 @@ def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | 
     "--start",
     type=click.Path(),
     callback=_loaded_plan,
-    help="A plan file to improve on. Its devices are found by name. Without --job, its job is planned.",
+    help="A plan file to improve on. Its devices are matched by name. Without --job, its job is planned.",
 )
 @output_option
 @json_option
@@ -297,7 +297,7 @@ def worth(plan_file: str, budget: dict[str, Any], as_json: bool) -> None:
 
 
 def _report_freed(plan: Plan, budget: PlanOptions) -> None:
-    """Print which fields the job pins, and what a shorter search finds if they are open."""
+    """Print the fields that the job pins, and the plan that a shorter search finds with these fields open."""
     seconds = DEFAULT_SECONDS if budget.steps is None and budget.seconds is None else budget.seconds
     shorter = replace(
         # A share of the budget, since this search is only a hint.

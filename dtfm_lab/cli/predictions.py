@@ -62,7 +62,7 @@ def simulate(
         dtfm-lab simulate plan.json --set overlap=true --chrome trace.json
     """
     trace = lab.simulate(plan, schedule, **how)
-    # The trace of a rehearsal has fewer devices than the plan, and memory needs the same.
+    # With --like, only a part of the plan may have run. Memory is then computed for the same part.
     plan = cut_subplan(plan, trace.context.rehearsed)
     if output is not None:
         files.save_trace(trace, output)
@@ -164,8 +164,8 @@ def sensitivity(
 ) -> None:
     """Show how much a better link or device would shorten PLAN's iteration.
 
-    Improves one link or device at a time. Then it improves together all links of two regions, all NICs, and
-    all devices with the same GPU.
+    Improves one link or device at a time, then several at once: all links between two regions, all NICs, or all
+    devices with the same GPU.
 
     \b
         dtfm-lab explain --sensitivity plan.json --what bandwidth --factor 2
@@ -231,7 +231,7 @@ def schedule(
         if warmups is not None and "warmups" not in choices:
             raise click.UsageError(f"schedule {name} has no --warmups to choose; wanted adaptive-1f1b")
         depths: Any = None if warmups is None else [plain_value(depth) for depth in warmups.split(",")]
-        # Functions, because `build_named` calls, and so checks, only the choices that the schedule takes.
+        # Functions instead of values, because `build_named` calls and checks only those that the schedule takes.
         given: dict[str, Any] = {"stages_per_device": lambda: stages_per_device, "warmups": lambda: depths}
         built = build_named(name, n_stages, n_microbatches, given)
     if output is not None:

@@ -83,7 +83,7 @@ def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
 
 
 def shape(text: str) -> int | tuple[int, ...]:
-    """Return ``workers`` of a run from text: a count (``8``), or stages and pipelines (``4x2``)."""
+    """Return the option ``workers`` from text: a number of workers (``8``), or stages x pipelines (``4x2``)."""
     if re.fullmatch(r"\d+(x\d+)?", text) is None:
         raise LabError(f"workers is {text!r}; wanted a count such as 8, or stages and pipelines such as 4x2")
     counts = tuple(map(int, text.split("x")))
@@ -93,8 +93,8 @@ def shape(text: str) -> int | tuple[int, ...]:
 workers_option = click.option(
     "--workers",
     callback=lambda _context, _option, text: None if text is None else shape(text),
-    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2. By default all of up to 32 workers, and 8 "
-    "workers of a larger plan.",
+    help="Run only part of PLAN: N workers, or STAGESxPIPELINES such as 4x2. By default, a plan of up to 32 workers "
+    "runs whole, and a larger one with 8 workers.",
 )
 
 

@@ -86,8 +86,8 @@ def print_notes(job: Job) -> None:
 
 
 def print_host_notes(topology: Topology) -> None:
-    """Print on standard error if a counted host has fewer GPUs than the others. This is a note, because the
-    network may be meant that way."""
+    """Print a note on standard error if the last host of a file's ``per_host`` has fewer GPUs than the others. It is
+    only a note, because the network may be meant that way."""
     for note in uneven_hosts(topology.devices):
         err.print(f"note: {note}")
 
@@ -113,15 +113,15 @@ def print_table(frame: DataFrame, headings: Mapping[str, str] = MappingProxyType
 
 
 def print_reasons(worths: Iterable[str]) -> None:
-    """Print why numbers are calibrated or guessed (``guessed: why``), each reason once. Words without a reason are
-    skipped."""
+    """Print why numbers are calibrated or guessed, each reason once. ``worths`` are texts such as ``guessed: why``.
+    Those without a reason are skipped."""
     for worth in dict.fromkeys(worths):
         if ": " in worth:
             out.print(worth)
 
 
 def _bare(column: str) -> str:
-    """Return the name of a column without its unit, which its cells have."""
+    """Return the name of a column without its unit, because the cells show the unit."""
     return column if column.endswith("_per_s") else column.removesuffix("_s").removesuffix("_bytes")
 
 
@@ -139,7 +139,7 @@ def print_report(parts: Iterable[Part]) -> None:
 
 
 def _styled(text: str) -> Text:
-    """Return the text without its marks. What was between them is bold."""
+    """Return the text in which ``**words**`` are bold."""
     pieces = text.split("**")
     return Text.assemble(*((piece, "bold" if i % 2 else "") for i, piece in enumerate(pieces)))
 
@@ -169,7 +169,7 @@ def _in_units(column: str, value: Any) -> str:
 FRAMES_PER_S = 8
 BAR_WIDTH = 24
 STYLES = {"lost": "bold red", "back": "green", "paused": "yellow"}
-"""Style of each condition. A condition that is missing here looks like paused."""
+"""Text style of a device's condition. All other conditions, such as ``2 x slower``, look like paused."""
 
 
 @contextmanager
@@ -211,8 +211,8 @@ def row_progress(
 ) -> Iterator[Callable[[Any], None]]:
     """Yield a function to call with every row of a table. It shows the number of rows done, and the last one.
 
-    The total is ``total``, or each row's attribute ``says_total``, or unknown. If rows are missing at the end, a line
-    says that the command was stopped.
+    The total number of rows is ``total``. If omitted, it is the attribute of each row that ``says_total`` names, or
+    unknown. If rows are missing at the end, a line says that the command was stopped.
     """
     done = 0
     with _progress_line(name, total) as update:
@@ -250,7 +250,7 @@ class _StatusColumn(ProgressColumn):
 def _progress_line(name: str, total: float | None, why: str = "") -> Iterator[Callable[..., None]]:
     """Yield a function that updates a progress line with changed values. The line is shown only in a terminal.
 
-    Until the first call the line says why nothing is there yet (``why``), and the seconds.
+    Until the first call, the line shows ``why`` the user waits, and for how many seconds.
     """
     title = TextColumn("{task.description}", markup=False)
     options: dict[str, Any] = {"transient": True, "refresh_per_second": FRAMES_PER_S, "disable": not err.is_interactive}
@@ -292,7 +292,7 @@ def run_line(run: RunRecord, event: dict[str, Any]) -> str:
 
 
 def remark(run: RunRecord, event: dict[str, Any]) -> str:
-    """Return the line to print for an event that stays on the screen. Empty for most events."""
+    """Return the line to print for an event whether or not the output is a terminal. Empty for most events."""
     match event["event"]:
         case "lost":
             return f"{event['device']} {event['how']} in iteration {event['iteration']}"

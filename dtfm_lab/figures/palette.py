@@ -1,5 +1,5 @@
-"""Colours and words that mean the same in every figure and view. No colour has two meanings. Red means wrong, slowed or
-dead, and nothing else."""
+"""Colours and words that mean the same in every figure and view. Red marks what is wrong, slowed or dead, and crimson
+the critical path and limits."""
 
 import math
 
@@ -94,7 +94,7 @@ CAUSE_COLORS = {
     "synchronisation": HUES["averaging"][0],
     "straggler": "#C8283E",
 }
-"""Colours of the causes that a device's time goes to. Averaging has its own hue, and slowness is red."""
+"""Colours of what a device spends its time on. Averaging has its own hue, and waiting for a slow device is red."""
 
 
 def legend_name(kind: Kind) -> str:

@@ -30,8 +30,8 @@ def save(
     Parameters
     ----------
     path
-        It ends in .svg, .pdf or .png, which need the extra ``figures`` (kaleido, and a Chrome or Chromium on this
-        machine), or in .html, a page that needs nothing else installed and loads nothing from a network.
+        It ends in .svg, .pdf, .png or .html. The first three need the extra ``figures`` (kaleido, and a Chrome or
+        Chromium on this machine). An .html page needs nothing else installed and loads nothing from a network.
     width
         ``column`` (3.33 inches) or ``text`` (7 inches).
     height_in

@@ -140,13 +140,13 @@ def literal(text: str) -> str:
 def short(names: Iterable[str]) -> list[str]:
     """Return names of devices, and of links as "a -> b", shortened to fit next to an axis, and literal.
 
-    If one is long, the letters that all have in common at their beginning or end are left out, then the middle of those
-    that are still long.
+    If a name is long, the letters that all names have in common at their beginning or end are left out. Names that are
+    still long lose their middle.
     """
     links = [name.split(LINK_SEPARATOR) for name in names]
     every = sorted({end for link in links for end in link})
     before = after = 0
-    # Shortened only if some name is too long, and by what all have in common.
+    # If no name is too long, none is shortened.
     if len(every) > 1 and max(map(len, every)) > NAME_LETTERS:
         before = _in_common(every)
         after = _in_common([end[before:][::-1] for end in every])
@@ -171,7 +171,8 @@ def alt_text(figure: go.Figure) -> str:
 
 
 def quality(gap: float) -> str:
-    """Return what the gap of a communication cost to its lower bound proves."""
+    """Return in words what the gap between a communication cost and its lower bound proves. The gap is a share of the
+    cost."""
     return "communication cost proven best" if gap < PROVEN else f"at most {percent(gap)} of it could be saved"
 
 
@@ -241,7 +242,7 @@ def wrapped(text: str, letters: int) -> list[str]:
 
 
 def time_axis(end_s: float) -> tuple[str, float]:
-    """Return the unit of an axis of hours, and its seconds."""
+    """Return the unit of an axis that may span hours, and the seconds in that unit: s, min or h."""
     return ("h", 3600.0) if end_s >= 7200 else ("min", 60.0) if end_s >= 120 else ("s", 1.0)
 
 
@@ -283,7 +284,8 @@ def log_axis(low: float, high: float, room: float, text: Callable[[float], str] 
 
 
 def upright(figure: go.Figure, value: float, text: str, *, y: float, log: bool = False, **line: Any) -> None:
-    """Draw a vertical line at a value, dotted by default, with words next to it at a share of its height."""
+    """Draw a vertical line at a value, dotted by default, with a text next to it. ``y`` is the place of the text as a
+    share of the height. ``log`` is True on a logarithmic axis."""
     figure.add_vline(x=value, line={"color": LINE_GREY, "width": 1.4, "dash": "dot", **line})
     place = {"y": y, "yref": "paper", "yanchor": "bottom" if y < 0.5 else "top", "xanchor": "left", "xshift": 4}
     figure.add_annotation(x=float(np.log10(value)) if log else value, text=text, **place, **UNBOXED)

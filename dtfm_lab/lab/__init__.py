@@ -40,7 +40,8 @@ LOADED_WHEN_USED = {
     "dtfm_lab.planning": ("planners",),
     "dtfm_lab.simulation.schedules": ("schedules",),
 }
-"""Modules of the public names that are imported when used: the planners alone take as long to load as all else."""
+"""Module -> its public names. A module is imported when one of its names is first used, because the planners alone take
+as long to load as everything else."""
 HOMES = {name: module for module, names in LOADED_WHEN_USED.items() for name in names}
 
 __all__ = [
@@ -75,7 +76,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name of ours when it is first used, or return one that an extension offers."""
+    """Import a public name of the core when it is first used, or return one that an extension offers."""
     if name in HOMES:
         globals()[name] = getattr(import_module(HOMES[name]), name)
         return globals()[name]

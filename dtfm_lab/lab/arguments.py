@@ -80,19 +80,19 @@ class PlanOptions(SearchBudget):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions(PlanOptions):
-    """Keywords of ``plan`` and ``search``."""
+    """Keywords of ``search``. ``plan`` takes them too."""
 
     start: Annotated[Plan | None, Option()] = None
-    """A plan to improve on. Its devices are found by name."""
+    """A plan to improve on. Its devices are matched with the network's by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpreadOptions(SearchOptions):
-    """Keywords of ``plan``."""
+    """Keywords of ``plan``: those of ``search``, and ``spread``."""
 
     spread: Annotated[GivenSpread | None, Option()] = None
-    """Minimise the expected iteration time if links and speeds vary by this spread, which is given as in lab.compare.
-    """
+    """Minimise the expected iteration time over random variations of links and device speeds. The spread says how much
+    they vary, as in lab.compare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class SimulationOptions:
     """Keywords of ``simulate``."""
 
     like: Annotated[Trace | None, Option()] = None
-    """Predict what this measured trace ran, with the durations of its profile."""
+    """Predict the run of this measured trace, from the durations that were profiled before it."""
     queueing: Annotated[str | None, QUEUEING_OPTION] = None
     profile: Annotated[Profile | None, Option()] = None
     """Seconds of each computation, instead of FLOP / (peak x efficiency)."""
@@ -173,5 +173,8 @@ def as_schedule(schedule: AnySchedule | None) -> str | Schedule | None:
 
 
 def newest_of(results: Iterator[T], progress: Progress | None) -> T:
-    """Return the last of a stream of growing results. The stream has at least one; see ``received``."""
+    """Return the last of a stream of growing results, and call ``progress`` with each.
+
+    The stream must have at least one result. Ctrl-C returns the newest so far.
+    """
     return received(results, progress, newest=1)[-1]

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from dtfm_lab.planning.draws import GivenSpread
 
 DRAWS = 1000
-"""Equals ``planning.draws.DRAWS``, which takes a while to import."""
+"""Default number of random draws: a copy of ``planning.draws.DRAWS``, which takes a while to import."""
 
 
 @runtime_checkable
 class Comparable(Protocol):
-    """Something that can compare itself with another of its kind."""
+    """An object of an extension that can compare itself with another of its type."""
 
     def compared_with(self, after: Any) -> Any: ...
 
@@ -55,10 +55,10 @@ def compare(
     ``.to_frame()``, ``.parts``.
 
     With a ``spread``, one or several plans of one network are simulated on the same random variations of it. The result
-    has expected seconds, quantiles, and how often two plans change order: ``.to_frame()``, ``.to_frame("pairs")``,
-    ``.sentence``. The spread is one standard deviation of the logarithm of bandwidth, latency and compute speed, or a
-    mapping of these names: ``spread={"bandwidth": 0.3}``. In each draw, every device has its own factor, and all links
-    between two regions share one.
+    has expected seconds and quantiles, and says how often the nominally slower of two plans is faster:
+    ``.to_frame()``, ``.to_frame("pairs")``, ``.sentence``. The spread is a standard deviation of the logarithm: 0.3 for
+    bandwidth, latency and compute speed alike, or a mapping such as ``{"bandwidth": 0.3}``. In each of the ``draws``,
+    every device has its own factor, and all links between two regions share one.
     """
     from dtfm_lab.lab.arguments import as_plan  # imports the planners, which take a while to load
     from dtfm_lab.planning import Difference, drawn

@@ -46,15 +46,15 @@ class SearchKeywords(TypedDict, total=False):
     """Share of its peak FLOP/s that a device reaches. By default it follows from the GPU and the shapes of matrix
     products. More than 0 and at most 1."""
     start: Plan | None
-    """A plan to improve on. Its devices are found by name."""
+    """A plan to improve on. Its devices are matched with the network's by name."""
 
 
 class PlanKeywords(SearchKeywords, total=False):
     """Keywords of ``lab.plan``, from `dtfm_lab.lab.arguments.SpreadOptions`."""
 
     spread: GivenSpread | None
-    """Minimise the expected iteration time if links and speeds vary by this spread, which is given as in
-    lab.compare."""
+    """Minimise the expected iteration time over random variations of links and device speeds. The spread says how
+    much they vary, as in lab.compare."""
 
 
 class FrontierKeywords(TypedDict, total=False):
@@ -83,7 +83,7 @@ class SimulateKeywords(TypedDict, total=False):
     """Keywords of ``lab.simulate``, from `dtfm_lab.lab.arguments.SimulationOptions`."""
 
     like: Trace | None
-    """Predict what this measured trace ran, with the durations of its profile."""
+    """Predict the run of this measured trace, from the durations that were profiled before it."""
     queueing: str | None
     """Which messages wait for each other: those in one direction between two devices (pairs), or all at one NIC
     (nics). One of pairs, nics."""
@@ -237,8 +237,8 @@ class RunKeywords(TypedDict, total=False):
     """Which messages wait for each other: pairs (each directed pair of devices has its own link) or, on the
     virtual clock only, nics (each device has one NIC). One of pairs, nics. Default: pairs."""
     emulated: AnyPath | Topology | None
-    """Emulate the links of another network instead of the plan's: a name, file or Topology with as many devices.
-    Predictions still use the plan's network."""
+    """Emulate the links of another network instead of the plan's: a name, file or Topology with the same number
+    of devices. Predictions still use the plan's network."""
     stand_in: AnyPath | ModelSpec | None
     """Train this model in fp32 instead of the job's: a name, config.json or ModelSpec. Messages keep the job's
     sizes, and so do computations on the paced clock. By default a small model, if the job's own cannot be trained
@@ -261,9 +261,9 @@ class RunKeywords(TypedDict, total=False):
     sample_bytes: int
     """Bytes of text that the trained model writes at the end. Default: 0."""
     workers: int | Sequence[int] | None
-    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 workers,
-    and 8 of a larger plan. All stages and as many pipelines as fit run, or the first stages of two pipelines.
-    Nothing else about the plan changes."""
+    """Run only part of the plan: at most N workers, or (stages, pipelines). By default, a plan of up to 32
+    workers runs whole, and a larger one with 8 workers. As many whole pipelines run as fit. If none fits, the
+    first stages of two pipelines run. Nothing else about the plan changes."""
 
 
 class JobKeywords(TypedDict, total=False):

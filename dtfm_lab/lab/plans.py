@@ -28,17 +28,19 @@ log = logging.getLogger(__name__)
 SMALL_NETWORK = 16
 """Up to this number of devices, the default job of a network is one that can be run for real."""
 TOY_S = 0.01
-"""A job that computes for less than this per iteration is a toy on a device: a message over a LAN takes as long."""
+"""Seconds. A job is a toy for a device that computes a whole iteration in less: a message over a LAN takes as long."""
 FLOP_PER_PARAMETER, STATE_BYTES = 6, 16
-"""Training takes 2 FLOP forward and 4 backward per token and parameter. Its state is weights and gradients in fp16 and
-three fp32 copies for Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
+"""Training takes 2 FLOP forward and 4 backward per token and parameter. Its state takes 16 bytes per parameter: weights
+and gradients in fp16, and three fp32 numbers for Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
 LARGER = "gpt3-xl", "qwen2.5-7b", "llama-2-13b", "llama-2-70b"
 OPENING_BATCH = 64
-"""Sequences per iteration of the jobs in ``LARGER``. With their own batches, a few devices need half an hour."""
+"""Sequences per iteration of the jobs in ``LARGER``. With their own batches, an iteration takes half an hour on a few
+devices."""
 OWN_BATCH, OWN_DTYPE = 64, "fp32"
-"""Defaults for a job built from your own module: its batch and its dtype."""
+"""Defaults for a job built from your own module: samples per iteration, and dtype."""
 PAPERS = "dtfm-gpt3-xl"
-"""GPT-3 XL as DT-FM's public code plans it, with its default batch of 512. The paper ran 1024, 2048 and 4096."""
+"""The job of the DT-FM paper: GPT-3 XL, with the public code's default batch of 512. The paper ran 1024, 2048 and 4096.
+"""
 
 
 def load_topology(
@@ -50,8 +52,8 @@ def load_topology(
 ) -> Topology:
     """Return a network that comes with the lab (see ``dtfm-lab network``), or one from a file of any known format.
 
-    A list of files is read by the installed reader of machines, if there is one (entry points of
-    ``dtfm_lab.machine_readers``). For such files, ``at`` gives the region of each host. ``peak_tflops`` and
+    A list of files, such as outputs of ``nvidia-smi`` and ``iperf3``, is read by an extension (entry point
+    ``dtfm_lab.machine_readers``). For such a list, ``at`` gives the region of each host. ``peak_tflops`` and
     ``memory_gib`` describe GPUs that the lab's table lacks. The network's ``.description`` says what was measured, what
     was estimated and what was left out.
 
@@ -73,16 +75,17 @@ def load_job(
     """Load a job by name (``dtfm-gpt3-xl``, ``llama-3-8b``...) or from a file. Keywords override any field, such as
     ``model=`` and ``seq_len=``.
 
-    Or build the job from your own torch ``module``, which is inspected in a separate process. Give either
-    ``"file.py:function"``, whose function returns (module, data) or (module, data, loss), or a module with an
-    ``example``. Data are a batch, a mapping of the module's keywords or a tuple of its arguments, or a dataset of such
-    rows. Without a ``loss``, the module returns its loss, alone or as ``.loss``. Otherwise the loss is ``loss(output,
-    last part of the batch)``.
+    Or build the job from your own torch ``module``, which is inspected in a separate process. ``module`` is
+    ``"file.py:function"``, whose function returns (module, data) or (module, data, loss). Or it is a torch module, with
+    its data as ``example``. The data are one batch or a dataset of rows. A batch or row is a mapping of the module's
+    keyword arguments, or a tuple of its positional arguments. The ``loss`` is a function of the module's output and the
+    last part of the batch (all of the batch if that is a mapping). Without it, the module must return its loss, alone
+    or as ``.loss``. The batch is 64 samples by default.
 
-    The module's blocks are the longest row of parts in a ModuleList or Sequential, or else its parts in the order in
-    which they compute. With ``timed``, the blocks are timed on one core of this machine, and the module's FLOP are
-    divided among them in proportion to the seconds. Use it because torch counts only matrix products and convolutions.
-    The batch is 64 samples by default.
+    The module is cut between blocks. These are the parts of its longest ModuleList or Sequential, or else its parts in
+    the order in which they compute. With ``timed``, the blocks are timed on one core of this machine, and the module's
+    FLOP are divided among them in proportion to these times. That helps if operators other than matrix products and
+    convolutions take long, because torch counts only the FLOP of these two.
 
     Raises JobError in one line for a module that cannot be cut.
     """
@@ -124,12 +127,12 @@ def default_job(topology: Topology) -> Job:
 
 
 def opening_job(topology: Topology) -> Job:
-    """Return the job that the lab opens a network with.
+    """Return the job that the lab shows first for a network.
 
-    It is the default job. DT-FM's job gets a batch of one sequence per device. With so few, averaging costs more than
-    the hops between stages, so the best plan keeps each stage in one city. With the public code's default batch of 512,
-    it keeps each pipeline in one city. A few fast devices get a model that is too large for each of them, because one
-    device alone would train a toy fastest.
+    It is the default job, with two exceptions. DT-FM's job gets a batch of one sequence per device. With so small a
+    batch, averaging gradients costs more than sending activations, so the best plan keeps each stage in one city. With
+    the default batch of 512, the best plan keeps each pipeline in one city. A few fast devices get a model that is too
+    large for any one of them, because one device alone would train a toy fastest.
     """
     job = default_job(topology)
     if job.name == PAPERS:
@@ -138,13 +141,15 @@ def opening_job(topology: Topology) -> Job:
 
 
 def _is_toy(job: Job, topology: Topology) -> bool:
-    """True if the fastest device computes an iteration of the job so quickly that every message is a loss."""
+    """Return True if the fastest of several devices computes an iteration within ``TOY_S``, so that any message costs
+    more than it saves."""
     fastest = max(device.peak_flop_per_s for device in topology.devices)
     return len(topology) > 1 and FLOP_PER_PARAMETER * job.modelled().parameters * job.tokens < fastest * TOY_S
 
 
 def _larger(topology: Topology) -> Job | None:
-    """Return the first job of ``LARGER`` whose training state fits the devices together, and none alone."""
+    """Return the first job of ``LARGER`` whose training state fits into all devices together, but not into any one
+    device. None if there is no such job."""
     memory = [device.memory_bytes for device in topology.devices]
     for name in LARGER:
         job = load_job(name)
@@ -157,9 +162,9 @@ def _larger(topology: Topology) -> Job | None:
 
 
 def fitted(job: Job, n_devices: int) -> Job:
-    """Return the job cut to use all devices: in its own shape if that fits, else in the most square shape of its batch.
+    """Return the job with the numbers of stages and replicas that use all devices, or else as many as possible.
 
-    If no shape uses all devices, the job is cut to use as many as possible.
+    The job's own numbers are kept if they do so. Otherwise they become as equal as its batch allows.
     """
     if job.shaped and job.n_tasklets == n_devices:
         return job
@@ -176,8 +181,8 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Unpa
     of passes. Ctrl-C keeps the best plan so far. With ``steps``, the same seed gives the same plan. If devices lack
     memory, or the iteration cannot be simulated, a warning in the log says so.
 
-    With a ``spread``, the best plans of all shapes are compared, and the one with the least expected seconds is
-    returned: see ``compare``.
+    With a ``spread``, the good plans that the search has found are simulated on random variations of the network (see
+    ``compare``). The one with the shortest expected iteration is returned.
     """
     network, job = nouns(topology, job)
     spread = options.pop("spread", None)
@@ -191,7 +196,11 @@ def plan(topology: Topology | str, job: Job | str | None = None, **options: Unpa
 def search(
     topology: Topology | str, job: Job | str | None = None, **options: Unpack[SearchKeywords]
 ) -> Iterator[PlanStep]:
-    """Yield the steps of ``plan`` as the search makes them. Each has best_s, bound_s, evaluations and ``plan``."""
+    """Yield each step of the search that ``plan`` makes.
+
+    A step has ``plan``, the best plan so far, its objective ``best_s``, the lower bound ``bound_s``, and the number of
+    ``evaluations``.
+    """
     network, job = nouns(topology, job)
     return planning.search(network, job, **_with_objective(job, options))
 
@@ -207,11 +216,11 @@ def frontier(
     """Return the plans that no other plan beats in both time and price: ``.to_frame()``, ``.plans``, ``.at(20)`` by
     price.
 
-    Runs 12 searches (``searches``) in 20 s together (``seconds``, or longer if they do not fit). They search for
-    the fastest iteration, for the lowest price per billion tokens, and for the fastest iteration under price
-    limits. With ``steps`` for every search, the same seed gives the same frontier. ``batches=[512, 1024]`` gives
-    one frontier per global batch. ``progress`` is called with the frontier after every search. Ctrl-C keeps the
-    best so far. Devices without a price count as free.
+    By default, 12 ``searches`` share 20 ``seconds``, but each takes at least 0.1 s. They search for the fastest
+    iteration, for the lowest price per billion tokens, and for the fastest iteration under price limits. With
+    ``steps`` for every search, the same seed gives the same frontier. ``batches=[512, 1024]`` gives one frontier
+    per global batch. ``progress`` is called with the frontier after every search. Ctrl-C keeps the best so far.
+    Devices without a price count as free.
     """
     return newest_of(planning.stream_frontier(*nouns(topology, job), **options), progress)
 
@@ -224,9 +233,12 @@ def evaluate(
     rank_map: Sequence[int | None] | None = None,
     groups: Sequence[Sequence[int | str]] | None = None,
 ) -> Plan:
-    """Evaluate your own placement: groups in stage order, a rank map, or groups in any order.
+    """Return the plan of your own placement, with its communication cost and its simulated iteration time.
 
-    If its devices lack memory, or its iteration cannot be simulated, a warning in the log says so.
+    Give ``stages``, a ``rank_map`` or ``groups``. ``stages`` lists the devices of each stage, in stage order. In
+    ``groups`` the stages may have any order, and the best one is found. A ``rank_map`` is the rank of each device:
+    pipeline x n_stages + stage, or None if idle. If devices lack memory, or the iteration cannot be simulated, a
+    warning in the log says so.
     """
     return _simulated(planning.evaluate(*nouns(topology, job), stages=stages, rank_map=rank_map, groups=groups))
 
@@ -241,28 +253,28 @@ def replan(
     seed: int = 0,
     horizon_s: float | None = None,
 ) -> Replan:
-    """Return the plan that follows ``plan`` when devices leave or join, or links change, and what the change costs.
+    """Return the plan to switch to when devices leave or join, or links change, and what the switch costs.
 
-    The result has ``.plan`` and ``.moves``: which device gets which parameters and optimizer states, and from which, in
-    ``.move_s`` seconds over these links. ``.stay`` is the old plan with only its holes filled. ``.pays_after_s`` says
-    when the new plan overtakes it. Devices stay where they are unless a move pays off within ``horizon_s`` seconds of
-    training, an hour by default. The search starts from the old plan and looks near it, for ``seconds``, by default 0.2
-    s.
+    The result has ``.plan`` and ``.moves``: the parameters and optimizer states that move, with sender and receiver.
+    They take ``.move_s`` seconds over these links. ``.stay`` is the old plan with idle or new devices instead of the
+    lost ones. After ``.pays_after_s`` seconds, the new plan has done more iterations than ``.stay``. Devices stay where
+    they are unless a move pays off within ``horizon_s`` seconds of training, an hour by default. The search looks near
+    the old plan for ``seconds``, 0.2 s by default.
 
     Parameters
     ----------
     lost
         Names of devices that leave.
     joined
-        Devices that join: a network that has them beside the old ones, or names of devices of ``changed``. Idle devices
+        Devices that join: a network with the old and the new devices, or names of devices of ``changed``. Idle devices
         of the plan's network are available already.
     changed
-        The network with its links, or its devices' speeds, as they are now.
+        The network as it is now, with other links or other speeds of devices.
 
     Raises
     ------
     UnknownName
-        The plan's network does not have a lost device.
+        A lost device is not in the plan's network.
     PlanError
         No device is left, a network lacks a device that is not lost, or no plan fits the remaining devices.
     JobError
@@ -275,7 +287,7 @@ def replan(
 
 @runtime_checkable
 class Explainable(Protocol):
-    """Something that can explain its own cost."""
+    """An object, such as another system's outcome, that can explain its own cost."""
 
     def why(self, against: Any = None, *, progress: Progress | None = None) -> Any: ...
 
@@ -285,11 +297,11 @@ def explain(plan: Plan | str) -> Explanation: ...
 @overload
 def explain(plan: Explainable, against: Any = None, *, progress: Progress | None = None) -> Any: ...
 def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Progress | None = None) -> Any:
-    """Explain why a plan costs what it costs: what limits it, and the cost of any other place for a device.
+    """Explain why a plan costs what it costs: what limits it, and what it would cost to put a device elsewhere.
 
-    ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan made for time or price is explained by its simulated
-    iteration: the device, link or synchronisation that limits it, its memory, and ``.to_frame("iteration")``. To see
-    what would change it, use ``.worth()`` for each device and ``.sensitivity()`` for each link and device.
+    The result has ``.text``, ``.why("Tokyo-3")``, ``.to_frame()``. A plan made for time or price is explained by its
+    simulated iteration: the device, link or synchronisation that limits it, its memory, and ``.to_frame("iteration")``.
+    To see what would change it, use ``.worth()`` for each device and ``.sensitivity()`` for each link and device.
     ``lab.compare`` compares two plans.
 
     Other objects with a method ``why``, such as an outcome of another system, are explained by that method.
@@ -303,9 +315,10 @@ def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Pr
 
 @takes_options(JobChanges, noun="job field", left_as_is=True)
 def with_job(plan: Plan | str, **overrides: Unpack[JobKeywords]) -> Plan:
-    """Return the same placement for the plan's job with other fields (``recompute=True``, ``compression="int8"``...).
+    """Return the plan with other values for fields of its job, such as ``recompute=True`` or ``compression="int8"``.
 
-    The plan is evaluated again. Raises PlanError if the number of stages or replicas changes, which needs a new plan.
+    The placement stays the same, and the plan is evaluated again. Raises PlanError if the number of stages or replicas
+    changes, which needs a new plan.
     """
     plan = as_plan(plan)
     job = files.override(plan.job, **overrides)
@@ -333,7 +346,7 @@ def _with_objective(job: Job, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nouns(topology: Topology | str, job: Job | str | None) -> tuple[Topology, Job]:
-    """Return the network and the job, loaded if given by name. Without a job, it is the network's default job."""
+    """Return the network and the job, loaded if given by name. Without a job, return the network's default job."""
     network = topology if isinstance(topology, Topology) else load_topology(topology)
     if job is None:
         return network, default_job(network)

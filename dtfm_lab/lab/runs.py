@@ -1,4 +1,4 @@
-"""Functions that predict and that run for real."""
+"""Functions that predict what a plan takes (simulate, memory, sweep), and that run it for real (start, run)."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: U
     """Predict one iteration in virtual time.
 
     ``schedule`` is a name, a Schedule, or a schedule file (.txt, or torch's .csv). If None, the job's schedule is used.
-    With ``like``, a measured Trace, what ran is predicted from the profile taken before the run. If only a part of the
-    plan ran, that part is predicted. A ``profile`` has rows (stage, replica, kind, seconds).
+    ``like`` is a measured Trace. It makes this a prediction of that run: of the part of the plan that ran, with the
+    durations that were profiled before it. A ``profile`` has rows (stage, replica, kind, seconds).
     """
     return simulation.simulate(as_plan(plan), as_schedule(schedule), **options)
 
 
 def memory(plan: Plan | str, schedule: AnySchedule | None = None, *, trace: Trace | None = None) -> MemoryReport:
-    """Return the peak memory of every device, whether it fits, and what would fit: ``.sentence``, ``.fits``,
-    ``.to_frame()``, ``.advice``.
+    """Return the peak memory of every device, whether the plan fits, and what would make it fit: ``.sentence``,
+    ``.fits``, ``.to_frame()``, ``.advice``.
 
-    The peak follows from the order of passes alone, so nothing has to run.
-    With a ``trace`` of this plan there is also ``.timeline(device)``.
+    The peak follows from the order of passes alone, so nothing has to run. With a ``trace`` of this plan,
+    ``.timeline(device)`` returns the memory in the course of an iteration.
     """
     return memory_of(as_plan(plan), as_schedule(schedule), trace=trace)
 
@@ -76,17 +76,25 @@ def sweep(
     """Simulate a plan under every combination of some settings, one row each. ``lab.figures.sweep`` draws them.
 
     ``lab.sweep(plan, schedule=["gpipe", "1f1b"], bandwidth=[0.5, 1, 2])``. A setting is one value or a list of values.
-    Settings are schedule, queueing and efficiency; fields of the job that keep its placement, such as microbatch,
-    compression or recompute; bandwidth and latency, as factors on all links. An impossible combination is a row with an
-    ``error``. ``progress`` is called with every point. Ctrl-C keeps the rows so far. Long sweeps use one process per
-    core.
+    These settings keep the plan's placement:
+
+    - schedule, queueing and efficiency
+    - many fields of the job, such as microbatch, compression or recompute
+    - bandwidth and latency, as factors on all links
+
+    The row of an impossible combination has an ``error``. ``progress`` is called with every row. Ctrl-C keeps the rows
+    so far. Long sweeps use one process per core.
 
     ``lab.sweep("worldwide", "gpt3-xl", planner=["evolutionary", "random"], shape=["8x8", "4x16"], repeats=5)`` makes a
-    new plan for every combination. Three kinds of arguments lead to that: a network instead of a plan; a job,
-    ``repeats`` or ``seconds`` (of each search); or a setting of planning. These settings are network, shape (or
-    n_stages and n_replicas), planner, objective, max_price_per_hour, max_iteration_s, steps and seed. Repeats differ in
-    their seed. ``summary=True``, or the name of another result than ``iteration_s``, returns the mean and its 95 %
-    confidence interval instead of the rows: n, failed, mean, low, high, least, most.
+    new plan for every combination. Any of these arguments leads to that:
+
+    - a network instead of a plan
+    - a job, ``repeats``, or ``seconds`` of each search
+    - a setting of planning: network, shape (or n_stages and n_replicas), planner, objective, max_price_per_hour,
+      max_iteration_s, steps or seed
+
+    Repeats differ in their seed. With ``summary=True``, the mean of ``iteration_s`` and its 95 % confidence interval
+    are returned instead of the rows: n, failed, mean, low, high, least, most. ``summary`` may also name another result.
 
     ``executor`` computes the rows elsewhere. It is any object with the ``submit`` of ``concurrent.futures``, such as
     ``loky.get_reusable_executor()`` or ``dask.distributed.Client(address)``, or ``"loky:4"``, ``"threads:4"``,
@@ -115,8 +123,7 @@ def _job_for(job: Job | str | None, network: Topology) -> Job:
 
 
 def _read(name: str, given: Any) -> Any:
-    """Return the values of a setting. Names and files of networks, and files of schedules, are replaced by what they
-    hold."""
+    """Return the values of a setting. Networks given by name or file, and schedules given by file, are loaded."""
     if name not in ("network", "schedule"):
         return given
     one = isinstance(given, str | os.PathLike | Topology | Schedule) or not isinstance(given, Iterable)
@@ -130,7 +137,7 @@ def _read(name: str, given: Any) -> Any:
 def start(plan: Plan | str, schedule: AnySchedule | None = None, **options: Unpack[RunKeywords]) -> Run:
     """Start real workers on this machine and return a handle at once; its ``wait`` returns the measured Trace.
 
-    ``dtfm_lab.runtime.protocol.run_options.RunOptions`` describes each option, ``launch.start`` lists what is refused.
+    ``dtfm_lab.runtime.protocol.run_options.RunOptions`` describes each option. ``launch.start`` lists the errors.
     """
     from dtfm_lab.runtime.client import launch  # takes a while to load
 

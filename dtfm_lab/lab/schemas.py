@@ -102,7 +102,7 @@ def schema_of(kind: Any) -> JsonSchemaValue:
 
 
 def written_by_people(made: JsonSchemaValue) -> JsonSchemaValue:
-    """Allow numbers where text is expected, as the file sections do."""
+    """Allow numbers where the schema expects text, because the readers of hand-written files accept them too."""
     for section in (made, *made.get("$defs", {}).values()):
         for value in section.get("properties", {}).values():
             for each in (value, *value.get("anyOf", ())):
@@ -119,7 +119,7 @@ def _topology() -> JsonSchemaValue:
 
 
 def _take_either_unit(section: JsonSchemaValue) -> None:
-    """Allow each number under its SI name too, instead of the name with the unit that people write."""
+    """Allow each number in SI too, under another name: ``latency_s`` instead of ``latency_ms``."""
     keys, required = section["properties"], section.get("required", [])
     either: list[JsonSchemaValue] = []
     for in_si, written in UNITS.items():
@@ -203,7 +203,7 @@ def _schedule() -> JsonSchemaValue:
 
 
 class SamePlan(Section):
-    """Stands for the plan's own network."""
+    """What a workspace holds instead of a network that equals the plan's: ``{"same": "plan"}``."""
 
     same: str
 

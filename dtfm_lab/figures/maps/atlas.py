@@ -156,8 +156,8 @@ def _centres(
 
 
 def mapped(figure: go.Figure, atlas: Atlas) -> go.Figure:
-    """Return the figure over land, with a disc and a name for each region, and a line to its true place if it had to
-    move."""
+    """Return the figure over land, with a disc and a name for each region. If a disc had to move, a line leads to the
+    region's true place."""
     patches = {r: Patch(centre, atlas.px(atlas.radii_px[r]), True) for r, centre in atlas.regions.items()}
     leaders: tuple[list[float | None], list[float | None]] = ([], [])
     for region, home in atlas.homes.items():
@@ -189,7 +189,7 @@ def without_place(atlas: Atlas) -> str:
 
 LAND = "rgba(128, 128, 128, 0.24)"
 WORTH_TURNING = 60.0
-"""A map is cut at another place than the Pacific only if that makes it narrower by this many degrees of longitude."""
+"""A map is cut elsewhere than in the Pacific only if that makes it narrower by this many degrees of longitude."""
 FLATTEST = 0.4
 """Minimum height of a view relative to its width, both in degrees."""
 TALLEST = 0.62
@@ -201,7 +201,7 @@ NORTH = 78.0
 POINTS = 65
 """Number of points of a line: enough that a line cut off at a cluster's rim ends near it."""
 SPECK = 3
-"""Maximum number of points of a ring without area."""
+"""An outline of at most this many points is not drawn: it is closed, so it has no area."""
 BOW = 0.12
 """Height of a line's bow relative to its width."""
 
@@ -285,7 +285,7 @@ def flight(a: FloatArray, b: FloatArray) -> list[FloatArray]:
     """Return the shorter way round the globe between two points of the plane, (n, 2), bowed towards the nearer pole
     like a flight path.
 
-    A way that leaves the plane on one side and returns on the other has two pieces: one begins at a, the other
+    If the way leaves the plane on one side and returns on the other, it has two pieces. One begins at a, the other
     ends at b.
     """
     # The shorter way round, which may cross the date line.

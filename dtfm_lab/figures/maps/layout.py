@@ -79,7 +79,8 @@ def rim_to_rim(patches: Mapping[str, Patch], a: str, b: str) -> FloatArray:
 
 
 def circle(n: int, radius: float) -> FloatArray:
-    """Return (n, 2) points on a circle, clockwise from the top; two are side by side, one is in the middle."""
+    """Return (n, 2) points on a circle, clockwise from the top. Two points are side by side, and a single one is in the
+    middle."""
     start = np.pi if n == 2 else np.pi / 2
     angle = start - 2 * np.pi * np.arange(n) / max(1, n)
     return (radius if n > 1 else 0.0) * np.column_stack([np.cos(angle), np.sin(angle)])

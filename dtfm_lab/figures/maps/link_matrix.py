@@ -29,9 +29,9 @@ ALIKE = 1.001
 def link_matrix(topology: Topology, of: str = "bandwidth") -> go.Figure:
     """A heat map of the links from row to column, in logarithmic colours: light is cheap, dark is expensive.
 
-    Devices are in order of region. For a network of more than 512 devices, it draws one per host. If these are still
-    too many, it draws evenly spaced ones, because a page cannot show millions of cells. ``of`` is "bandwidth" (Gbit/s)
-    or "latency" (ms). Raises UnknownName for anything else.
+    Devices are in order of region. For a network of more than 512 devices, it draws one device per host. With more than
+    512 hosts, it draws evenly spaced devices, because a page cannot show millions of cells. ``of`` is "bandwidth"
+    (Gbit/s) or "latency" (ms). Raises UnknownName for anything else.
     """
     if of not in ("bandwidth", "latency"):
         raise unknown("link property", of, ("bandwidth", "latency"))

@@ -63,7 +63,7 @@ def region_links(
     """Return lines between pairs of regions, each with the median of their links. ``route`` returns the points of a
     line.
 
-    Every pair is drawn, or only those among the ``each`` fastest of one of their regions.
+    With ``each``, a pair is drawn only if it is among the ``each`` fastest pairs of at least one of its two regions.
     """
     members = {r: [i for i, d in enumerate(topology.devices) if d.region == r] for r in topology.regions}
     lines = {
@@ -131,8 +131,8 @@ def _drawn(lines: Iterable[Line]) -> list[go.Scatter]:
 
 
 def _classes(gbps: FloatArray) -> list[int]:
-    """Return the class of each bandwidth: its rank if there are few different ones, else equal steps of the
-    logarithm."""
+    """Return the class of each bandwidth, 0 for the slowest. It is the rank of the bandwidth if there are at most
+    ``CLASSES`` different ones. Otherwise the classes are equal steps of its logarithm."""
     rank = np.unique(gbps, return_inverse=True)[1].ravel()
     if not rank.size or rank.max() < CLASSES:
         return [int(r) for r in rank]

@@ -36,9 +36,9 @@ USUAL_PX = 900
 WIDTH_WORDS = "line width: bandwidth, of the slower direction"
 NO_MAP = "no region has a known place on Earth, so there is no map"
 FEW_REGIONS = 10
-"""Maximum number of regions of a network whose links are all drawn."""
+"""Maximum number of regions of a network for which the links of all pairs of regions are drawn."""
 FASTEST = 2
-"""Number of links per region that are drawn if there are more regions."""
+"""Number of links per region, the fastest, that are drawn for a network with more regions."""
 
 
 class Scene(NamedTuple):

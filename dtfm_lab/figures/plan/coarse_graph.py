@@ -37,7 +37,7 @@ from dtfm_lab.planning.search import PROVEN
 ALL_HOPS_UP_TO = 16
 """Maximum number of stages for which all hops and labels are drawn. With more, only the path is drawn."""
 MARKERS_PX = 1000
-"""Pixels of the ellipse that markers may fill."""
+"""Maximum width of all stage markers together in pixels. With many stages, each is smaller."""
 FEW_NODES = 8
 """Maximum number of stages whose labels also count the devices."""
 NAMED_IN_HOVER = 12
@@ -102,8 +102,7 @@ def _nodes(graph: nx.Graph[int], places: FloatArray) -> go.Scatter:
 
 
 def _label(figure: go.Figure, node: dict[str, Any], stage: int, place: FloatArray, n: int) -> None:
-    """Label a stage outside of the ellipse: above or below it if that direction is nearly vertical, else to its
-    side."""
+    """Label a stage outside the ellipse: next to it at the left and right ends of the ellipse, else above or below."""
     lines = [f"stage {stage}", f"sync {format_s(node['cost_s'])}"]
     if n <= FEW_NODES:
         lines.insert(1, counted(len(node["devices"]), "device"))
@@ -142,11 +141,11 @@ def _some(words: Iterable[str]) -> str:
 
 
 NAMED_UP_TO = 32
-"""Maximum number of pairs that are all labelled. With more, only the slowest is."""
+"""Maximum number of pairs that are all labelled. With more, only the slowest is labelled."""
 ROW_PX = 34
-"""Height of a pair in pixels."""
+"""Height of a pair's row in pixels."""
 CROWDED_ROW_PX = 18
-"""Height of a pair in pixels if there are more than ``FEW_PAIRS``."""
+"""Height of a pair's row in pixels if there are more than ``FEW_PAIRS`` pairs."""
 HEADING_PX = 44
 FEW_PAIRS = 12
 """Maximum number of pairs that are drawn with wide lines and large markers."""

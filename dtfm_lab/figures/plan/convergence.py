@@ -24,9 +24,10 @@ STRIPS = 300
 """Number of strips of the axis, each two or three pixels wide. A strip needs only a few points."""
 Searches = dict[str, list[PlanStep]]
 Bounds = list[tuple[float, float]]
-"""Places on the axis at which a search proved a higher bound than any search before, and the seconds proved."""
+"""(place on the axis, bound) wherever a search proved a higher bound than any search before."""
 FEW = 100
-"""Up to this number of evaluations, or multiple of the time of the first step, a search's axis is linear."""
+"""The axis becomes logarithmic above this number of evaluations, or above this multiple of the first step's seconds. An
+axis of generations is always linear."""
 AXES = {"evaluations": "placements priced", "seconds": "time of search (s)", "generation": "generation"}
 
 
@@ -57,7 +58,7 @@ class SearchedTask(NamedTuple):
 def convergence(
     steps: Iterable[PlanStep] | Mapping[str, Iterable[PlanStep]], *, against: str = "evaluations"
 ) -> go.Figure:
-    """Best cost of one search, or of several by name, with the medians of their populations, in the objective's words.
+    """The best cost so far of one search, or of several by name, and the median cost of their populations.
 
     The bound is the largest that any of the searches had proved by then. The legend names the gap between the bound and
     the end of each search. A long axis is logarithmic.
@@ -104,9 +105,10 @@ def _proof(step: PlanStep, bound_s: float) -> str:
 
 
 def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list[PlanStep], dict[str, Drawn]]:
-    """Return the steps that are visible in a picture of a field's stepped line, and their ``x`` and ``y``.
+    """Return the steps that are visible when a field is drawn as a stepped line, and their ``x`` and ``y``.
 
-    Of many steps, these are the lowest, the highest and the last of each narrow strip, without repeated values.
+    Of many steps, these are the first one, and the lowest and the last one of each narrow strip. A step that repeats
+    the value before it is left out.
     """
     at, value = np.array([(axis.of(step), getattr(step, field)) for step in steps], dtype=float).T
     rows = np.arange(len(steps))

@@ -25,10 +25,10 @@ LOG_FROM = 6.0
 def frontier(frontier: Frontier) -> go.Figure:
     """Seconds against dollars: a point for each plan. Its shape, GPUs and idle devices appear on hover.
 
-    Hollow points are plans that a faster plan beats in price per token: they are for a small hourly budget. The dashed
+    A faster plan beats a hollow point in price per token, so such a plan is only for a small hourly budget. The dashed
     line is a lower bound for every budget. Frontiers of several batches have one line each. They show hours per billion
-    tokens instead of seconds per iteration, because those compare any two batches. The customdata of each point is its
-    number in ``frontier.plans``.
+    tokens instead of seconds per iteration, because iterations of different batches cannot be compared. The customdata
+    of each point is its index in ``frontier.plans``.
 
     Raises PlanError for a frontier without plans.
     """
@@ -85,7 +85,7 @@ def samples_of(job: Job) -> str:
 
 
 def _height(plan: Plan, several: bool) -> float:
-    """Return seconds per iteration, or hours per billion tokens."""
+    """Return seconds per iteration or, if ``several`` batches are compared, hours per billion tokens."""
     return iteration_s(plan) * (1e9 / plan.job.tokens / 3600 if several else 1.0)
 
 
@@ -114,7 +114,7 @@ def _bound(frontier: Frontier, x: dict[str, Any]) -> go.Scatter:
 
 
 def _axis(values: FloatArray, unit: str = "") -> dict[str, Any]:
-    """Return the range of an axis: logarithmic if the values span much, else from 0. The unit precedes each tick."""
+    """Return an axis: logarithmic if the values span a wide range, else from 0. The unit precedes each tick."""
     positive = values[values > 0]
     if not len(positive):
         return {"range": [0, 1]}

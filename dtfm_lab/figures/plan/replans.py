@@ -1,4 +1,4 @@
-"""What changes cost plans of several shapes, and when a move pays."""
+"""Figures of replanning: when a move pays, and how many iterations plans of several shapes lose to changes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ ROOM = 1.65
 def replans(found: Replan | Sequence[Replan], *, every_s: float = 900.0) -> go.Figure:
     """When a move pays, or what changes cost each plan.
 
-    For one change, it draws iterations over time: with the new plan, and with the old one and its holes filled.
+    For one change, it draws iterations over time: with the new plan, and with the old one in which only the lost
+    devices are replaced.
 
-    For many changes, such as the loss of each device of several plans, it draws a bar for each changed plan. The bar
-    shows average iterations in the horizon after a change, and iterations lost to moving and redoing. The plan that
-    makes most is on top. A mark shows what it makes undisturbed.
+    For many changes, such as the loss of each device of several plans, it draws a bar for each plan. The bar shows the
+    iterations that it completes on average in the horizon after a change, and those lost to moving and redoing. The
+    plan that completes most is on top. A mark shows how many it completes without a change.
 
     ``every_s`` is the time in seconds between two checkpoints. Half of it is redone if a stage comes from a checkpoint.
-    Raises PlanError if there are no replans, and for plans that were not made for seconds.
+    Raises PlanError if there are no replans, and for plans without an iteration time.
     """
     asked = [found] if isinstance(found, Replan) else list(found)
     if not asked:
@@ -43,19 +44,19 @@ def replans(found: Replan | Sequence[Replan], *, every_s: float = 900.0) -> go.F
 
 
 def _iterations(plan: Plan, seconds: float) -> float:
-    """Return the number of iterations that end within this many seconds."""
+    """Return the number of iterations in this many seconds, with a fraction for the last one."""
     assert plan.iteration_s is not None, "checked before"
     return max(0.0, seconds) / plan.iteration_s
 
 
 class _ReplanRow(NamedTuple):
-    """What happens to one plan, in iterations of the horizon, averaged over the changes."""
+    """Numbers of iterations of one plan within the horizon, averaged over the changes."""
 
     before: Plan
     undisturbed: float
     made: float
     moving: float
-    """Iterations lost during the move."""
+    """Iterations lost while the state moves."""
     redone: float
     to_checkpoint: int
     """Number of changes after which all devices go back to a checkpoint."""
@@ -124,7 +125,7 @@ def _shape(plan: Plan) -> str:
 
 
 def _move(found: Replan) -> go.Figure:
-    """Draw iterations by time since the change, the move first."""
+    """Draw iterations done by seconds since the change. None is done until the state has moved."""
     figure = go.Figure()
     pays_s = found.pays_after_s
     stay_s = 0.0 if found.stay_moves is None else found.stay_moves.move_s

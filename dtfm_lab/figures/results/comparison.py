@@ -30,7 +30,7 @@ from dtfm_lab.figures.theme import (
 )
 
 LINK = f", {BY_MODEL}"
-"""Ending of the name of an action that was not timed."""
+"""Ending of the name of a kind of action that was not timed but follows from the link model."""
 MOST_ROWS = 16
 """Maximum number of stages and links that are shown, the largest errors first."""
 KINDS = (*COMPUTE, *SENDS)
@@ -174,7 +174,7 @@ PARTS = {
     ("nic", "delay"): ("messages come in another order", GREEN),
 }
 NEGLIGIBLE = 1e-9
-"""Up to this share of an iteration, a difference counts as none: it is rounding."""
+"""Differences up to this share of an iteration are not shown, because they come from rounding."""
 
 
 @figure_of(Comparison)

@@ -30,7 +30,7 @@ MOST_ROWS = 10
 ROW_PX = 24
 HEADING_PX = 44
 NEGLIGIBLE = 1e-9
-"""Up to this relative change of an iteration, it counts as none: it is rounding."""
+"""Relative changes of an iteration up to this size count as no change, because they come from rounding."""
 WHAT = {
     "bandwidth": ("bandwidth", CAUSE_COLORS["bandwidth"]),
     "latency": ("latency", CAUSE_COLORS["latency"]),
@@ -182,7 +182,7 @@ def _name(found: Draws, plan: int) -> str:
 
 
 def _overtakes(found: Draws, plan: int) -> str:
-    """Return how often a plan is ahead of the nominally best one; nothing for that one."""
+    """Return in words how often a plan is faster than the nominally best one, or that it is that one."""
     nominal = int(found.nominal_s.argmin())
     if plan == nominal:
         return ", nominally best" if len(found.plans) > 1 else ""

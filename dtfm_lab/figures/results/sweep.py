@@ -107,7 +107,7 @@ def _x_axis(frame: pd.DataFrame, x: str | None, by_name: bool) -> dict[str, Any]
 
 
 def _title(drawn: pd.DataFrame, y: str, names: Sequence[str]) -> str:
-    """Return the best combination of those that fit in memory, or of all if none fits."""
+    """Return a title that names the best combination of those that fit in memory, or of all if none fits."""
     result = result_of(drawn, y)
     fit = fits(drawn)
     # A plan that does not fit is not the best of anything.
@@ -140,9 +140,10 @@ def _alt(drawn: pd.DataFrame, y: str, names: Sequence[str], n_tight: int) -> str
 
 
 def _curve(rows: pd.DataFrame, x: list[Any], y: list[float], number: int) -> list[go.Scatter]:
-    """Return a line, and its markers in a separate trace, so that the legend shows neither filled nor hollow ones.
+    """Return a line, and its markers in a separate trace, so that the legend shows only the line.
 
-    Later curves are thinner, so that each of several equal ones is visible.
+    Filled and hollow markers have different meanings. Later curves are thinner, so that each of several equal curves is
+    visible.
     """
     color = CATEGORIES[number % len(CATEGORIES)]
     color, symbol = EDGES.get(color, color), SYMBOLS[number % len(SYMBOLS)]
@@ -218,7 +219,7 @@ UNITS = {"s": (("s", 1.0), ("ms", 1e-3)), "bytes": (("GiB", 2.0**30), ("MiB", 2.
 
 
 def result_of(frame: pd.DataFrame, y: str) -> Result:
-    """Return a result in words, by what the job of the sweep counts."""
+    """Return a result with its word, in which samples replace tokens if the job of the sweep counts samples."""
     counted = str(frame.attrs.get("counted", "tokens"))
     return RESULTS[y]._replace(word=RESULTS[y].word.replace("token", counted.removesuffix("s")))
 

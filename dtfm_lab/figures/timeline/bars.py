@@ -25,7 +25,7 @@ MANY_DEVICES = 24
 BETWEEN_DEVICES_PX = 4
 BETWEEN_STAGES_PX = 12
 STAGES_NAMED = 3
-"""Maximum number of stages of a device that its label lists. With more, it has the first and the last."""
+"""Maximum number of stages of a device that its label lists. With more, it names the first and the last."""
 FILLED = 0.88
 """Share of a lane's height that bars fill. The rest separates lanes."""
 LABELLED_UP_TO = 1_500
@@ -79,10 +79,12 @@ class Rows:
         self.height_px = at - BETWEEN_STAGES_PX
 
     def strip(self, action: Action, replica: int, side: int) -> Strip:
-        """Return the place of an action's bar. If its lane is not drawn, it is the topmost lane of its device.
+        """Return the place of an action's bar: in its lane or, if that is not drawn, in the topmost lane of its device.
 
-        Messages between stages overlap in time with messages of the other direction, so they take half of their lane:
-        forward messages the upper half, backward messages the lower half.
+        ``side`` is 0 for the first trace, 1 for the second one below it.
+
+        Messages between stages overlap in time with messages of the other direction. So forward messages take the upper
+        half of their lane, and backward messages the lower half.
         """
         lane = action.lane if action.lane in self.lanes else self.lanes[0]
         height = self._lane_px[lane] * FILLED / self._n_sides
@@ -96,7 +98,8 @@ class Rows:
         return self._n_sides == 1 and LANE[kind] is self.lanes[0] is Lane.COMPUTE
 
     def axis(self) -> dict[str, Any]:
-        """Return the y axis: "stage · device" at the first lane, the other lanes by name and small."""
+        """Return the y axis. A device's first lane is labelled "stage · device", its others by their names in small
+        type."""
         places, labels = [], []
         for (position, replica, lane), top in self._top.items():
             places.append(top + self._lane_px[lane] * FILLED / 2)
@@ -175,8 +178,8 @@ class Hover:
     def of(self, kind: Kind, spans: Sequence[Span], word: str, *, named: bool) -> dict[str, Any]:
         """Return the template of bars of one kind, and the data that fill it.
 
-        Columns of the data are micro-batches, stages and durations, if the bars have them and they differ. The row of
-        ``named`` bars names their device already.
+        Columns of the data are micro-batches, stages and durations, if the bars have them and they differ. ``named`` is
+        True if the axis names the device already.
         """
         what, durations_s = KIND_NAMES[kind], np.array([span.end_s - span.start_s for span in spans])
         longest_s = float(durations_s.max())
@@ -223,8 +226,8 @@ class Hover:
 
 
 def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int, list[Span]]]:
-    """Return spans of one kind, in the order to draw them. Passes are also split by the stage of their device, from
-    0."""
+    """Yield (kind, number, spans) in the order to draw them. For passes, the number counts the stages of a device from
+    0, and each has its own spans. It is 0 for all other kinds."""
     of = ((span.action.kind, span.action.stage // n_positions, span) for span in spans)
     found = by_key(((kind, turn if kind in PASSES else 0), span) for kind, turn, span in of)
     first_to_last = sorted(found, key=lambda key: (-ORDER.index(key[0]), key[1]))

@@ -51,8 +51,8 @@ def gantt(
     critical
         True to outline the bars on the critical path and join them by a line, for each trace with its column ``after``.
     messages
-        True to draw up to 600 arrows from sender to receiver. They begin when the last byte leaves or, if sends and
-        receives have no lane, when the first does.
+        True to draw an arrow from sender to receiver for each message, unless there are more than 600. It begins when
+        the last byte leaves or, if sends have no lane, when the first byte leaves.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _subtitle(traces: list[Trace], words: list[str], chosen: list[int], remarks:
 
 
 MOST_ARROWS = 600
-"""Maximum number of arrows of a chart. More would hide the bars."""
+"""Maximum number of arrows of a chart. More would hide the bars, so none is drawn for more messages."""
 ARROW: dict[str, Any] = {"symbol": "arrow", "angleref": "previous", "opacity": 1, "line": {"width": 0}}
 CASING = "rgba(255, 255, 255, 0.9)"
 """Casing around a line, which makes it stand out from any bar."""

@@ -82,7 +82,10 @@ def _bytes(mebibytes: str) -> int | None:
 
 
 def visible(gpus: Sequence[AttachedGpu], variable: str | None) -> list[AttachedGpu]:
-    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves. CUDA stops reading at the first unknown entry."""
+    """Return the GPUs that a value of ``CUDA_VISIBLE_DEVICES`` leaves visible, in its order. None leaves all of them.
+
+    As in CUDA, the first unknown entry and all entries after it are ignored.
+    """
     if variable is None:
         return list(gpus)
     left = []
@@ -109,7 +112,7 @@ def cuda_of_torch() -> tuple[str, str | None] | None:
 
 
 def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
-    """Raise LabError or JobError if this many workers cannot run there under this clock."""
+    """Raise LabError or JobError if this many workers cannot compute on ``runs_on`` under this clock."""
     if runs_on == "cpu":
         return
     torch = cuda_of_torch()
@@ -136,13 +139,13 @@ def check_runs_on(runs_on: str, n_workers: int, clock: str) -> None:
 def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[AttachedGpu] | None = None) -> str:
     """Return in one clause why this machine's GPUs have too little free memory for a run; empty if they have enough.
 
-    Workers are assigned to GPUs in rotation. A stage needs what the memory model says for this schedule, with all
-    messages that it may have received.
+    Workers are assigned to GPUs in rotation. Each needs its CUDA context and the least peak that the memory model
+    predicts for this schedule.
 
     Parameters
     ----------
     gpus
-        GPUs that the run can see. By default the driver is asked, which raises NoGpu.
+        GPUs that the run can see. By default the driver is asked, which may raise NoGpu.
     """
     if spec.runs_on != "cuda":
         return ""

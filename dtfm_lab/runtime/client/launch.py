@@ -1,8 +1,8 @@
 """Start a real run from a process without torch. An impossible run is refused before any process starts.
 
-In a mystery run, one link or one device is secretly slow, and the reader finds it from the residuals. Only the secret
-itself names it: the run's record and its trace do not. The profile is taken before a device is slowed, and predictions
-ignore which links are emulated.
+In a mystery run, one link or one device is secretly slow, and the learner finds out which from the errors of the
+prediction. Only the ``Secret`` names it: the run's record and its trace do not. A prediction knows nothing of it. The
+profile is taken before a device is slowed, and predictions use the plan's links, not the emulated ones.
 """
 
 import importlib.util
@@ -37,7 +37,7 @@ DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
 """Default number of iterations by clock. On the virtual and the real clock they bring the loss of the job ``small``
 below the unigram entropy."""
 DEFAULT_WORKERS = 8
-"""Number of workers that run a part of a plan with more than MOST_WORKERS devices."""
+"""Default number of workers for a plan with more than MOST_WORKERS devices. Only a part of such a plan runs."""
 
 
 @takes_options(RunOptions, noun="option of a run")
@@ -56,7 +56,7 @@ def start(plan: Plan, schedule: str | Schedule | None = None, **options: Any) ->
     TopologyError
         ``emulated`` has another number of devices.
     ScheduleError
-        The schedule waits for itself, or was made for other sizes than those that run.
+        The schedule would deadlock, or was made for other numbers of stages or micro-batches.
     """
     return Run(prepare(plan, schedule, RunOptions(**options)))
 
@@ -92,7 +92,7 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
 
 
 def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Subplan | None]:
-    """Return the plan, or the part that this many workers can run, and which part that is.
+    """Return the part of the plan that this many workers can run, and which part it is. None if it is the whole plan.
 
     Raises what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
     """
@@ -148,9 +148,10 @@ class Secret(NamedTuple):
 def start_mystery(
     plan: Plan, schedule: str | Schedule | None, secret: Secret | np.random.Generator, **options: Any
 ) -> tuple[Run, Secret]:
-    """Start a run with a secret, given or random. Links are slowed only if they are emulated, so not on the real clock.
+    """Start a run in which the secret link or device is slow. Return the run and the secret.
 
-    Raises what ``start`` raises, and JobError for a link that carries no message in this run.
+    ``secret`` is given, or chosen at random with a generator. Links are slowed only if they are emulated, so not on the
+    real clock. Raises what ``start`` raises, and JobError for a link that carries no message in this run.
     """
     spec = prepare(plan, schedule, RunOptions(**options))
     if not isinstance(secret, Secret):
@@ -175,7 +176,7 @@ def draw(spec: RunSpec, rng: np.random.Generator) -> Secret:
 
 
 def _links_of(spec: RunSpec) -> list[str]:
-    """Return the links that carry messages."""
+    """Return the links that carry messages, each as "a -> b"."""
     names = [spec.device_name(*worker) for worker in spec.workers]
     return [
         f"{names[rank]}{LINK_SEPARATOR}{names[target]}"
@@ -185,7 +186,11 @@ def _links_of(spec: RunSpec) -> list[str]:
 
 
 def with_slow_link(network: Topology, secret: Secret, names: Sequence[str]) -> Topology:
-    """Return the network with the secret's link slower, one way. ``names`` are the plan's, in the network's order."""
+    """Return the network with the secret's link slower in its direction only.
+
+    The secret uses names of the plan's devices. ``names`` holds these in the order of the network's devices, which may
+    have other names.
+    """
     source, target = secret.name.split(LINK_SEPARATOR)
     i, j = names.index(source), names.index(target)
     return network.with_link(

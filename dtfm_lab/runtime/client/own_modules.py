@@ -56,8 +56,8 @@ def read_module(module: Any, example: Any = None, loss: Any = None, *, timed: bo
     """Return the model of your own module.
 
     ``module`` is ``file.py:function``, which returns (module, data) or (module, data, loss). Or it is a module itself
-    with its data and its loss, which are pickled. With ``timed``, FLOP are divided by the seconds that its blocks take
-    here.
+    with its data and its loss, which are pickled. With ``timed``, FLOP are divided among its blocks in proportion to
+    their time on this machine.
 
     Raises JobError in one line if the module cannot be built, exported or cut, or if its code ends its process.
     """
@@ -84,10 +84,10 @@ def read_module(module: Any, example: Any = None, loss: Any = None, *, timed: bo
 
 
 def _described(source: str, *, timed: bool) -> Any:
-    """Return what a separate process reports about a module. It answers in a file, because the module's code may print.
+    """Return what a separate process reports about a module.
 
-    The module's code may also leave processes behind, which keep their end of a pipe open. So only the process itself
-    is waited for, and everything it left is ended with it.
+    The process writes its answer to a file, because the module's code may print. That code may also leave processes
+    behind, which would keep a pipe open. So only the process itself is waited for, and all that it started is ended.
     """
     with tempfile.TemporaryDirectory() as folder:
         answer, said = Path(folder) / "answer", Path(folder) / "said"

@@ -171,7 +171,7 @@ class RunProcess:
             os.close(end)
 
     def _write_input(self, own: int) -> None:
-        with contextlib.suppress(OSError):  # where the process has died, its output ends, too
+        with contextlib.suppress(OSError):  # the process has died, which `lines` notices
             while (line := self._lines.get()) is not None:
                 text = line.encode()
                 while text:
@@ -187,7 +187,7 @@ def run_environment() -> dict[str, str]:
 
 
 class ForkServer:
-    """The client's end of ``runtime.worker.local_run``."""
+    """The client's handle of a fork server, which is a process of ``runtime.worker.local_run``."""
 
     def __init__(self, idle_s: float, when: Literal["now", "ahead"]) -> None:
         self.socket, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -196,14 +196,14 @@ class ForkServer:
                 [sys.executable, "-m", "dtfm_lab.runtime.worker.local_run", str(child_end.fileno()), str(idle_s), when],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # where it cannot start, a new Python cannot, either, and says why
+                stderr=subprocess.DEVNULL,  # if it cannot start, a run in a new Python fails too and says why
                 pass_fds=[child_end.fileno()],
                 start_new_session=True,  # Jupyter interrupts its whole process group
                 env=run_environment(),
             )
         self.lives = True
         self._hurries = when == "now"
-        """True if torch is loaded, or is being loaded at a priority at which runs may wait for it."""
+        """True if torch is loaded, or is being loaded at normal priority, so that runs may wait for it."""
         self._ordered: dict[int, RunProcess] = {}
         """Runs that were requested from the server and have not started, by run number. The socket keeps the requests
         until the server has loaded torch."""
@@ -229,8 +229,8 @@ class ForkServer:
             return self.lives
 
     def _give_up_unhurried(self) -> None:
-        """Kill a server that is still loading torch at the lowest priority. The runs that wait for it load their
-        own."""
+        """Kill a server that is still loading torch at the lowest priority. The runs that wait for it start as new
+        Python processes."""
         with _lock:
             if self.lives and not self._hurries:
                 self.kill()
@@ -255,7 +255,7 @@ class ForkServer:
             run.set_ended(None)
 
     def _take_message(self, message: dict[str, Any]) -> None:
-        # Two threads ask for a server: the caller's and the one that listens.
+        # The caller's thread and the thread that listens both change these dictionaries.
         with _lock:
             match message:
                 case {"event": "ready"}:
@@ -295,7 +295,7 @@ def running_server(when: Literal["now", "ahead"] = "now") -> ForkServer | None:
         if _server is None or not _server.lives:
             try:
                 _server = ForkServer(idle_s, when)
-            except OSError:  # no process or no socket is left; a run needs less of both without a server
+            except OSError:  # the system allows no more processes or sockets, and a run without a server needs fewer
                 _server = None
         return _server
 

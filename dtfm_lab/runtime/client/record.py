@@ -22,15 +22,15 @@ from dtfm_lab.simulation.measured_predecessors import with_predecessors
 from dtfm_lab.simulation.simulate import shared_nics, traced_plan
 
 MOST_NOTES = 20
-"""Number of notes kept, the newest."""
+"""Maximum number of notes in a record: the newest."""
 MOST_CHECKPOINTS = 100
-"""Number of checkpoints remembered, the newest. On disk, a run keeps two of its checkpoints."""
+"""Maximum number of checkpoints in a record: the newest. On disk, a run keeps only two of its checkpoints."""
 LAST_EVENTS = ("done", "failed", "stopped")
 SHOWN = 2
 """Number of whole iterations whose spans stay in memory, for views that show the newest one while the next is
 measured."""
 ROW = np.dtype([(name, "f8" if name.endswith("_s") else "i8") for name in Span._fields])
-"""A span outside memory. ``action`` is a number in the record's table of actions."""
+"""Layout of a span in the spill buffer. ``action`` is an index into the record's table of actions."""
 
 Event = dict[str, Any]
 
@@ -39,11 +39,11 @@ RECORDED = (
     *("time_scale", "stretched", "message_s", "profile", "late_messages", "overruns", "faults", "held_out"),
     *("unigram_entropy", "notes"),
 )
-"""Fields of a record that the context of its trace has under the same names."""
+"""Fields of a record that are copied to fields of the same name in the context of its trace."""
 
 
 class RunRecord:
-    """Grows event by event on one thread, and may be read from any thread."""
+    """The record of one run. One thread adds events, and any thread may read it."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec = spec
@@ -79,22 +79,23 @@ class RunRecord:
         """Text that the trained model generated after ``prompt``."""
         self.prompt = ""
         self.conditions: dict[str, str] = {}
-        """Device name -> lost, back, paused or 2 x slower. Devices without incident are left out."""
+        """Device name -> lost, gone (it left permanently), back, paused or 2 x slower. Other devices are left out."""
         self.slowdowns: dict[str, float] = {}
         """Device name -> its slowdown factor. Its replacement is equally slow."""
         self.earlier: tuple[Trace, ...] = ()
         """Traces measured under each earlier plan, whole iterations only."""
         self.replans: tuple[Event, ...] = ()
-        """Each switch to another plan: ``iteration``, how many iterations were ``undone``, how many workers were
-        ``kept`` and ``started``, and, once it is complete, the wall seconds that it took, ``lost_s``."""
+        """Each switch to another plan: the next ``iteration``, the numbers of iterations ``undone`` and of workers
+        ``kept`` and ``started``, and whether the state came ``from_checkpoint``. ``lost_s``, the wall seconds that the
+        switch took, is added when it is complete."""
         self._since = spec.first_iteration
         """Number of the first iteration under this plan."""
         self._spans: dict[int, list[Span]] = defaultdict(list)
         """Spans by iteration. Whole iterations that no view shows any more are only in ``_rows``."""
         self._rows = SpillBuffer()
-        """ROWs of whole iterations, in order, up to ``_next``."""
+        """ROWs of the whole iterations before ``_next``, in order."""
         self._next = spec.first_iteration
-        """Number of the iteration whose rows are written next."""
+        """Number of the first iteration that is not in ``_rows``."""
         self._actions: dict[Action, int] = {}
         self._torch = ""
         self._lock = threading.RLock()
@@ -255,15 +256,15 @@ class RunRecord:
         return with_predecessors(Trace(context, actions, **columns), self.spec.plan, self.spec.built)
 
     def _go_back(self, event: Event) -> None:
-        """Remove this iteration and all later ones, which will be repeated."""
+        """Record a recovered fault, and remove the iterations that will be repeated."""
         again = event["iteration"]
-        # First, because views read both without the lock: a device that is back has its fault.
+        # The fault comes first. Views read both without the lock, and expect a fault for each device that is back.
         self.faults += (Fault(again, event["device"], event["how"], event["state_from"], event["lost_s"]),)
         self.conditions[event["device"]] = slower(self.slowdowns.get(event["device"], 1.0)) or "back"
         self._take_back(again)
 
     def _take_back(self, again: int) -> None:
-        """Forget this iteration and all later ones."""
+        """Remove iteration ``again`` and all later ones, with their losses, spans and checkpoints."""
         del self.losses[max(0, again - self.spec.first_iteration) :]
         for iteration in [i for i in self._spans if i >= again]:
             del self._spans[iteration]

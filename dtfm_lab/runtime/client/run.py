@@ -42,7 +42,7 @@ class Run(RunRecord):
         super().__init__(spec)
         self._stop_requested = False
         self._devices = set(spec.plan.topology.names)
-        """All devices in the networks of all plans that this run has received."""
+        """Names of all devices in the networks of all plans that this run has received."""
         self._events = SpillBuffer()
         """All events so far as lines of JSON."""
         self._listeners: list[Callable[[], None]] = []
@@ -110,7 +110,7 @@ class Run(RunRecord):
             raise
 
     def wait_for(self, n_iterations: int) -> None:
-        """Block until ``n_iterations`` of this run are done. A device killed after that has a state to lose.
+        """Block until ``n_iterations`` of this run are done, for instance to kill a device that has been trained.
 
         Raises LabError if the run has fewer iterations, and RunError if it ended earlier.
         """

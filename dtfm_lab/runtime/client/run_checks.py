@@ -1,4 +1,4 @@
-"""Check a run before anything starts: paths, folders, networks and the job. Each refusal is one line.
+"""Check a run before anything starts: paths, folders, networks and the job. Each error is one line.
 
 If workers cannot train the job's own model, they train a stand-in. Messages keep the sizes of the job's model. On the
 paced clock, computations also keep its durations.
@@ -39,7 +39,8 @@ MOST_WORKERS = 32
 
 
 def stand_in_for(job: Job) -> ModelSpec:
-    """Return a GPT with the same number of blocks that any machine can train: 50,000 parameters per block, on bytes."""
+    """Return a GPT that any machine can train. It has as many blocks as the job's model, of 50,000 parameters each. Its
+    tokens are bytes."""
     model = job.modelled()
     sizes = {"d_model": 64, "n_heads": 4, "seq_len": 32, "vocab_size": BYTE_VALUES}
     return gpt(name=SMALL_MODEL, n_layers=model.n_blocks, tied=model.tied, **sizes)
@@ -108,10 +109,10 @@ PLAYED = {
     "optimizer": ("adam",),
     "frozen_weights": ("same",),
 }
-"""The values of a job's choices that workers carry out, by field.
+"""Field of a job -> its values that workers can carry out.
 
-For fields that are not listed, all values are carried out, because the field changes nothing in a run. It may only
-affect predicted seconds, or be a size that belongs to another choice.
+A run accepts any value of the other fields. Many of these change nothing in a run, because they only affect predicted
+seconds, or are sizes that belong to another field.
 """
 UNLIKE_SUMS = ("ring", "hierarchical")
 """Kinds of synchronisation in which the order of a sum depends on the position in the vector, or on the region."""
@@ -143,7 +144,7 @@ def writable_folder(what: str, given: object) -> str | None:
         raise LabError(f"{what} {found}: is a file; wanted a folder, or a name that is free")
     try:
         Path(found).mkdir(parents=True, exist_ok=True)
-        # Only writing tells: permissions alone do not know of full or read-only disks.
+        # Only a write shows it: permissions do not say that a disk is full or read-only.
         with tempfile.TemporaryFile(dir=found):
             return found
     except OSError as error:
@@ -189,9 +190,10 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
 
 
 def with_checkpoint(spec: RunSpec) -> RunSpec:
-    """Return the spec with the newest checkpoint of the folder that it resumes from. Warn if that is of another run.
+    """Return the spec with the newest intact checkpoint of the folder that it resumes from.
 
-    Raises LabError if it cannot be continued.
+    Warns if the run that wrote it had other settings, such as another text or seed. Raises LabError if it cannot be
+    continued.
     """
     if spec.resume_from is None:
         return spec
@@ -204,7 +206,8 @@ def with_checkpoint(spec: RunSpec) -> RunSpec:
 def checked_spec(
     plan: Plan, schedule: str | Schedule | None, settings: RunSettings, *, cannot: bool, **changes: Any
 ) -> RunSpec:
-    """Return the run of a plan under a schedule (the job's own if None), with names and paths in the settings resolved.
+    """Return the spec of a run: a plan, a schedule (the job's own if None), and the settings with names and paths
+    resolved.
 
     Raises JobError if workers cannot compute the job, and ScheduleError if the schedule would deadlock them.
 
@@ -241,7 +244,7 @@ SAME = ("model", "dtype")
 
 
 def following(spec: RunSpec, plan: Plan, schedule: str | Schedule | None) -> RunSpec:
-    """Return the run that continues under another plan.
+    """Return the spec with which a run continues under another plan.
 
     Raises LabError if it cannot, and what ``checked_spec`` raises.
     """
@@ -284,7 +287,7 @@ def check_job(spec: RunSpec) -> None:
 
 
 def _what_cannot_run(spec: RunSpec) -> dict[str, bool]:
-    """Return the combinations of choices that workers cannot carry out, and whether each is requested."""
+    """Return the error text of each combination that workers cannot carry out -> True if this run requests it."""
     job, planned, built = spec.trained, spec.plan.job, spec.built
     blocks = job.checkpoints == "block"
     own_module = bool(job.modelled().source)

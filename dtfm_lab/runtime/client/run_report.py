@@ -16,7 +16,7 @@ class DeviceRow(NamedTuple):
     stages: str
     replica: int
     condition: str
-    """What has happened to it: lost, back, paused or 2 x slower; empty if nothing."""
+    """What has happened to it: lost, gone (it left permanently), back, paused or 2 x slower; empty if nothing."""
     busy: float | None
     """Share of the last whole iteration that it spent computing; None before there is one."""
 

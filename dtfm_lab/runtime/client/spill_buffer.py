@@ -1,4 +1,4 @@
-"""Bytes that grow for as long as a run lasts: the last ones in memory, earlier ones in a temporary file.
+"""A buffer that grows as long as a run lasts. Its last bytes are in memory, earlier ones in a temporary file.
 
 The file has no name, so nothing is left of it however the process ends.
 """
@@ -20,7 +20,8 @@ class SpillBuffer:
         self._n_on_disk = 0
         self._tail = bytearray()
         self._spill_at = MOST_IN_MEMORY
-        """Length in memory from which on the tail is written to the file. It grows after the disk refused a write."""
+        """Number of bytes in memory above which they are written to the file. It grows after the disk refused a write.
+        """
 
     def __len__(self) -> int:
         return self._n_on_disk + len(self._tail)
@@ -50,7 +51,7 @@ class SpillBuffer:
     def view(self) -> memoryview:
         """Return all bytes, read-only. They are read from disk when used, and outlive this buffer.
 
-        Call it only when nothing more is appended or cut: both would show through.
+        Call it only after the last append or cut, because later ones would change the view.
         """
         if self._descriptor is not None:
             try:

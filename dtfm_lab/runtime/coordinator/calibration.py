@@ -10,7 +10,7 @@ coordinator then simulates the iteration event by event (``replay``).
 
 If the two directions between two devices alternate (transport ``blocking``), a send may have to wait for a message from
 the other end. That message depends on what the other end still has to compute. So the order is fixed before the first
-iteration: the simulator derives it from the run's profile (``turns_of``), and a prediction from that profile has the
+iteration. The simulator derives it from the run's profile (``turns_of``), and a prediction from that profile has the
 same order. Both ends of a pair see all its messages, so they need not ask the coordinator.
 """
 
@@ -43,14 +43,15 @@ took less than LONG_S together."""
 PADDING = 5.0
 """Paced clock: minimum ratio of a computation's padded time to its wall time in calibration (the 90th percentile)."""
 LARGEST_SCALE = 40.0
-"""Paced clock: maximum wall seconds per second of the run, on a network of equal devices. If the devices are so much
-faster than this machine that this scale is too small, their computations are stretched to what the machine can keep up
-with. The profile reports how many were."""
+"""Paced clock: maximum wall seconds per second of the run, on a network of equal devices. This may be too little if the
+devices are much faster than this machine. Then their computations are stretched to what the machine can keep up with.
+The profile reports how many were."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06
-"""Virtual clock: spread of an iteration if computing threads wait for a core nearly all the time. CPU seconds grow when
-caches are shared: by up to 8 % on a machine where other processes used three quarters of the time."""
+"""Virtual clock: ``compute_spread`` if computing threads wait for a core all the time. It is proportional to the share
+of time that they wait. CPU seconds grow when caches are shared: by up to 8 % on a machine where other processes used
+three quarters of the time."""
 HALVINGS = 20
 """Steps of the bisection for the seconds of a message. 20 halvings reach a millionth of the iteration."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
@@ -83,7 +84,7 @@ class RunCalibration(NamedTuple):
     """Seconds from a computation's end to the start of a computation on another worker that waits for it (real
     clock)."""
     compute_spread: float = 0.0
-    """One standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
+    """Standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
 
 
 def calibrate(
@@ -242,7 +243,7 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
 
 
 def train_orders(spec: RunSpec, calibration: RunCalibration) -> dict[int, Train]:
-    """Return, by rank, the order to build the stages that are trained: expected durations, time scale and turns."""
+    """Return the ``Train`` order of each rank: expected durations, time scale and turns."""
     turns = turns_of(spec, calibration.profile)
     orders: dict[int, Train] = {}
     for rank, (position, replica) in enumerate(spec.workers):

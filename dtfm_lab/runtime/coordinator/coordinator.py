@@ -42,7 +42,7 @@ from dtfm_lab.runtime.protocol.processes import CommandReader, emit, warn
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
-"""Seconds from the order to begin an iteration to its moment 0."""
+"""Seconds from the order to begin an iteration to time 0 of that iteration, so that the order arrives before."""
 PROMPT = "It is a truth "
 """The prompt for a model trained on the lab's own text."""
 MOST_LOSSES = 3
@@ -66,11 +66,12 @@ class Coordinator:
         self._calibrated_s: list[float] = []
         """Seconds of each calibration iteration that is counted and synchronises."""
         self._train_orders: dict[int, orders.Train] | None = None
-        """The order to build the stages that are trained, by rank; None before the calibration is over."""
+        """The ``Train`` order of each rank; None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
         """Ranks whose new worker has no state yet: how the previous worker was lost, and when."""
         self._handed: Recovery | None = None
-        """The state that all workers read until the first iteration under a new plan is done."""
+        """The state from which training continues under a new plan. All workers read it until the first iteration under
+        that plan is done; then None."""
         self._span_rows: list[list[Any]] = []
         """The spans of this iteration, if they are replayed before they are emitted."""
         self._n_losses: Counter[tuple[int | None, int]] = Counter()
@@ -78,7 +79,8 @@ class Coordinator:
         self._late_messages = self._overruns = self._n_evaluations = 0
         self._time_scale = 1.0
         self._moment_s = self._ready_s = 0.0
-        """Moment 0 of the last iteration, and since when the next could begin. The gap is reported."""
+        """Monotonic times: time 0 of the last iteration, and when the next one could begin. The gap between this and
+        time 0 of the next one is reported."""
         self._pool = WorkerPool(
             spec, commands, start_worker, self._checkpoints, self._is_replaceable, self._collect_spans
         )
@@ -109,7 +111,7 @@ class Coordinator:
         self._checkpoints.close()
 
     def _train_iteration(self, last: int) -> None:
-        """Carry out one iteration and what is due after it."""
+        """Carry out one iteration, and the evaluation, checkpoint or generated text that is due after it."""
         spec, pool = self._spec, self._pool
         if pool.new_plan is not None:
             self._follow()
@@ -172,7 +174,7 @@ class Coordinator:
         }
 
     def _tell_calibration(self, calibration: RunCalibration) -> dict[int, orders.Train]:
-        """Report the expected durations and the time scale. Return the orders to build the stages."""
+        """Report the expected durations and the time scale. Return the ``Train`` order of each rank."""
         of_run = {name: value for name, value in calibration._asdict().items() if name != "profile"}
         emit("profile", rows=calibration.profile, **of_run)
         self._time_scale, self._train_orders = calibration.time_scale, train_orders(self._spec, calibration)
@@ -236,8 +238,8 @@ class Coordinator:
         emit("text", prompt=prompt, text=answers[0]["text"])
 
     def _next_moment_s(self) -> float:
-        """Return moment 0 of the iteration that is ordered now."""
-        # an order takes time to arrive, so moment 0 is later by the longest round trip
+        """Return time 0 of the iteration that is ordered now, on the monotonic clock."""
+        # an order takes time to arrive, so time 0 is later by the longest round trip
         head_start_s = HEAD_START_S + max(worker.round_trip_s for worker in self._pool.workers.values())
         self._moment_s = time.monotonic() + head_start_s
         return self._moment_s
@@ -286,7 +288,8 @@ class Coordinator:
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
-        """Return how to continue without the memory of these ranks, or None before training. Raises RunFailed."""
+        """Return how to continue without the memory of these ranks, or None before training. Raises RunFailed if their
+        state is lost."""
         if self._train_orders is None:
             return None
         damaged: list[str] = []

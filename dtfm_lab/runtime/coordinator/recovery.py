@@ -143,7 +143,7 @@ class CheckpointPolicy:
         return "" if self._lock is None else self._lock.unsupported
 
     def is_due(self, done: int, last: int) -> bool:
-        """Return whether a checkpoint is due after ``done`` of ``last`` iterations."""
+        """Return True if a checkpoint is due after ``done`` of ``last`` iterations."""
         if done == last:
             return self._spec.checkpoint_folder is not None or self._spec.sample_bytes > 0
         over = self._after_next or 0 < self._every <= done - self._latest

@@ -2,8 +2,8 @@
 
 A worker may send heartbeats and still be stuck. A computation may take ``LEAST_S``, or ``TIMES`` times the longest one
 that the calibration timed on that worker, whichever is longer. Calibration counts wall seconds with all workers busy
-(the 90th percentile). Padding of the paced clock, ordered slowdowns, links and waiting for a shared GPU do not count,
-because they come before or after the computation itself. Before the calibration is over, and in orders that are not
+(the 90th percentile). What comes before or after the computation itself does not count: padding of the paced clock,
+ordered slowdowns, links and waiting for a shared GPU. Before the calibration is over, and in orders that are not
 computations (making connections, reading and writing a checkpoint), the limit is ``UNKNOWN_S``. The same limits apply
 if heartbeats stop, because a C call that holds Python's lock stops them too.
 """
@@ -48,7 +48,7 @@ class ReportedWork:
         """When the work began, by the coordinator's monotonic clock. For a waiting worker, when it reported that."""
 
     def heard(self, message: Mapping[str, Any]) -> None:
-        """Take in a message from the worker."""
+        """Update the report from a message of the worker."""
         self.at, self.computes, self.since_s = "", False, time.monotonic()
         if message.get("event") == "alive" and message.get("at"):
             self.at, self.computes = message["at"], message["computes"]
@@ -108,8 +108,8 @@ class WorkerHandle:
     round_trip_s = 0.0
     """Seconds that an order and its answer travel."""
     is_silent = False
-    """True if nothing is known of the worker because its link may be down. It is then not judged by what it works
-    on."""
+    """True if nothing is known of the worker because its link may be down. Its work is then not checked against the
+    limits."""
 
     def __init__(self, rank: int, connection: MessageConnection, process: BaseProcess | None) -> None:
         self.rank, self.connection, self.process = rank, connection, process

@@ -35,7 +35,7 @@ class RunFailed(Exception):
 
 
 class WorkersLost(Exception):
-    """Workers are gone or stuck. If ``how`` has no rank, connections broke for an unknown reason."""
+    """Workers are gone or stuck. If ``how`` is empty, connections broke for an unknown reason."""
 
     def __init__(self, how: dict[int, str], answered: Collection[int] = ()) -> None:
         self.how = how
@@ -65,7 +65,7 @@ class WorkerPool:
         self.connection_error = ""
         """The last message of a worker about broken connections, if no lost worker explains them."""
         self.epoch = 0
-        """Number of the newest join order. Answers to earlier orders are ignored."""
+        """Number of the newest ``Join``, ``HandOver`` or ``Become`` order. Answers to earlier orders are ignored."""
         self.workers: dict[int, WorkerHandle] = {rank: start_worker(spec, rank) for rank in range(len(spec.workers))}
         """The worker of each rank. Workers that have left are missing until a new plan says how to continue."""
         self.gone: set[int] = set()
@@ -140,8 +140,8 @@ class WorkerPool:
         return None
 
     def only_loses(self, spec: RunSpec, stateless: Collection[int]) -> bool:
-        """Return True if the plan is the current one without devices that have left. ``stateless`` as in
-        ``hand_over``."""
+        """Return True if the new plan is the current one without devices that have left, so that all its workers can
+        keep their stages. ``stateless`` as in ``hand_over``."""
         before = self._spec
         as_before = (before.plan.stages, before.plan.job) == (spec.plan.stages, spec.plan.job)
         named = {spec.device_name(*worker) for worker in spec.workers}
@@ -156,12 +156,11 @@ class WorkerPool:
             self._check_alive((), "rest")
 
     def regroup(self, spec: RunSpec, keeps: int | None = None) -> tuple[int, set[int]]:
-        """Give the live workers the ranks that a new plan has for their devices. End unused workers and start missing
-        ones.
+        """Give each live worker the rank that its device has in a new plan. End unused workers and start missing ones.
 
         Returns how many workers continue, and the ranks of those that were started.
 
-        ``keeps``: the version in which continuing workers keep their stages, if both plans give them the same.
+        ``keeps``: number of iterations done in the state that continuing workers keep. None if they drop their state.
         """
         ranks = {spec.device_name(*worker): rank for rank, worker in enumerate(spec.workers)}
         living = {self.device(rank): worker for rank, worker in self.workers.items()}
@@ -210,7 +209,7 @@ class WorkerPool:
         return f"worker {self.device(rank)} ({describe_stages(self._spec, rank)}, replica {replica})"
 
     def order_exit(self) -> None:
-        """Let all workers exit by themselves."""
+        """Order all workers to exit."""
         for worker in self.workers.values():
             with contextlib.suppress(OSError):
                 worker.order(Exit())
@@ -258,7 +257,8 @@ class WorkerPool:
         return [answers[rank] for rank in sorted(answers)]
 
     def _receive(self, most_s: float = CHECK_EVERY_S) -> list[tuple[WorkerHandle, Answer]]:
-        """Wait up to CHECK_EVERY_S for messages and return them. Also carry out the client's commands."""
+        """Wait for messages and return them. Also carry out the client's commands. The wait is at most ``most_s`` or
+        CHECK_EVERY_S, whichever is shorter."""
         self._carry_out(self._commands.complete())  # they may have arrived together with an earlier line
         self._send_slowdowns()
         active: dict[Any, WorkerHandle] = {one.connection: one for one in self.workers.values() if one.is_open}

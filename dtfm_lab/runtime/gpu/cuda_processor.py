@@ -37,7 +37,8 @@ class CudaProcessor:
     """The computing thread creates it. From then on, everything that this thread does is on the compute stream.
 
     Busy seconds are those between two events on that stream. Memory of torch's caching allocator belongs to the stream
-    on which it was allocated. Use on another stream is declared (``record_stream``), or ends before the host continues.
+    on which it was allocated. If another stream uses it too, that is declared (``record_stream``), or the host waits
+    until that stream is done.
     """
 
     def __init__(self, index: int, *, shares: bool) -> None:

@@ -1,8 +1,8 @@
 """The codec's GPU kernels. They turn numbers into bytes and back in one pass, for which torch needs seven.
 
 The bytes equal the bytes of ``codec``, bit for bit. Tests compile this very source for a CPU, and it has run on an
-H200. Only infinities and NaN may differ in bits: a half-precision NaN stays a NaN, and an int8 block with either of
-them decodes to NaN throughout.
+H200. Only infinities and NaN may differ in bits. A half-precision NaN stays a NaN. An int8 block that contains an
+infinity or a NaN decodes to NaN throughout.
 """
 
 import functools
@@ -20,7 +20,8 @@ THREADS = 256
 MOST_BLOCKS = 1 << 16
 """Maximum number of blocks of the grid. Its threads loop with a stride of the whole grid."""
 PER_THREAD = INT8_BLOCK // 32
-"""Numbers that a thread codes at a time. A warp shares one block of int8, or as many fp16 numbers."""
+"""Numbers that one thread encodes or decodes at a time. The 32 threads of a warp share one int8 block, or as many fp16
+numbers."""
 
 # The primitives name their instructions because CuPy compiles with -ftz=true, which flushes the denormal numbers that
 # torch keeps. A test that compiles this source for a CPU defines KERNEL and its own primitives.
@@ -34,7 +35,7 @@ def available() -> bool:
 
 
 def encode(how: str, numbers: torch.Tensor, n_bytes: int) -> torch.Tensor:
-    """Return (n,) numbers on a GPU as (n_bytes,) uint8, computed on torch's current stream."""
+    """Return (n,) numbers on a GPU as (n_bytes,) uint8, computed on torch's current stream. ``how``: fp16 or int8."""
     numbers = numbers.contiguous()
     coded = torch.empty(n_bytes, dtype=torch.uint8, device=numbers.device)
     _launch(f"encode_{how}", numbers.dtype, numbers, coded, numbers.numel())
@@ -42,7 +43,7 @@ def encode(how: str, numbers: torch.Tensor, n_bytes: int) -> torch.Tensor:
 
 
 def decode(how: str, raw: torch.Tensor, n: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return (bytes,) uint8 on a GPU as (n,) numbers, computed on torch's current stream."""
+    """Return (bytes,) uint8 on a GPU as (n,) numbers, computed on torch's current stream. ``how``: fp16 or int8."""
     numbers = torch.empty(n, dtype=dtype, device=raw.device)
     _launch(f"decode_{how}", dtype, raw.contiguous(), numbers, n)
     return numbers

@@ -55,7 +55,7 @@ class Certificates:
             require_private(self.key)
             context = ssl.SSLContext(protocol)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-            context.check_hostname = False  # a host is who holds the run's key, whatever its name is
+            context.check_hostname = False  # the run's key identifies a host, not its name
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_cert_chain(self.certificate, self.key)
             context.load_verify_locations(self.certificate)

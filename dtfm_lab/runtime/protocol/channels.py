@@ -125,7 +125,7 @@ def values_of(line: bytes) -> dict[str, Any]:
     """Return the values in one line. Raises ConnectionLost if it is not a JSON object, Refused if it is a refusal."""
     try:
         values = json.loads(line, parse_float=_finite, parse_constant=_finite)
-    except (ValueError, RecursionError):  # a RecursionError by a line of a million brackets
+    except (ValueError, RecursionError):  # many nested brackets cause a RecursionError
         values = None
     if not isinstance(values, dict):
         raise ConnectionLost("speaks another protocol")
@@ -155,7 +155,7 @@ def challenge(channel: Channel, secret: str) -> None:
     answer = channel.receive(HANDSHAKE_S, LONGEST_ANSWER)
     if answer.get("protocol") != PROTOCOL:
         found = f"speaks version {shortened(answer.get('protocol'))} of the protocol"
-        # Told before the connection closes, so that the other end can say what to do.
+        # Sent before the connection closes, so that the other end can tell its user what to do.
         channel.send(refused=f"{found}; the listener speaks {PROTOCOL}")
         raise ConnectionLost(f"{found}; wanted {PROTOCOL}, the same dtfm_lab everywhere")
     nonces = f"{own_nonce} {answer.get('nonce')}"
@@ -194,7 +194,7 @@ def _finite(number: str) -> float:
 
 
 def plain_address(address: str) -> str:
-    """Return an IPv4 address in its own notation, even if it came through a socket for both families."""
+    """Return an IPv4 address without the prefix that a socket for both families adds: ``::ffff:10.0.0.1``."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 

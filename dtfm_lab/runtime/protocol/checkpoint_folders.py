@@ -196,7 +196,7 @@ def check_free(parent: str | os.PathLike[str], first_iteration: int) -> None:
 
 
 COMPARED = ("global_batch", "dtype", "synchronise_every", "fragments", "fragment_delay")
-"""Fields of a job that may differ when a run is continued. The user is warned about them."""
+"""Fields of a job that may differ when a run is continued. The user gets a warning for each that does."""
 
 
 def resumable(checkpoint: Checkpoint, spec: RunSpec) -> tuple[str, ...]:
@@ -272,7 +272,7 @@ def read(folder: Path, *, contents: bool = True) -> Checkpoint:
 
 
 def _digest_of_values(data: dict[str, Any]) -> str:
-    """Return the SHA-256 of all values of a description except itself, independent of order and layout."""
+    """Return the SHA-256 of all values of a description except this digest, independent of order and layout."""
     others = data | {"sha256": {name: digest for name, digest in data["sha256"].items() if name != META}}
     return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
 

@@ -71,14 +71,14 @@ class Listener:
         on_rejection
             Called with the address of the other end and the reason; must not wait.
         certificates
-            Of the run: connections are encrypted, and the other end must hold the key, too.
+            The run's. With them, connections are encrypted, and the other end must hold the key too.
         """
         self._secret, self._on_connection, self._on_rejection = secret, on_connection, on_rejection
         self._certificates = certificates
         if certificates is not None:
-            _ = certificates.server  # says now what is wrong with the files
+            _ = certificates.server  # raises here if something is wrong with the files
         self._socket = _listening_socket(address, port)
-        self._socket.settimeout(LOOK_EVERY_S)  # macOS does not wake who waits for a socket that is shut
+        self._socket.settimeout(LOOK_EVERY_S)  # macOS does not wake a thread whose socket is shut down
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._closed = False
         self._pending: dict[socket.socket, tuple[str, float]] = {}
@@ -109,7 +109,8 @@ class Listener:
                     continue
                 while len(self._pending) >= MOST_PENDING and not self._make_room(GRACE_S):
                     time.sleep(ACCEPT_RETRY_S)
-                self._admit(connection, plain_address(end[0]) if end else "")  # macOS names no end that has hung up
+                # On macOS, the address is empty if the other end has hung up already.
+                self._admit(connection, plain_address(end[0]) if end else "")
 
     def _admit(self, connection: socket.socket, peer: str) -> None:
         """Authenticate a connection on its own thread."""
@@ -205,7 +206,7 @@ def connect(
     One attempt takes at most ``HANDSHAKE_S``. Attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused if
     the other end does not hold the key of ``certificates``, and LabError for a port out of range.
     """
-    if not 0 < port < 2**16:  # glibc takes the rest of a division
+    if not 0 < port < 2**16:  # glibc would use the port modulo 2**16
         raise LabError(f"port {port} is out of range; wanted 1 to 65535")
     deadline_s = time.monotonic() + retry_s
     while True:
@@ -249,7 +250,8 @@ def authenticated(
             channel.close()
             if isinstance(error, Refused) or time.monotonic() > deadline_s:
                 raise
-        time.sleep(RETRY_S * random.SystemRandom().uniform(0.5, 1.5))  # many that were dropped together come apart
+        # Random, so that connections that were dropped together do not come back together.
+        time.sleep(RETRY_S * random.SystemRandom().uniform(0.5, 1.5))
 
 
 def _encrypted(connection: socket.socket, certificates: Certificates) -> Channel:

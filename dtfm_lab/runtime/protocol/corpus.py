@@ -58,7 +58,7 @@ class Corpus:
         return self.path.name
 
     def opened(self) -> Corpus:
-        """Map the current bytes of the file, even if its name later refers to another file. Return the corpus."""
+        """Memory-map the file now, so that a later file of the same name changes nothing. Return the corpus."""
         assert len(self._bytes)
         return self
 

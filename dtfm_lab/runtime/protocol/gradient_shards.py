@@ -21,7 +21,7 @@ class Shard(NamedTuple):
     of: int
 
     def bounds(self, n_elements: int) -> slice:
-        """Return the slice of its elements: whole blocks, so that no two shards share a scale. It may be empty."""
+        """Return the slice of its elements: whole int8 blocks, so that no two shards share a scale. It may be empty."""
         n_blocks = -(-n_elements // INT8_BLOCK)
         start, stop = (INT8_BLOCK * (n_blocks * i // self.of) for i in (self.number, self.number + 1))
         return slice(min(start, n_elements), min(stop, n_elements))

@@ -84,7 +84,7 @@ class FolderLock:
                 return
 
 
-NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows does not have it
 
 
 def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int | None = None) -> int:
@@ -119,7 +119,7 @@ LOOK_EVERY_S = 0.2
 
 
 def await_turn(commands: CommandReader) -> None:
-    """Return when this run may start. It keeps its place as long as one of its processes lives.
+    """Wait until this run may start. It keeps its place as long as one of its processes lives.
 
     Raises LabError if the environment is wrong, and InputClosed if the client stops the run.
     """

@@ -35,7 +35,7 @@ class Train:
 
     do: ClassVar[str] = "train"
     specified_s: Sequence[tuple[int, str, float]]
-    """(stage, kind, seconds) of the device's computations, as the plan's device takes them."""
+    """(stage, kind, seconds) of each kind of computation of the worker: the expected durations from the profile."""
     time_scale: float
     turns: Sequence[Sequence[Sequence[int]]]
 
@@ -52,7 +52,7 @@ class Join:
     checkpoint: str | None
     """Folder from which all workers read the state; None if peers send it."""
     train: Train | None
-    """For a worker that has no stages yet; None before calibration is over."""
+    """The order to make stages, for a worker that has none yet. None before calibration is over."""
     takes_state_from: int | None
     """Rank that sends this worker its state."""
     gives_state_to: Sequence[int]
@@ -73,7 +73,7 @@ class HandOver:
 
 @dataclass(frozen=True, kw_only=True)
 class Become:
-    """Take another place in another plan."""
+    """Take the rank that a new plan has for this worker's device."""
 
     do: ClassVar[str] = "become"
     spec: str

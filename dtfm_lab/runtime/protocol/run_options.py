@@ -64,8 +64,8 @@ class RunSettings:
     """Which messages wait for each other: pairs (each directed pair of devices has its own link) or, on the virtual
     clock only, nics (each device has one NIC)."""
     emulated: Annotated[AnyPath | Topology | None, Option()] = None
-    """Emulate the links of another network instead of the plan's: a name, file or Topology with as many devices.
-    Predictions still use the plan's network."""
+    """Emulate the links of another network instead of the plan's: a name, file or Topology with the same number of
+    devices. Predictions still use the plan's network."""
     stand_in: Annotated[AnyPath | ModelSpec | None, Option()] = None
     """Train this model in fp32 instead of the job's: a name, config.json or ModelSpec. Messages keep the job's sizes,
     and so do computations on the paced clock. By default a small model, if the job's own cannot be trained here."""
@@ -95,13 +95,13 @@ class RunOptions(RunSettings):
     """All options of a run: what its processes receive, and how much of the plan runs."""
 
     workers: Annotated[int | Sequence[int] | None, Option()] = None
-    """Run only part of the plan: at most N workers, or (stages, pipelines). By default all of up to 32 workers, and 8
-    of a larger plan. All stages and as many pipelines as fit run, or the first stages of two pipelines. Nothing else
-    about the plan changes."""
+    """Run only part of the plan: at most N workers, or (stages, pipelines). By default, a plan of up to 32 workers runs
+    whole, and a larger one with 8 workers. As many whole pipelines run as fit. If none fits, the first stages of two
+    pipelines run. Nothing else about the plan changes."""
 
 
 class _SpecLine(BaseModel):
-    """Content of a spec's line beyond the options of ``RunSettings``, which check themselves."""
+    """Fields of a spec's line whose types must be checked. ``RunSettings`` checks the other options itself."""
 
     model_config = ConfigDict(strict=True, defer_build=True)
 
@@ -117,7 +117,7 @@ class _SpecLine(BaseModel):
     rehearsed: dict[str, Any] | None = None
     first_iteration: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     notes: Annotated[tuple[str, ...], Strict(False)] = ()
-    slow_worker: Annotated[tuple[int, float], Strict(False)] | None = None  # a spec is a key of what is remembered
+    slow_worker: Annotated[tuple[int, float], Strict(False)] | None = None  # a tuple, because caches hash specs
     secret: Annotated[str, Field(pattern="^[0-9a-f]+$")]
 
 
@@ -182,8 +182,8 @@ class RunSpec(RunSettings):
     def trained(self) -> Job:
         """The job that workers compute: the plan's, or the same with the stand-in's model and precision.
 
-        The programs are the plan's. Messages that its job does not compress, because its numbers are short already, are
-        not compressed here either.
+        Workers execute the plan's programs. Messages that the plan's job sends uncompressed, because its numbers are
+        short already, are not compressed here either.
         """
         job = self.plan.job
         if self.stand_in is None:
@@ -204,18 +204,19 @@ class RunSpec(RunSettings):
 
     @cached_property
     def links(self) -> Links:
-        """The links that are emulated."""
+        """The links that are emulated. On the real clock, these take no time."""
         network = self.plan.topology if self.emulated is None else self.emulated
         return Links.free(len(network)) if self.clock == "real" else Links.of(network, self.queueing)
 
     @property
     def uses_nccl(self) -> bool:
-        """True if contents go from GPU to GPU. On other clocks workers may share a GPU, which NCCL refuses."""
+        """True if NCCL sends the contents of messages from GPU to GPU. This needs the real clock, because on other
+        clocks workers may share a GPU, which NCCL refuses."""
         return self.runs_on == "cuda" and self.clock == "real" and self.carrier != "sockets"
 
     @property
     def uses_groups(self) -> bool:
-        """True if contents cross process groups."""
+        """True if the contents of messages go through process groups of torch.distributed."""
         return self.carrier == "groups" or self.uses_nccl
 
     @property
@@ -228,11 +229,11 @@ class RunSpec(RunSettings):
         return Schedule.from_orders(self.schedule, self.orders)
 
     def programs(self, *, synchronise: bool) -> Programs:
-        """Return everything that each worker does in an iteration that synchronises, or in one that does not."""
+        """Return the workers' programs for an iteration in which replicas average, or for one in which they do not."""
         return self._programs[synchronise]
 
     def synchronises(self, iteration: int) -> bool:
-        """Return True if this iteration averages over replicas, which every ``averages_every``-th one does.
+        """Return True if replicas average in this iteration. Every ``averages_every``-th one does.
 
         Of the calibration iterations, whose numbers are negative, at least every second one does.
         """

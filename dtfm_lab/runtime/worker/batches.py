@@ -66,8 +66,8 @@ class OwnBatches:
         return self._rows(_sampled(self._n_training, self._global_batch, self._seed, step), replica, counts)
 
     def held_out(self, replica: int, counts: Sequence[int]) -> Batch:
-        """Return one replica's micro-batches of the held-out rows, which are cycled. Uses all rows if none is held
-        out."""
+        """Return one replica's micro-batches of the held-out rows, or of all rows if none is held out. If there are too
+        few rows, they repeat."""
         first = self._n_training % self._own.n_samples
         rows = first + torch.arange(self._global_batch) % (self._own.n_samples - first)
         return self._rows(rows, replica, counts)
@@ -91,7 +91,7 @@ def _pair(windows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _sampled(n: int, global_batch: int, seed: int, step: int) -> torch.Tensor:
-    """Return which of n samples are in the batch of a step."""
+    """Return the indices, out of n, of the samples in the batch of a step."""
     # a prime factor keeps the seeds of neighbouring runs and steps apart
     return torch.randint(0, n, (global_batch,), generator=torch.Generator().manual_seed(seed * 1_000_003 + step))
 
@@ -117,13 +117,13 @@ def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
     if why := why_not_built(model_spec):
         raise FileError(f"checkpoint {checkpoint.folder}: {why}")
     least = model_spec.parameters * DTYPES[checkpoint.job.dtype].itemsize
-    if held_bytes < least:  # before a damaged size takes all memory
+    if held_bytes < least:  # checked first, because a damaged size could make the model fill all memory
         raise FileError(
             f"checkpoint {checkpoint.folder}: its files have {held_bytes} bytes; wanted {least} or more for model "
             f"{model_spec.name}"
         )
     job = override(checkpoint.job, n_stages=1, n_replicas=1)
-    model = build_stages(job, 1, [0], seed=0)[0]  # what is drawn is overwritten
+    model = build_stages(job, 1, [0], seed=0)[0]  # the random parameters are overwritten
     read_parameters(checkpoint.folder, model)
     return model, job
 

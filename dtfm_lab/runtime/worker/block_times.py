@@ -1,7 +1,8 @@
 """Measures what this machine computes: seconds of transformer blocks and of launches, and memory of a training step.
 
 ``python -m dtfm_lab.runtime.worker.block_times QUESTION`` runs as a separate process, because only workers load torch.
-It prints one line of JSON per measurement. It ends when its standard input does, or after ``ends_s``.
+It prints one line of JSON per measurement. It ends when its standard input does, or after the question's ``ends_s``
+seconds.
 """
 
 import json
@@ -32,7 +33,7 @@ PRODUCT = {"cuda": 8192, "cpu": 1024}
 
 
 def main() -> None:
-    """Answer the question of the command line."""
+    """Take the measurements that the JSON on the command line asks for, and print them."""
     question = json.loads(sys.argv[1])
     threading.Thread(target=_end_with_input, daemon=True).start()
     deadline = threading.Timer(question["ends_s"], os._exit, [1])
@@ -98,7 +99,8 @@ def _block(shape: dict[str, int], runs_on: str, dtype: torch.dtype) -> tuple[Tra
 
 
 def _block_s(shape: dict[str, int], runs_on: str, dtype: torch.dtype, seconds: float) -> tuple[float, float]:
-    """Return median seconds of a forward and a backward pass. Gradients add up, as over micro-batches."""
+    """Return the median seconds of a forward and of a backward pass, repeated for about ``seconds``. Gradients are
+    accumulated, as over micro-batches."""
     block, inputs = _block(shape, runs_on, dtype)
     gradient = torch.randn_like(inputs)
     forwards: list[float] = []
@@ -126,15 +128,15 @@ def _wait(runs_on: str) -> None:
 
 
 def _product_flop_per_s(runs_on: str, dtype: torch.dtype) -> float:
-    """Return the best rate of five products of square matrices."""
+    """Return the FLOP/s of the fastest of five products of square matrices."""
     side = PRODUCT[runs_on]
     a, b = (torch.randn(side, side, device=runs_on).to(dtype) for _ in range(2))
     return 2.0 * side**3 / min(_seconds(lambda: a @ b, runs_on) for _ in range(5))
 
 
 def _block_launch_s(runs_on: str, dtype: torch.dtype) -> float:
-    """Return seconds of a forward and a backward pass of a block that has almost nothing to compute, launched in a
-    row."""
+    """Return the seconds of a forward and a backward pass together, of a block that has almost nothing to compute. Many
+    passes are launched one after the other."""
     block, inputs = _block(SMALL, runs_on, dtype)
     gradient = torch.randn_like(inputs)
 
@@ -175,7 +177,7 @@ def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
 
 
 def _reset_peak(runs_on: str) -> float:
-    """Start counting the peak, and return the bytes held now."""
+    """Start measuring peak memory, and return the bytes that are held now."""
     if runs_on == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()

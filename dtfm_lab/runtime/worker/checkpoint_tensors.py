@@ -182,7 +182,8 @@ def _vectors(state: TrainingState) -> list[tuple[str, torch.Tensor]]:
 
 
 def _held(state: TrainingState, parameter: nn.Parameter, kind: str) -> tuple[slice, slice]:
-    """Return which elements of a parameter's vector of this kind a replica holds, and where they are in the vector."""
+    """Return which part of a parameter's numbers of this kind the replica holds: a slice of the parameter's elements,
+    and the slice of the state's vector that holds them. ``kind`` is a suffix of ``_vectors``."""
     where = state.slice_of(parameter)
     if kind not in MOMENTS or not state.splits_states:
         return slice(0, where.stop - where.start), where
@@ -193,7 +194,7 @@ def _held(state: TrainingState, parameter: nn.Parameter, kind: str) -> tuple[sli
 
 
 def _pieces(named: Mapping[str, nn.Parameter], state: TrainingState) -> dict[str, torch.Tensor]:
-    """Return the moments that this replica holds, by name and elements."""
+    """Return the moments that this replica holds. The keys are names such as ``3.mlp_in.weight.first_moment.0-512``."""
     found = {}
     for name, parameter in named.items():
         for kind, vector in _vectors(state):

@@ -48,7 +48,7 @@ class Clock:
 
 
 class VirtualClock(Clock):
-    """A logical clock that never sleeps and adds this worker's own CPU time, which contention does not change."""
+    """A logical clock that never sleeps and adds this worker's own CPU time, so waiting for a core does not count."""
 
     def finish(self, start_s: float, cpu_s: float, specified_s: float) -> float:
         self._now_s = start_s + cpu_s

@@ -17,7 +17,7 @@ from dtfm_lab.runtime.worker.training_state import TrainingState, learning_rate_
 
 
 class AllReduce:
-    """One device's part in averaging a vector: ``begin`` with it, then a method for each step of the program, in order.
+    """One device's part in averaging a vector. Call ``begin``, then one method per step of the program, in its order.
 
     Sums have a fixed order: by replica, or in a ring the order in which the shard passes them. One replica averages
     each shard, and its encoding is sent on unchanged, so all replicas hold the same bits afterwards. With compression,
@@ -72,9 +72,9 @@ class AllReduce:
         self._received[action] = raw
 
     def pack(self, at: int) -> None:
-        """Encode the shards that wait for this step, and for no other sum, before they are sent.
+        """Encode the shards that are sent after step ``at``, except those to which another sum is still added.
 
-        Does nothing if encoding does not round.
+        Does nothing if encoding does not round: then ``content`` encodes them.
         """
         if not self._codec.is_lossy:
             return
@@ -198,8 +198,8 @@ class DeviceMath:
         self._tied = slice(0, 0) if tied is None else self.state.slice_of(tied)
 
     def follow(self, spec: RunSpec, position: int, replica: int) -> None:
-        """Average from now on as the programs of ``spec`` say. It is the run itself, or the same plan without some
-        devices."""
+        """Average from now on as the programs of ``spec`` say. It is the run's own spec, or later the spec of the same
+        plan without some devices."""
         planned, members = spec.plan.job, spec.members(position)
         steps = spec.programs(synchronise=True).of(position, replica)
         if planned.averaged_share < 1:
@@ -271,7 +271,8 @@ class DeviceMath:
     def embedding_gradient(self) -> torch.Tensor:
         """Return the gradient of a tied embedding as bytes for the other stage.
 
-        It is averaged if each replica steps all of it with an average.
+        It is the average over replicas if each replica's optimizer steps the whole embedding with that average.
+        Otherwise it is this replica's own gradient.
         """
         gradients = self.state.gradients
         if self._synchronises and not self._local_updates and not self.all_reduce.splits_states:
@@ -334,7 +335,7 @@ class DeviceMath:
         self.all_reduce.begin(self._change)
 
     def _add_tied_gradient(self) -> None:
-        """Add what came from the other end of a tied embedding, once."""
+        """Add the gradient that the other stage sent for a tied embedding. Later calls add nothing."""
         if self._tied_gradient is not None:
             self.state.gradients[self._tied] += self._tied_gradient
             self._tied_gradient = None

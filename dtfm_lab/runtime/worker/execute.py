@@ -1,4 +1,4 @@
-"""Interpreter 2: executes a schedule on a real worker with torch.
+"""Executes a schedule on a real worker with torch. The simulator interprets the same programs.
 
 ``domain.schedule`` defines when each kind of action starts and ends.
 """
@@ -51,11 +51,10 @@ class ProgramExecutor:
         specified_s
             Seconds of each computation in the profile, by stage and kind.
         report
-            Takes each span.
+            Called with each span.
         turns
-            Pairs of positions in the program: a send, and the receive whose message must have arrived before it.
-            One list for
-            an iteration that does not synchronise, one for an iteration that does.
+            Two lists, for an iteration that does not synchronise and for one that does. Each holds pairs of positions
+            in the program: a send, and the receive whose message must have arrived before it.
         """
         job, (position, replica) = spec.plan.job, where
         self._processor = CpuProcessor() if processor is None else processor
@@ -222,9 +221,8 @@ class ProgramExecutor:
         return max((*(self._ends_s[need] for need in step.needs), *arrived_s), default=0.0)
 
     def _turn_s(self, at: int, ready_s: float) -> float:
-        """Return when this send may start: once it is ready and the previous message of its link has arrived.
-
-        That message comes from the other direction, because the two directions take turns. Waits until it is known.
+        """Return when this send may start. If the two directions of its link take turns, that is not before the
+        previous message from the other end has arrived. Waits until that time is known.
         """
         before = self._goes_after.get(at)
         if before is None:
@@ -241,8 +239,8 @@ class ProgramExecutor:
 def _in_order(steps: tuple[Step, ...]) -> list[int]:
     """Return the positions of the steps in the order of their execution.
 
-    It is the program's order, except that a delayed average leaves at once. Its compression, and the messages that need
-    no other replica, come before the passes that overlap with it.
+    It is the program's order, except that averaging with a delay starts at once. Its compression, and the messages that
+    need no other replica, come before the passes that overlap with it.
     """
     first = next((i for i, step in enumerate(steps) if step.bucket is not None), len(steps))
     moved: dict[int, int] = {}

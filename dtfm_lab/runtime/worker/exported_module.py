@@ -98,9 +98,10 @@ class ExportedModule:
     def cuts(self) -> list[int]:
         """Where all blocks except the first begin, as numbers of ``depends``.
 
-        Blocks are the longest row of numbered parts, each with what is computed before the next, if that row spans at
-        least half of the operators. Otherwise blocks are the module's parts, in the order in which they compute. A part
-        with more than half of the operators is divided again. Raises JobError if that leaves one block.
+        Blocks are the numbered parts of the longest ModuleList or Sequential, if it spans at least half of the
+        operators. What is computed between two parts belongs to the first. Otherwise blocks are the module's parts, in
+        the order in which they compute. A part with more than half of the operators is divided again. Raises JobError
+        if that leaves one block.
         """
         rows: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for node, index in self.depends.items():
@@ -160,7 +161,7 @@ class ExportedModule:
         }
 
     def stage(self, begin: int, end: int, most_elements: int) -> StageOfModule:
-        """Return the part between two cuts. It passes on ``most_elements`` numbers."""
+        """Return the part between two cuts. Its output is a vector of ``most_elements`` numbers, or the loss."""
         # placeholders first: they become the arguments, in this order
         wanted, found = {}, fx.Graph()
         for node in self.graph.graph.nodes:
@@ -196,8 +197,8 @@ class StageOfModule(nn.Module):
     """One stage of a module. It takes what crossed the previous cut and its micro-batch, and returns what crosses
     the next cut, or the loss.
 
-    Several values cross as one vector, padded with zeros to the size that the job states for this cut. Values
-    that are not per sample count once per sample there. The first stage only looks at its micro-batch.
+    Several values cross as one vector, padded with zeros to the size that the job states for this cut. The job
+    states it per sample, so a value that is not per sample counts once for each. The first stage ignores ``received``.
     """
 
     def __init__(self, part: fx.GraphModule, shapes: list[torch.Size], most_elements: int | None) -> None:
@@ -244,8 +245,8 @@ def stages_of(job: Job, n_stages: int, held: Iterable[int], seed: int, dtype: to
 
 @lru_cache(maxsize=1)
 def _exported(source: str, microbatch: int, seed: int, dtype: torch.dtype) -> ExportedModule:
-    """Return the module before training. It is cached because a worker builds its stages twice: to calibrate and to
-    train."""
+    """Return the exported module before training. It is cached because a worker builds its stages twice: to calibrate
+    and to train."""
     return ExportedModule.of(build(source, seed, dtype), microbatch, dtype, source)
 
 

@@ -175,12 +175,12 @@ class GroupCarrier:
         name: Callable[[int], str] = "worker {}".format,
         connect_s: float = CONNECT_S,
     ) -> None:
-        """``name`` returns what to call a rank in messages."""
+        """``name`` returns the name of a rank for error messages."""
         self._backend, self._name, self._connect_s = backend, name, connect_s
 
     def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> GroupWire:
-        """Return this worker's end of the wire of ``pair``, (sending rank, receiving rank). ``sends`` says which end it
-        is.
+        """Return this worker's end of the wire of ``pair``, (sending rank, receiving rank). ``sends`` is True at the
+        sending end.
 
         Raises ConnectionError if the other end fails, or does not hold the secret.
         """

@@ -5,8 +5,8 @@ writes events as JSON lines. It loads torch once, so workers need not import it.
 copies only one thread. If its input ends, the client is gone, and every worker is killed.
 
 ``... local_run FD IDLE_S ahead`` is a fork server: it has loaded torch, and forks such a process from itself for each
-run. ``ahead`` says that nothing waits for it yet: it loads at the lowest priority, so that a user who moves something
-in the meantime has the processor. ``now`` loads at normal priority.
+run. ``ahead`` says that nothing waits for it yet: it loads at the lowest priority, so that the user's interface stays
+fast. ``now`` loads at normal priority.
 
 The server uses the Unix socket FD, with one JSON message per datagram. The client sends a number, an environment and a
 folder, with three descriptors. The server sends ``started`` with a process id, ``refused`` if the system had no process
@@ -65,8 +65,8 @@ def forked_workers(spec: RunSpec) -> StartWorker:
 def prepare_to_fork(spec: RunSpec | None = None) -> None:
     """Load torch and everything that a worker needs, so that forks of this process start with little work.
 
-    Your own modules, and recomputed blocks, load torch's compiler at their first call. For a run with such a spec it is
-    loaded here. Otherwise every worker would spend seconds on it, all at the same time.
+    Your own modules, and recomputed blocks, need torch's compiler. If ``spec`` has either, the compiler is loaded here.
+    Otherwise every worker would load it at its first call, which takes seconds, all at the same time.
     """
     import torch
     import torch.fx.experimental.symbolic_shapes  # autograd would load it in every worker, at the first backward
@@ -109,7 +109,7 @@ def serve(client: socket.socket, idle_s: float) -> None:
     for end in (woken, wake):
         end.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing would be written to wake
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, Python writes nothing to the wake-up socket
     waiting = selectors.DefaultSelector()  # the client's descriptor may be above the 1,023 that select takes
     for end in (client, woken):
         waiting.register(end, selectors.EVENT_READ)

@@ -2,8 +2,8 @@
 
 FLOP come from torch's own counter. Held numbers are those that autograd saves for the backward pass. Both are counted
 on a forward pass of two samples. The counter knows only matrix products and convolutions, and a device reaches a
-different share of its peak in each block. If blocks are timed, each gets the share of all FLOP that it has of all
-processor seconds.
+different share of its peak in each block. So blocks can be timed. Then the module's FLOP are divided among them in
+proportion to their processor seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dtfm_lab.runtime.worker.processors import keep_freed_memory
 EXAMPLES = 2
 """Samples in the batch that is exported to inspect a module. Batch norms have no statistics of a single sample."""
 FEWEST, LONG_S = 3, 0.1
-"""To time a block, it is computed at least this often, and for at least this many seconds."""
+"""A timed block is computed at least this number of times, and for at least this many seconds."""
 
 
 def described(source: str, *, timed: bool = False) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _seconds(stage: torch.nn.Module, received: torch.Tensor, batch: list[torch.T
 
 
 def _elements_of_a_sample(node: fx.Node) -> int:
-    """Return the numbers per sample, or all numbers of a value that is not per sample."""
+    """Return how many numbers a value has per sample, or in all if its first axis is not the samples."""
     shape = shape_of(node)
     return shape.numel() // EXAMPLES if shape[:1] == (EXAMPLES,) else shape.numel()
 

@@ -18,7 +18,7 @@ class OwnHost:
     certificates: Certificates | None = None
     """The run's certificates, which encrypt connections between workers. If None, they are not encrypted."""
     clock_offset_s: Callable[[], float] = lambda: 0.0
-    """Returns seconds to add to moments in orders, if the coordinator runs on another host."""
+    """Returns the seconds to add to times in orders, which are by the clock of the coordinator's host."""
     on_exit: Callable[[orders.Exit], int] = lambda order: 0
     """Called with the order to exit. Returns the exit status."""
 

@@ -51,7 +51,9 @@ class OwnModule(NamedTuple):
 
 
 def build(source: str, seed: int, dtype: torch.dtype) -> OwnModule:
-    """Return what ``file.py:function`` makes, or what a file that ``lab.load_job`` wrote holds, in this precision.
+    """Return the module, data and loss that ``file.py:function`` makes, or that ``lab.load_job`` wrote to a file.
+
+    The module is converted to this dtype.
 
     Raises JobError in one line for anything wrong with it.
     """

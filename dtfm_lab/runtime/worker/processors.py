@@ -34,7 +34,7 @@ def keep_freed_memory() -> None:
 
 
 class CpuProcessor:
-    """One thread of this machine's CPU. Busy seconds are that thread's CPU time, which contention does not stretch.
+    """One thread of this machine's CPU. Busy seconds are that thread's CPU time, so waiting for a core does not count.
 
     The thread that computes uses it, and so do the threads that send and receive.
     """

@@ -32,7 +32,7 @@ class Activity:
 
     @contextmanager
     def of(self, order: str | None) -> Iterator[None]:
-        """Mark the block as an order's own work. None if only the order's computations count."""
+        """Mark the block as work on an order. With None, only the computations in the block are marked (``begin``)."""
         self._now = None if order is None else (order,)
         try:
             yield
@@ -48,7 +48,8 @@ class Activity:
         self._now = None
 
     def beat(self, works: bool, since_last_s: float) -> dict[str, Any]:
-        """Return what a heartbeat says: ``works``, ``at`` in words or None, ``computes``, ``for_s``."""
+        """Return what a heartbeat says: ``works``; ``at``, the work in words or None; ``computes``, True for a
+        computation; ``for_s``, the seconds since it began."""
         now = self._now if works else None
         self._seen_s = self._seen_s + min(since_last_s, MOST_PER_BEAT_S) if now is self._seen else 0.0
         self._seen = now

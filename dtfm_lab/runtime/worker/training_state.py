@@ -22,7 +22,7 @@ def learning_rate_at(learning_rate: float, iteration: int) -> float:
 
 
 class TrainingState:
-    """``.data`` and ``.grad`` of every parameter are views into the vectors."""
+    """The state of one device's modules. ``.data`` and ``.grad`` of every parameter are views into its vectors."""
 
     def __init__(
         self, modules: Iterable[nn.Module], *, local_updates: bool, version: int = 0, shard: Shard = WHOLE
@@ -40,7 +40,7 @@ class TrainingState:
         self.synchronised = self.parameters.clone() if local_updates else None
         """Parameters at the last synchronisation, when all replicas were equal. None without local updates."""
         self.version = version
-        """Number of iterations for which these parameters have been trained. -1 within an iteration's changes."""
+        """Number of iterations for which these parameters have been trained. -1 while an iteration changes them."""
         self._steps = torch.tensor(0.0)
         self._slices = {}
         offset = 0
@@ -69,10 +69,10 @@ class TrainingState:
         """Take one step of AdamW, with torch's default constants, on all parameters that this replica steps. Zero all
         gradients.
 
-        The function is used because the first instance of the class loads a compiler, which takes a second. On a CPU it
-        is torch's fused form, one pass without temporary vectors. Temporary vectors would be fresh memory at one step
-        and used memory at the next. A step of the run could then take up to a third longer than the same step in
-        calibration.
+        torch's function ``adamw`` is used instead of its class, whose first instance loads a compiler and so takes a
+        second. On a CPU the function is fused: one pass without temporary vectors. Temporary vectors would be fresh
+        memory at one step and used memory at the next. A step of the run could then take up to a third longer than the
+        same step in calibration.
         """
         self._save_previous()
         with torch.no_grad():

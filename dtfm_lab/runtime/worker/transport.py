@@ -155,7 +155,8 @@ class Carrier(Protocol):
     """Makes the wires that the contents of messages cross: sockets, or process groups."""
 
     def open(self, connection: socket.socket, secret: str, pair: tuple[int, int], *, sends: bool) -> Wire:
-        """Return the wire of ``pair``, (sending rank, receiving rank), at the sending or the receiving end."""
+        """Return this worker's end of the wire of ``pair``, (sending rank, receiving rank). ``sends`` is True at the
+        sending end."""
 
 
 class SocketWire:

@@ -34,7 +34,8 @@ from dtfm_lab.runtime.worker.reporter import ComputeLog, Reporter
 from dtfm_lab.runtime.worker.transport import Aborted, PeerListener, Transport
 
 COMPUTING = (orders.Calibrate, orders.Iterate, orders.Evaluate, orders.Write)
-"""Orders whose computations count as work one by one, or that take as long as the user asked for."""
+"""Orders without a time limit as a whole. Each of their computations has one, except for ``Write``, which takes as long
+as the text that the user asked for."""
 STATE = Action(0, Kind.RECV_P)
 """The receive action of the message that brings a replacement its training state."""
 
@@ -92,7 +93,7 @@ class Worker:
         report.is_busy = self._is_busy
         self._lock = threading.Lock()
         self._epoch = 0
-        """Number of the newest order to join. Orders of earlier epochs are ignored."""
+        """Number of the newest ``Join``, ``HandOver`` or ``Become`` order. Orders of earlier epochs are ignored."""
         self._host = host
         self._listener = PeerListener(host.address, spec.secret, host.certificates)
         local_rank = rank if host.local_rank is None else host.local_rank
@@ -221,7 +222,7 @@ class Worker:
         return {"unwritten": ""}
 
     def _become(self, order: orders.Become) -> Answer:
-        """Take another place in another plan, and drop what was trained: its state has been handed over.
+        """Take a rank in a new plan, and drop the training state, which has been handed over.
 
         With ``keeps``, the plan is the same without some devices, and the stages are kept as they were in that version.
         """
@@ -372,10 +373,10 @@ class Worker:
 
     @property
     def _share(self) -> tuple[int, Sequence[int]]:
-        """Number of this pipeline, and micro-batches of all pipelines among which the batch is divided.
+        """Index of this worker's pipeline, and the number of micro-batches of each pipeline.
 
-        If devices are absent there is a single pipeline, because micro-batches are then named by their numbers in the
-        whole batch.
+        If devices are absent, all pipelines count as one, because micro-batches then have the numbers that they have in
+        the whole batch.
         """
         counts = self._spec.trained.microbatch_counts
         return (0, [sum(counts)]) if self._spec.plan.absent else (self._replica, counts)
