@@ -35,7 +35,7 @@ class StrategyOptions(Budget):
 
 
 USUAL, MOST_VALUES = 7, 1000
-"""Number of values by default, and the maximum."""
+"""Number of values along an axis: by default, and at most."""
 
 
 @dataclass(frozen=True, kw_only=True)

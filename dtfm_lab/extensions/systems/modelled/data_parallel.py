@@ -86,7 +86,7 @@ class FSDP(GridStrategy):
     devices: str = TRIED
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Yield one stage in replicas, or pipelines of the given length, on each set of devices that is tried."""
+        """Yield one stage in replicas, or pipelines of ``n_stages`` stages, on each set of devices that is tried."""
         how = job.with_fields(
             schedule=self.schedule,
             synchronisation="ring",
