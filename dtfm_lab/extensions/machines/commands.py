@@ -83,9 +83,9 @@ def network_of_hosts(
 ) -> None:
     """Measure the network between HOSTS that you can reach with ssh, in about two minutes.
 
-    ssh, with an ssh config among the FILES, must reach each host without a prompt. nvidia-smi reports their GPUs, and
-    python3 times messages between every two of them. Nothing stays on the hosts. FILES are as for dtfm-lab network
-    from.
+    ssh must reach each host without a prompt. It uses the ssh config among the FILES, if there is one. nvidia-smi
+    reports the GPUs of each host, and python3 times messages between every two hosts. Nothing stays on the hosts. FILES
+    are as for dtfm-lab network from.
     """
     hosts, sources = _hosts_and_files(words)
     if not hosts:

@@ -31,7 +31,7 @@ class ReportedHost:
     price_per_hour: float | None = None
     """US dollars per hour for one of its GPUs."""
     between: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """Connection of two GPUs by their driver numbers, as ``nvidia-smi topo -m`` prints it (NV12, SYS)."""
+    """How two GPUs are connected, by their driver numbers: as ``nvidia-smi topo -m`` prints it (NV12, SYS)."""
     pcie: tuple[int, int] | None = None
     """Generation and number of lanes of its GPUs' PCIe, the slowest if they differ."""
     inside_bytes_per_s: float | None = None

@@ -72,7 +72,8 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
 
 
 def _first_incumbent(problem: Problem, rng: np.random.Generator) -> Generation:
-    """Return the cheapest of the start and some clustered placements."""
+    """Return the cheapest of the placement that the search starts from, if it has one, and some clustered
+    placements."""
     clustered = ClusteredPlacements(problem, rng)
     rows, _ = clustered.rows()
     grids = [problem.grid(row) for row in rows[:N_CLUSTERED]]

@@ -192,7 +192,8 @@ class Configuration:
 
 @cache
 def model_of(name: str, *, tied: bool = False) -> ModelSpec:
-    """Return the shape of a model of the sweep. It has no grouped queries."""
+    """Return a model of the sweep, by name. Each attention head has its own keys and values. ``tied`` lets a narrow
+    model share one matrix between embedding and head."""
     n_layers, width, heads, inner = SHAPES[name]
     return llama(
         name=name,

@@ -239,7 +239,8 @@ def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEff
 
 
 def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> dict[tuple[int, int, str], float]:
-    """Return the part of a pass that is computing, by (stage, replica, kind). The rest are messages inside the pass."""
+    """Return the share of a pass's seconds that is computing, by (stage, replica, kind). The rest are messages inside
+    the pass. Empty if passes contain no messages."""
     job = plan.job
     if not job.gathers_passes and job.group_gpus == 1:
         return {}

@@ -99,7 +99,7 @@ def priced(plan: Plan) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How long a strategy with a search may search, and with which seed."""
+    """How long a search may take and with which seed. Also what predictions use: ``efficiency`` and ``queueing``."""
 
     seconds: Annotated[float, Option(help="Search time of each system that searches.", unit="s", above=0)] = 2.0
     steps: Annotated[

@@ -115,7 +115,7 @@ class SshHost:
         return self._given.rpartition("@")[2]
 
     def hang_up(self) -> None:
-        """End its input, and with it the program."""
+        """Close the standard input of the program on the host, which ends the program."""
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
 

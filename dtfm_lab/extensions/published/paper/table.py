@@ -39,7 +39,7 @@ class Stated:
     under_case: str = ""
     """The case of the denominator; empty if it is the same as the numerator's."""
     closes: str = ""
-    """The assumption that would close the remaining gap, with its number."""
+    """The assumption that would close the gap between our ratio and the stated one, in words and with its value."""
 
     def of(self, setting: Setting, seconds: Seconds) -> float | None:
         """Return the ratio of the two systems' ``seconds`` in a setting; None if either is missing."""

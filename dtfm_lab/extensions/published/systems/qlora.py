@@ -65,7 +65,7 @@ def _epoch_s(found: Prediction) -> float:
 
 
 def _reserved_gib(found: Prediction) -> float:
-    """Return what torch reserves on a GPU, including Hugging Face's copies of the logits."""
+    """Return the GiB that torch reserves on a GPU, including Hugging Face's copies of the logits."""
     job = found.plan.job
     logits = job.microbatch * job.modelled().seq_len * job.modelled().vocab_size
     return (found.peak_bytes + COPIED_LOGIT_BYTES * logits) / ALLOCATED / GiB

@@ -77,7 +77,7 @@ class DiLoCoStrategy(LocalWorkers):
         return min(divide, key=lambda n: (abs(math.log(n / wanted)), n))
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         precision = PRECISION[self.kind] if self.precision is None else self.precision
         in_fp32 = {"gradient_dtype": "fp32", "gradient_compression": "none"}
         local = job.with_fields(

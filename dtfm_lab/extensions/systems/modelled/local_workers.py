@@ -30,7 +30,7 @@ class LocalWorkers(GridStrategy):
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         raise NotImplementedError
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:

@@ -17,8 +17,9 @@ from dtfm_lab.extensions.systems.strategy import TRIED, described, strategies
 class Pluralis(RoutedPipelines):
     """Pluralis: routed pipelines that send activations in a small subspace. Stages sometimes average some parameters.
 
-    Passes, routing and the path of micro-batches follow SWARM's closed form. A job cannot express such messages.
-    So the plan's job says int8, the strongest compression a job has, but the seconds use the smaller messages.
+    Passes, routing and the path of micro-batches follow SWARM's closed form. A job cannot express messages in a
+    subspace. So the plan's job says int8, the strongest compression a job has, but the seconds use the smaller
+    messages.
     """
 
     name: ClassVar[str] = "pluralis"
@@ -34,7 +35,7 @@ class Pluralis(RoutedPipelines):
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         return job.with_fields(
             schedule="1f1b",
             synchronisation="sharded-at-once",

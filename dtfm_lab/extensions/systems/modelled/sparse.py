@@ -92,7 +92,7 @@ class SparseLoCo(SparseWorkers):
         return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         how = {"schedule": "1f1b", "synchronisation": "ring", "gradient_compression": "int8"}
         return job.with_fields(synchronise_every=self.every, **how)
 
@@ -120,7 +120,7 @@ class DisTrO(SparseWorkers):
         return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         return job.with_fields(schedule="1f1b", synchronisation="ring", gradient_compression="int8")
 
     def _whole_s(self, passes_s: float, exchange_s: float) -> float:

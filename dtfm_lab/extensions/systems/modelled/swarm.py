@@ -51,7 +51,7 @@ class RoutedPipelines(GridStrategy):
 
     @abstractmethod
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
         """Return the bytes of a micro-batch's activations from each stage to the next, and those of their gradients
@@ -162,7 +162,7 @@ class SwarmStrategy(RoutedPipelines):
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         return job.with_fields(
             schedule="1f1b",
             synchronisation="sharded-at-once",
