@@ -25,8 +25,8 @@ OUT_FLAGS = frozenset("*$")
 ASLEEP = re.compile(r"power(?:ed|ing)?_?(?:down|off)|pow_dn|powr_dn")
 """Power-saving states: Slurm starts the node when a job needs it."""
 GRES = re.compile(r"gpu(?::([^:(,\s]{1,100}))?:([0-9]{1,9})(?=[(,\s]|$)")
-"""Matches a generic resource (Gres) of Slurm: its type, if there is one, and the number of GPUs.
-``gpu:a100:8(S:0-1)``"""
+"""Matches a generic resource (Gres) of Slurm, such as ``gpu:a100:8(S:0-1)``: its type, if there is one, and the number
+of GPUs."""
 MIG = re.compile(r"(?:^|[^0-9a-z])[1-9]g\.[0-9]{1,3}gb", re.IGNORECASE)
 """Matches the name of a slice of a GPU, made by MIG: ``a100_3g.20gb``."""
 FEATURE = re.compile(r"([a-z]{1,3}[0-9]{2,4})[_-]?(?:sxm[0-9]?|pcie)?[_-]?([0-9]{2,3})gb?")
