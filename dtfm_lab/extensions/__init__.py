@@ -1,4 +1,5 @@
-"""The lab's own extensions, one folder each; the rest of the package imports none of them.
+"""The lab's own extensions, one folder each. The rest of the package imports none of them.
 
-``pyproject.toml`` names them as another package names its own: see ``dtfm_lab.domain.extension``.
+``pyproject.toml`` registers them, in the same way as another package registers its extensions: see
+``dtfm_lab.domain.extension``.
 """

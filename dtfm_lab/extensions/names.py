@@ -1,6 +1,7 @@
 """Names that our extensions add to ``dtfm_lab``, for editors and type checkers alone: nothing imports this at run time.
 
-At run time a name comes from the ``api`` of its extension. tests/extensions/test_names.py holds both lists equal.
+At run time a name comes from the ``api`` of its extension. tests/extensions/test_names.py checks that both define the
+same names.
 """
 
 from dtfm_lab.extensions.advice.advising import advise

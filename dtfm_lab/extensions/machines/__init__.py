@@ -1,9 +1,9 @@
 """A network of your own machines, from the output of other tools and from a probe over ssh.
 
-Each source is read separately. ``sources`` knows the readers, ``seen`` holds what a source may report, and ``network``
-merges everything. What was not measured is estimated if there is a rule for it, and the network's description says so.
-Otherwise it is refused. ``calibrate`` times what a machine computes. ``pyproject.toml`` registers ``network_from`` as
-the reader of lists of files.
+Each source, such as a file, is read separately. ``sources`` chooses the reader, ``seen`` defines what a source may
+report, and ``network`` merges all reports. A link that was not measured is estimated if there is a rule for it, and the
+network's description says so. Without a rule there is an error. ``calibrate`` times what a machine computes.
+``pyproject.toml`` registers ``network_from`` as the reader of lists of files.
 """
 
 from dtfm_lab.domain.extension import Extension

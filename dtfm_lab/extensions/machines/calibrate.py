@@ -1,4 +1,5 @@
-"""``dtfm-lab calibrate``: measure what this machine computes, and its links. The result is a calibrated network.
+"""``dtfm-lab calibrate``: measure how fast this machine computes and how fast its links are. The result is a calibrated
+network.
 
 A process that loads torch (``runtime.worker.block_times``) measures blocks of three widths, kernel launches and the
 memory of a training step. The probe over ssh measures links between hosts. On a single host, TCP over its loopback is
@@ -39,32 +40,32 @@ from dtfm_lab.runtime.client.gpu_inventory import NoGpu, cuda_of_torch, driver_g
 from dtfm_lab.simulation.memory import memory
 
 ENDS_S = 110.0
-"""Seconds after which the computing process ends by itself. The command takes at most two minutes."""
+"""Seconds after which the process that measures ends by itself. The command takes at most two minutes."""
 BLOCKS_S = 15.0
-"""Seconds for all blocks together, besides the first passes of each."""
+"""Seconds for timing all blocks together. The first passes of each block come in addition."""
 LOOPBACK_S = 2.0
 STREAMS = 8
-"""Streams that are timed together, besides a single one. NCCL opens at most 8 sockets to a peer by default on fast
-Ethernet ("NCCL Environment Variables", NCCL_NSOCKS_PERTHREAD and NCCL_SOCKET_NTHREADS)."""
+"""Number of TCP streams that are timed together, to compare with a single stream. NCCL opens at most 8 sockets to a
+peer by default on fast Ethernet ("NCCL Environment Variables", NCCL_NSOCKS_PERTHREAD and NCCL_SOCKET_NTHREADS)."""
 DTYPES = "fp16", "bf16", "fp32"
 SHAPES = {
     "cuda": [(1024, 8, 2048, 4), (4096, 32, 2048, 4), (8192, 64, 2048, 2)],
     "cpu": [(256, 4, 256, 4), (512, 8, 256, 4), (1024, 16, 256, 4)],
 }
-"""Width, heads, tokens per sequence and sequences of the blocks, narrowest first. On GPUs they match models with 0.3, 7
-and 70 billion parameters. On a CPU they are sizes that a CPU can train."""
+"""Shapes of the timed blocks, narrowest first: width, heads, tokens per sequence and sequences per micro-batch. On GPUs
+they match models with 0.3, 7 and 70 billion parameters. On a CPU they are sizes that a CPU can train."""
 SIZES = "d_model", "n_heads", "seq_len", "microbatch"
 NO_TORCH = "calibrate needs torch, which is not installed: pip install 'dtfm_lab[train]'"
 Report = Callable[[str], None]
 
 
 class CalibrationRow(NamedTuple):
-    """A measured quantity, and the lab's previous assumption."""
+    """One measured quantity, and the value that the lab assumed for it before."""
 
     what: str
     measured: float
     assumed: float | None
-    """The lab's previous value; None if it had none."""
+    """The value that the lab assumed before; None if it assumed none."""
     unit: str
     """``s``, ``bytes`` or ``bytes/s``."""
 
@@ -102,11 +103,11 @@ def calibrate(
     """Measure this machine in at most two minutes, and the links of other hosts with ``probe``.
 
     The result applies to all devices with the same GPU in the network. The network is ``network``, or what ``probe``
-    finds, or this host alone. ``probe`` gets a dictionary, to fill with the bandwidth of several streams. Without a
-    GPU, the CPU is measured. ``report`` is called with a line of text about every step.
+    returns, or this host alone. ``probe`` also fills the dictionary that it gets with the bandwidth of several streams,
+    by pair of hosts. Without a GPU, the CPU is measured. ``report`` is called with a line of text about every step.
 
     Raises LabError in one line for a network without this machine's GPU, MissingExtra without torch, and RunError if
-    the computing process fails.
+    the measuring process fails.
     """
     if dtype is not None and dtype not in DTYPES:
         raise LabError(f"dtype is {shortened(dtype)}; wanted {', '.join(DTYPES)}")
@@ -124,7 +125,7 @@ def calibrate(
         processor, step = answer("processor"), answer("step")
         product = answer("product")["flop_per_s"]
         device = _own_device(own, processor, product)
-        # Refused before the minutes of measuring.
+        # Raise errors before the two minutes of measuring.
         if network is not None:
             _check_has(network, device.gpu)
         blocks = []
@@ -146,7 +147,7 @@ def calibrate(
         date=time.strftime("%Y-%m-%d"),
         versions=f"dtfm_lab {version('dtfm_lab')}, {processor['versions']}",
     )
-    # Beside each measured number stands what the lab would have assumed.
+    # Each row has a measured number, and what the lab would have assumed.
     rows = [*_block_rows(device, measured), *_other_rows(device, measured, launch["launch_s"], step["shape"])]
     together: dict[tuple[str, str], float] = {}
     if probe is not None:
@@ -189,10 +190,11 @@ def _runs_on() -> tuple[str, str]:
 
 @contextmanager
 def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str, Any]]]:
-    """Start the computing process. Yield a function that waits for its next answer, by name. The process ends with the
-    block.
+    """Start the process that measures. Yield a function that waits for its next answer, and takes the name that the
+    answer must have.
 
-    Raises RunError if it ends early, in one line with its last output.
+    The process is killed when the ``with`` block ends. Raises RunError if it ends early, in one line with its last
+    output.
     """
     command = [sys.executable, "-m", "dtfm_lab.runtime.worker.block_times", json.dumps(question)]
     with tempfile.TemporaryFile("w+", errors="replace") as remarks:
@@ -223,13 +225,14 @@ def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End a process and all that it started in its session."""
+    """Kill a process and all others in its session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def _own_device(own: str, processor: Mapping[str, Any], product_flop_per_s: float) -> Device:
-    """Return the timed device. Peak and memory come from the lab's table, or else from the measurement."""
+    """Return the timed device. Its peak and memory come from the lab's table, or from this machine if the table lacks
+    it."""
     if not processor["gpu"]:
         cpu = f"{_cpu_name()}, {processor['cores']} cores"
         held = float(psutil.virtual_memory().total)
@@ -249,8 +252,10 @@ def _cpu_name() -> str:
 
 
 def _own_network(own: str, device: Device, product_flop_per_s: float, runs_on: str) -> Topology:
-    """Return this host's GPUs, linked as its driver reports, or one device for its CPU or for a GPU without
-    nvidia-smi."""
+    """Return a network of this host alone.
+
+    Its devices are its GPUs, linked as the driver reports. A CPU, or a GPU without nvidia-smi, is a single device.
+    """
     if runs_on == "cuda" and (smi := _printed("-q", "-x")):
         found = read_smi(smi, Path(f"{own}.xml"))
         if len(found.hosts[0].gpus) > 1 and "GPU1" in (topo := _printed("topo", "-m")):
@@ -280,7 +285,7 @@ def _check_has(network: Topology, gpu: str) -> None:
 
 
 def _block_rows(device: Device, measured: MeasuredGpu) -> Iterator[CalibrationRow]:
-    """Yield the passes of each block, and the seconds at the share of peak that the lab assumed."""
+    """Yield the seconds of each block's forward and backward: measured, and as the lab assumed before."""
     for block in measured.blocks:
         job = job_of_block(block, measured.dtype, 1)
         model = job.modelled()
@@ -311,7 +316,8 @@ def _streams(one: float, several: float) -> tuple[tuple[str, float], tuple[str, 
 
 
 def _pair_rows(network: Topology, together: Mapping[tuple[str, str], float]) -> Iterator[CalibrationRow]:
-    """Yield the links of each pair of hosts, and the maximum for one and several streams by TCP's default window."""
+    """Yield the measured bandwidth of each pair of hosts, with one stream and with several. The assumed value is the
+    maximum that TCP's default window allows."""
     hosts = [device.host or device.name for device in network.devices]
     for (a, b), several in together.items():
         if a not in hosts or b not in hosts:

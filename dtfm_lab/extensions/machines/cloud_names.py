@@ -1,6 +1,7 @@
 """Translate the names of GPUs in cloud labels and instance types to the names that their drivers print.
 
-A label means its cloud's product: ``nvidia-tesla-a100`` is Google's A100 with 40 GB, on a board with NVLink.
+A label means the product that its cloud sells: ``nvidia-tesla-a100`` is Google's A100 with 40 GB, on a board with
+NVLink.
 """
 
 import re
@@ -20,16 +21,21 @@ PRODUCT_LABELS = (
     "amd.com/gpu.product-name",
     "beta.amd.com/gpu.product-name",
 )
-"""Labels whose value names a node's GPU: from CoreWeave, Google, Amazon (EKS Auto Mode, Karpenter, the cluster
-autoscaler), Azure, DigitalOcean, SkyPilot and AMD's labeller."""
+"""Names of node labels whose value names the node's GPU: from CoreWeave, Google, Amazon (EKS Auto Mode, Karpenter, the
+cluster autoscaler), Azure, DigitalOcean, SkyPilot and AMD's labeller."""
 INSTANCE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
 LABELS = {row["label"]: row["gpu"] for row in rows_of("cloud_labels.csv")}
-"""GKE's accelerators (cloud.google.com, "GPU platforms"), and values that users of EKS copy from the autoscaler's list.
-Other values are looked up in the table of GPUs without ``nvidia-`` and ``tesla-``."""
+"""The driver's name of a GPU, by a label's value in lower case.
+
+The values are GKE's accelerators (cloud.google.com, "GPU platforms"), and those that users of EKS copy from the
+autoscaler's list. Other values are looked up in the table of GPUs without ``nvidia-`` and ``tesla-``.
+"""
 INSTANCES = {row["instance"]: row["gpu"] for row in rows_of("cloud_instances.csv")}
-"""GPUs by a pattern of instance types with whole GPUs, from the clouds' lists of 2026. Those with fractions of a GPU
-are omitted."""
+"""The driver's name of a GPU, by a pattern for the names of instance types with whole GPUs.
+
+Source: the clouds' lists of 2026. Types with a fraction of a GPU are omitted.
+"""
 
 
 def gpu_of_instance(instance: str) -> str:

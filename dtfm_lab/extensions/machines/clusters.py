@@ -1,7 +1,7 @@
 """Read the nodes of a cluster from Ray and Slurm, and hosts from ``~/.ssh/config``.
 
-``ray list nodes --format json --detail``, or ``ray.nodes()`` as JSON; ``scontrol show node``, or ``sinfo -N -o "%N
-%G"``, also with states and features (``"%N %G %T %f"``).
+The text for Ray is the output of ``ray list nodes --format json --detail``, or ``ray.nodes()`` as JSON. For Slurm it is
+the output of ``scontrol show node`` or of ``sinfo -N -o "%N %G"``, also with states and features (``"%N %G %T %f"``).
 """
 
 import re
@@ -18,17 +18,19 @@ from dtfm_lab.extensions.machines.seen import MOST_GPUS, ReportedGpu, ReportedHo
 from dtfm_lab.files.reading import parse
 
 OUT = re.compile(r"down|drain|drng|fail|not_responding|no_respond|inval|inact|futr|future|maint|blocked|error")
-"""Prefixes of node states in which Slurm starts no job, such as in IDLE+DRAIN."""
+"""Matches the beginning of a state in which Slurm starts no job on a node. Several states may be joined, as in
+IDLE+DRAIN."""
 OUT_FLAGS = frozenset("*$")
 """Suffixes of a state: the node does not answer, or is reserved for maintenance (sinfo(1), "node state codes")."""
 ASLEEP = re.compile(r"power(?:ed|ing)?_?(?:down|off)|pow_dn|powr_dn")
 """Power-saving states: Slurm starts the node when a job needs it."""
 GRES = re.compile(r"gpu(?::([^:(,\s]{1,100}))?:([0-9]{1,9})(?=[(,\s]|$)")
-"""A generic resource of Slurm, with its type if it has one, and its number: gpu:a100:8(S:0-1)."""
+"""Matches a generic resource (Gres) of Slurm, such as ``gpu:a100:8(S:0-1)``: its type, if there is one, and the number
+of GPUs."""
 MIG = re.compile(r"(?:^|[^0-9a-z])[1-9]g\.[0-9]{1,3}gb", re.IGNORECASE)
-"""A slice of a GPU: ``a100_3g.20gb``."""
+"""Matches the name of a slice of a GPU, made by MIG: ``a100_3g.20gb``."""
 FEATURE = re.compile(r"([a-z]{1,3}[0-9]{2,4})[_-]?(?:sxm[0-9]?|pcie)?[_-]?([0-9]{2,3})gb?")
-"""A node feature with the memory of its GPUs: ``a100-80gb``."""
+"""Matches a node feature that names a GPU and its memory: ``a100-80gb``."""
 
 
 class _RayNode(ToolOutput):
@@ -78,7 +80,7 @@ def is_slurm(text: str) -> bool:
 
 
 class _Listed(NamedTuple):
-    """A node as Slurm lists it."""
+    """A node in the words of Slurm's output. A field that the output does not have is empty."""
 
     name: str
     resources: str
@@ -122,7 +124,7 @@ def read_slurm(text: str, path: Path) -> SourceReport:
             continue
         if "~" in state or ASLEEP.search(state.lower()):
             asleep.append(name)
-        # a node stands in a line for each of its partitions
+        # sinfo prints a node once for each of its partitions
         hosts[name] = ReportedHost(name=name, addresses=frozenset({address} - {name, ""}), gpus=tuple(gpus))
     notes = [f"{path.name}: powered down, and started by Slurm for a job: {in_a_row(asleep, 6)}"] if asleep else []
     return cluster(path, [*hosts.values()], list(dict.fromkeys(each for each in without if each not in hosts)), notes)
@@ -154,7 +156,7 @@ def _is_out(state: str) -> bool:
 
 
 def _with_memory(kind: str, features: str) -> str:
-    """Return a GPU's type, with its memory if a feature of the node has it."""
+    """Return a GPU's type. Append its memory if a feature of the node states it and the type does not."""
     sizes = [
         found for found in FEATURE.finditer(features.lower()[:1000]) if found[1] in re.split(r"[^a-z0-9]", kind.lower())
     ]
@@ -171,8 +173,8 @@ def _cells(line: str) -> list[str]:
 
 
 def _columns(text: str) -> dict[str, int] | None:
-    """Return the columns of the node's name and resources in sinfo's header, and of its state and features if
-    present."""
+    """Return the positions of the columns in sinfo's header: the node's name and resources, and its state and features
+    if present. None if the text does not start with such a header."""
     header = [OTHER_HEADINGS.get(cell, cell) for cell in _cells(text.partition("\n")[0][:10_000])]
     known: dict[str, int] = {
         what: header.index(what) for what in ("NODELIST", "GRES", "STATE", "AVAIL_FEATURES") if what in header
@@ -186,7 +188,8 @@ OTHER_HEADINGS = {"HOSTNAMES": "NODELIST", "NODE": "NODELIST", "ACTIVE_FEATURES"
 def cluster(
     path: Path, hosts: Sequence[ReportedHost], without: Sequence[str], notes: Sequence[str] = ()
 ) -> SourceReport:
-    """Return hosts of one cluster, with notes about nodes left out. Raises FileError if no host is left."""
+    """Return the report of a cluster: its hosts, and notes about the nodes that were left out (``without``). Raises
+    FileError if no host is left."""
     if not hosts:
         left = f": {in_a_row(without, 6)}" if any(" (" in each for each in without) else ""
         raise FileError(

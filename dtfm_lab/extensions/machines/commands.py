@@ -40,7 +40,8 @@ at_option = click.option(
 
 
 def gpu_option(more: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the repeatable option ``--gpu``, as the mapping ``peaks``. ``more`` ends its help."""
+    """Return the option ``--gpu``, which may be repeated. Its values become the mapping ``peaks``. ``more`` is appended
+    to its help."""
     return click.option(
         "--gpu",
         "peaks",
@@ -82,9 +83,9 @@ def network_of_hosts(
 ) -> None:
     """Measure the network between HOSTS that you can reach with ssh, in about two minutes.
 
-    ssh, with an ssh config among the FILES, must reach each host without a prompt. nvidia-smi reports their GPUs, and
-    python3 times messages between every two of them. Nothing stays on the hosts. FILES are as for dtfm-lab network
-    from.
+    ssh must reach each host without a prompt. It uses the ssh config among the FILES, if there is one. nvidia-smi
+    reports the GPUs of each host, and python3 times messages between every two hosts. Nothing stays on the hosts. FILES
+    are as for dtfm-lab network from.
     """
     hosts, sources = _hosts_and_files(words)
     if not hosts:
@@ -157,14 +158,14 @@ def _probing(
 
 
 def _hardware(peaks: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return TFLOP/s, and GiB of memory if given, of GPUs by name. Raises LabError."""
+    """Return two mappings by GPU name: TFLOP/s, and GiB of memory for the GPUs that state it. Raises LabError."""
     numbers = {name: _numbers(value) for name, value in peaks.items()}
     memory = {name: gib for name, (_, gib) in numbers.items() if gib is not None}
     return {name: peak for name, (peak, _) in numbers.items()}, memory
 
 
 def _numbers(text: str) -> tuple[float, float | None]:
-    """Return TFLOP/s, and GiB of memory if given: ``125`` or ``125,119``. Raises LabError."""
+    """Return TFLOP/s and GiB of memory, which is None if missing: ``125`` or ``125,119``. Raises LabError."""
     peak, comma, memory = text.partition(",")
     try:
         return float(peak), float(memory.lower().removesuffix("gib")) if comma else None
@@ -176,7 +177,7 @@ def _numbers(text: str) -> tuple[float, float | None]:
 
 
 def _report(made: Topology, output: str | None, as_json: bool) -> None:
-    """Write a network, and report its devices and what was measured, estimated and left out."""
+    """Write a network to ``output`` if given. Print its devices, and what was measured, estimated and left out."""
     written = None if output is None else str(files.save(made, output))
     notes = made.description.split("; ")
     if as_json:

@@ -29,10 +29,10 @@ def is_smi(text: str) -> bool:
 
 
 def read_smi(text: str, path: Path) -> SourceReport:
-    """Read the GPUs from ``nvidia-smi -q -x``, each with its memory, and the PCIe speed that they all reach.
+    """Read the GPUs from ``nvidia-smi -q -x``, each with its memory, and the slowest PCIe connection among them.
 
-    The narrowest slot decides. The generation is the maximum of GPU and slot, because it drops while a GPU is idle. The
-    width is the current one, because the maximum is the card's and not the slot's. GPUs that MIG divides into slices
+    The generation is the highest that GPU and slot support, because the current one drops while a GPU is idle. The
+    width is the current one, because the highest is the card's and not the slot's. GPUs that MIG divides into slices
     are left out.
     """
     # Entities could expand to gigabytes, and the driver never writes any.
@@ -76,7 +76,8 @@ def read_smi(text: str, path: Path) -> SourceReport:
 
 
 def _slot(gpu: ElementTree.Element) -> list[tuple[int, int]]:
-    """Return generation and lanes of a GPU's PCIe, if the driver reports them."""
+    """Return the generation and the number of lanes of a GPU's PCIe, as a list of one pair; empty if the driver does
+    not report them."""
 
     def said(*names: str) -> str:
         texts = (gpu.findtext(f"pci/pci_gpu_link_info/{name}", "").strip() for name in names)
@@ -129,7 +130,7 @@ def is_rocm(text: str) -> bool:
 
 
 def read_rocm(text: str, path: Path) -> NoReturn:
-    """Raise FileError: the weights and hops in the output of AMD's tools do not give a bandwidth."""
+    """Raise FileError: the output of AMD's tools gives weights and hops, from which no bandwidth follows."""
     raise FileError(
         f"{path.name}: is printed by rocm-smi or amd-smi, which are not read; wanted a test of RCCL (all_reduce_perf "
         "of rccl-tests), kubectl get nodes -o json, scontrol show node, or a network written by hand (gpu: MI300X)"

@@ -1,4 +1,4 @@
-"""Look up the GPUs that tools name, in the table of hardware or in what the user states."""
+"""Look up the peak and memory of the GPUs that tools name: in the table of hardware, or in what the user states."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,14 +10,15 @@ from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 
 
 class GivenHardware:
-    """The table of hardware, completed by what the user states for GPUs by the names that tools use."""
+    """Peak and memory of GPUs by the names that tools use: from the table of hardware, or as the user states them."""
 
     def __init__(self, peak_tflops: Mapping[str, float], memory_gib: Mapping[str, float]) -> None:
         self._peak_tflops = {name.casefold(): value for name, value in peak_tflops.items()}
         self._memory_gib = {name.casefold(): value for name, value in memory_gib.items()}
 
     def lacking(self, host: ReportedHost) -> dict[str, str]:
-        """Return what is missing for each GPU of a host that cannot be a device, by name. Raises TopologyError."""
+        """Return, by GPU name, which fields the user must state so that the host's GPUs can be devices. Empty if none.
+        Raises TopologyError."""
         found = {}
         for gpu in dict.fromkeys(host.gpus):
             fields = self.fields(gpu)
@@ -28,7 +29,7 @@ class GivenHardware:
         return found
 
     def wanted(self, hosts: Sequence[ReportedHost]) -> str:
-        """Return what a user can state for GPUs that are not in the table, for an error message."""
+        """Say in an error message what the user can state about the GPUs that are not in the table."""
         lacking = {name: what for host in hosts for name, what in self.lacking(host).items()}
         example = f"--gpu {next(iter(lacking))!r}".replace("'", '"').rstrip('"')
         of_all = {each for what in lacking.values() for each in what.split(" and ")}
@@ -38,8 +39,8 @@ class GivenHardware:
         return f'{whose} {" and ".join(fields)} ({example}={values}")'
 
     def fields(self, gpu: ReportedGpu) -> dict[str, Any]:
-        """Return the fields of a device with this GPU, without a peak or memory that is unknown. Raises
-        TopologyError."""
+        """Return the fields of a device with this GPU. Its peak or its memory is left out if unknown. Raises
+        TopologyError for an invalid number from the user."""
         stated = self._given(gpu.name)
         known = known_gpu(*gpu)
         if known is None and hardware_of(gpu.name) is not None:  # a whole computer, by the table's own name
@@ -53,7 +54,7 @@ class GivenHardware:
         return fields
 
     def notes(self, hosts: Sequence[ReportedHost]) -> Iterator[str]:
-        """Yield, for names that do not give a GPU's memory, which GPU is assumed."""
+        """Yield a note for each GPU name that fits several sizes of memory: which GPU is assumed."""
         stated = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
         for name in sorted(each for each in stated if each.casefold() not in self._memory_gib):
             if (known := known_gpu(name)) is None or not (variants := variants_of(name)):

@@ -16,8 +16,11 @@ from dtfm_lab.files.reading import parse
 STATES_LIMITS = 3, 10
 """First version of iperf3 whose output states the limit set by ``-b`` (esnet/iperf #1167)."""
 OF_A_ROUND_RATE = 0.003
-"""Tolerance, as a share, for a rate of 1, 2 or 5 times a power of ten. A TCP test at such a rate counts as limited by
-``-b`` if the version does not say. An unlimited test ends at the line rate without headers, such as 941 Mbit/s."""
+"""Relative tolerance within which a rate counts as round: 1, 2 or 5 times a power of ten.
+
+A TCP test at a round rate counts as limited by ``-b`` if this version of iperf3 does not state limits. An unlimited
+test is not at a round rate: it reaches the line rate minus headers, such as 941 Mbit/s.
+"""
 
 
 class _Ends(ToolOutput):
@@ -30,9 +33,9 @@ class _Test(ToolOutput):
     reverse: int = 0
     num_streams: int = 1
     target_bitrate: float | None = None
-    """Limit of each stream, set by ``-b``. The default for UDP is 1 Mbit/s."""
+    """Limit of each stream in bit/s, set by ``-b``. The default for UDP is 1 Mbit/s."""
     fqrate: float = 0.0
-    """Limit of each stream, set by ``--fq-rate``."""
+    """Limit of each stream in bit/s, set by ``--fq-rate``; 0 if there is none."""
 
 
 class _Start(ToolOutput):
@@ -96,10 +99,11 @@ def tests_of(events: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def read_iperf(data: object, path: Path) -> SourceReport:
-    """Read the rate received, from sender to receiver, and half the minimum round trip that TCP saw.
+    """Read the bandwidth at which data arrived, from sender to receiver, and the latency: half of TCP's minimum round
+    trip.
 
-    With ``--bidir``, read the rate in the other direction too. In a server's output ``local_host`` is the server: the
-    client sends, unless the test was reversed.
+    With ``--bidir``, the bandwidth in the other direction is read too. In a server's output ``local_host`` is the
+    server: the client sends, unless the test was reversed.
     """
     if isinstance(data, dict) and data.get("error"):
         raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
@@ -131,7 +135,8 @@ def _received(received: _Rate | None, sent: _Rate | None) -> float:
 
 
 def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
-    """Return the tool's name for the network's description. Raises FileError for a test limited by an option."""
+    """Return the tool's name for the network's description. Raises FileError if an option limited the rate of the
+    test."""
     test, wanted = start.test_start, "wanted a test without -u or -b"
     limits = [each for each in (test.target_bitrate, test.fqrate) if each]
     limit_bits_per_s = min(limits, default=0.0) * test.num_streams

@@ -21,7 +21,7 @@ RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu")
 OTHERS = re.compile(
     r"nvidia\.com/mig-|habana\.ai/|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/|huawei\.com/"
 )
-"""Accelerators, or fractions of one, that are not supported."""
+"""Matches the resources of accelerators, or of fractions of a GPU, that are not supported."""
 AWAY = frozenset(
     {
         "node.kubernetes.io/not-ready",
@@ -86,7 +86,7 @@ def is_kubernetes(data: object) -> bool:
 
 
 def read_kubernetes(data: Any, path: Path) -> SourceReport:
-    """Read nodes that accept work, with the GPUs that their device plugin offers and has not withdrawn.
+    """Read the nodes that accept work. A node's GPUs are those that its device plugin offers and has not withdrawn.
 
     The GPU's name comes from NVIDIA's feature discovery or AMD's labeller, or from the cloud's instance type or label.
     """
@@ -137,15 +137,16 @@ def _away(node: _Node) -> str:
 
 
 def _other(node: _Node) -> str:
-    """Return which other accelerator a node without a GPU has."""
+    """Return a remark about another accelerator that a node without a GPU has: `` (google.com/tpu is not read)``. Empty
+    if none."""
     kinds = [what for what, count in node.status.capacity.items() if OTHERS.match(what) and count != "0"]
     return f" ({kinds[0]} is not read)" if kinds else ""
 
 
 def _count(node: _Node, path: Path) -> tuple[int, int]:
-    """Return the number of whole GPUs that a node offers to pods, and the number of installed ones.
+    """Return two numbers of whole GPUs of a node: those that it offers to pods now, and all that are installed.
 
-    If pods share a GPU in turns, the plugin offers each GPU several times.
+    If several pods share a GPU by time slicing, the plugin offers each GPU several times.
     """
     labels, capacity = node.metadata.labels, node.status.capacity
     allocatable = capacity if node.status.allocatable is None else node.status.allocatable

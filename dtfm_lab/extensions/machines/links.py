@@ -12,25 +12,31 @@ from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 from dtfm_lab.extensions.machines.text import rows_of
 
 NVLINK_S, PCIE_S = 1e-5, 2e-5
-"""Seconds of an empty message inside a host, as in the networks that ship with the lab."""
+"""Latency in seconds between two GPUs of a host, over NVLink and over PCIe. As in the networks that ship with the
+lab."""
 NEAR_S = 1e-4
-"""Seconds of an empty message between two hosts of a cluster."""
+"""Latency in seconds between two hosts of a cluster."""
 NEAR_GBPS = 10.0
 """Gbit/s between two hosts of a cluster if not measured: ordinary Ethernet."""
 LEAST_NEAR_GBPS, MOST_NEAR_GBPS = 1.0, 100.0
-"""Range of ``NEAR_GBPS``, in Gbit/s, if the GPUs are not data-centre modules."""
+"""Minimum and maximum Gbit/s of a link that is assumed to have ``NEAR_GBPS``. The maximum is higher if faster NICs are
+sold with the hosts' GPUs."""
 PCIE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after encoding)."""
 USUAL_PCIE, LEAST_PCIE, MOST_PCIE = (4, 16), (3, 8), (5, 16)
-"""Default generation and lanes, and their range."""
+"""Generation and number of lanes of a PCIe connection that no tool reports: assumed, minimum and maximum."""
 GEFORCE = re.compile(r"RTX [2-5]0[5-9]0\b")
-"""GPUs that reach each other directly only over NVLink: NVIDIA's driver does not let them over PCIe."""
+"""Matches GeForce GPUs. They copy directly to each other only over NVLink, because NVIDIA's driver does not allow it
+over PCIe."""
 THROUGH_HOST_BYTES_PER_S, MOST_THROUGH_HOST = 6.12e9 / 2, 0.7
-"""Bandwidth between two GPUs that match ``GEFORCE``, through the host's memory, each way. Two RTX 3090s copy 6.11 to
-6.13 GB/s in both directions together, on PCIe 3 x16 (NVIDIA/nccl, issue 1127). The second number is its maximum, as a
-share of PCIe's rate: 20 to 22 GB/s one way on PCIe 4 x16 (RTX 4090s, issue 814)."""
+"""Bytes/s between two GPUs that match ``GEFORCE``, each way, and an upper limit as a share of PCIe's rate.
+
+These GPUs send through the host's memory. Two RTX 3090s copy 6.11 to 6.13 GB/s in both directions together, on PCIe 3
+x16 (NVIDIA/nccl, issue 1127). The limit is from RTX 4090s: 20 to 22 GB/s one way on PCIe 4 x16 (issue 814).
+"""
 HOST_OF_MODULES = 8
-"""From this number of GPUs per host on, a bare name means modules and not PCIe cards."""
+"""In hosts with at least this number of GPUs, a name without a form factor (A100) means modules (SXM), not PCIe
+cards."""
 ONLY_MODULES = frozenset({"B200", "B300", "GB200", "GB300", "GH200", "MI300X", "MI325X", "MI350X", "MI355X"})
 """Kinds that are never sold as PCIe cards."""
 RACKS = frozenset({"GB200", "GB300"})
@@ -39,8 +45,10 @@ FABRIC_GBPS = {
     row["gpu"]: tuple(float(row[f"{which}_gbps"]) for which in ("least", "usual", "most"))
     for row in rows_of("fabrics.csv")
 }
-"""Gbit/s of the NICs of a host with eight GPUs: minimum, usual and maximum in clouds that sell a fast network. The file
-gives the sources that are known. Numbers without one are assumed."""
+"""Gbit/s of all NICs of a host with eight GPUs, by GPU: minimum, usual and maximum in clouds that sell a fast network.
+
+The file gives the sources that are known. Numbers without a source are assumed.
+"""
 
 
 class _NvLink(NamedTuple):
@@ -50,14 +58,14 @@ class _NvLink(NamedTuple):
     bytes_per_s: float
     """Speed of one link in one direction."""
     are_modules: bool
-    """True if the bare name means a module (SXM, OAM) on a board that connects all GPUs of a host."""
+    """True if a name without a form factor means a module (SXM, OAM) on a board that connects all GPUs of a host."""
 
 
 NVLINKS = {
     row["gpu"]: _NvLink(int(row["links"]), float(row["gb_per_s"]) * GB, bool(row["modules"]))
     for row in rows_of("nvlinks.csv")
 }
-"""NVLink, or Infinity Fabric, by GPU. The file gives a source for each."""
+"""NVLink, or AMD's Infinity Fabric, of each kind of GPU that has it. The file gives a source for each."""
 
 
 class LinkSpeed(NamedTuple):
@@ -67,11 +75,12 @@ class LinkSpeed(NamedTuple):
     bytes_per_s: float
     said: str
     ends: tuple[float, float] | None = None
-    """Minimum and maximum bytes per second of an estimate, None otherwise."""
+    """Minimum and maximum bytes per second if the speed is an estimate; None otherwise."""
 
 
 def _row_of(gpu: ReportedGpu) -> _NvLink | None:
-    """Return the NVLink of a GPU by its tool's name, None for a card without it."""
+    """Return the NVLink of a GPU, found by the name that a tool gives it. None for an unknown GPU or one without
+    NVLink."""
     name = gpu.name.lower()
     for of_china in ("A800", "H800"):  # like A100 and H100, except for their NVLink
         if of_china.lower() in name:
@@ -90,7 +99,8 @@ def nvlink_bytes_per_s(gpu: ReportedGpu) -> float | None:
 
 
 def bridge_bytes_per_s(gpu: ReportedGpu, links: int) -> float:
-    """Return bytes per second of ``links`` bonded NVLinks in one direction, at 25 GB/s each for an unknown GPU."""
+    """Return bytes per second, in one direction, of ``links`` NVLinks that are bonded. An unknown GPU gets 25 GB/s per
+    link."""
     row = _row_of(gpu)
     return links * (25 * GB if row is None else row.bytes_per_s)
 
@@ -100,8 +110,11 @@ def pcie_bytes_per_s(generation: int, lanes: int) -> float:
 
 
 def fabric_bytes_per_s(gpu: ReportedGpu, n_gpus: int) -> float | None:
-    """Return the maximum bytes per second from a host of ``n_gpus`` to another. None for kinds sold with any
-    network."""
+    """Return the maximum bytes per second from a host of ``n_gpus`` to another, over the fastest network sold with this
+    GPU.
+
+    None if no such network is known.
+    """
     kind = known_gpu(*gpu) or ""
     if kind in RACKS:
         return nvlink_bytes_per_s(gpu)
@@ -112,7 +125,7 @@ def between_near(a: ReportedHost, b: ReportedHost) -> LinkSpeed:
     """Estimate the link between two hosts of one cluster."""
     kinds = [FABRIC_GBPS.get(known_gpu(*gpu) or "") for host in (a, b) for gpu in host.gpus[:1]]
     n = min(len(a.gpus), len(b.gpus))
-    # Fabrics are sold for eight GPUs per host; hosts with fewer share one less.
+    # Clouds sell a fast network with eight GPUs per host. A host with fewer GPUs gets its share of the bandwidth.
     fast = [tuple(gbps * min(n, 8) / 8 for gbps in kind) for kind in kinds if kind]
     most = min((each[2] for each in fast), default=0.0) if len(fast) == 2 else 0.0
     if fast and len(fast) == 2 and a.has_best_network and b.has_best_network:
@@ -125,9 +138,9 @@ def between_near(a: ReportedHost, b: ReportedHost) -> LinkSpeed:
 
 
 def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
-    """Estimate the link between two GPUs of a host without a matrix or a test.
+    """Estimate the link between two GPUs of a host if neither ``nvidia-smi topo -m`` nor a test says how fast it is.
 
-    ``bridged`` is False for two that are known to have no NVLink between them.
+    ``bridged`` is False for two GPUs that are known to have no NVLink between them.
     """
     least = host.least_inside_bytes_per_s or 0.0
     rates = [nvlink_bytes_per_s(gpu) if bridged else None for gpu in host.gpus]
@@ -161,8 +174,8 @@ def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
 
 
 def as_modules(gpu: str, n_gpus: int) -> str:
-    """Return the name of a GPU in a cloud host with ``n_gpus``: a module (SXM) if the kind has one and its name is
-    bare."""
+    """Return the name of a GPU in a cloud host with ``n_gpus``. Append SXM if it has several GPUs, if the kind is sold
+    as modules, and if the name gives no form factor."""
     row = NVLINKS.get(known_gpu(gpu) or "")
     is_bare = row is not None and row.are_modules and not re.search(r"pcie|nvl|sxm", gpu.lower())
     return f"{gpu} SXM" if is_bare and n_gpus > 1 else gpu

@@ -23,9 +23,9 @@ TOOL = "NCCL's tests"
 TEST = re.compile(
     r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|send_?recv|broadcast|reduce|gather|scatter|hypercube|bisection)_(?:bias_)?perf\b"
 )
-"""The name of a test's program, as newer versions print it and command lines contain it."""
+"""Matches the name of a test's program. Newer versions print it, and command lines contain it."""
 NEAR = 0.03
-"""Tolerance, as a share, for a ratio of two printed bandwidths. They have two decimals."""
+"""Relative tolerance for the ratio of two printed bandwidths, because they have only two decimals."""
 
 
 class _Rank(NamedTuple):
@@ -36,11 +36,11 @@ class _Rank(NamedTuple):
 
 
 class _NcclRow(NamedTuple):
-    """The message of one row, and its faster half: out of place or in place."""
+    """One row of a test: a message size, and the results of the faster of two runs, out of place or in place."""
 
     n_bytes: int
     bytes_per_s: float
-    """Algorithm bandwidth: message size divided by time."""
+    """Algorithm bandwidth in bytes per second: message size divided by time."""
     bus_bytes_per_s: float
     has_root: bool
     reduces: bool
@@ -53,12 +53,12 @@ def is_nccl(text: str) -> bool:
 
 
 def read_nccl(text: str, path: Path) -> SourceReport:
-    """Read the GPUs of the ranks, and from the largest message the bandwidth of the slowest link in the test.
+    """Read the GPUs of the ranks. Read the bandwidth of the slowest link in the test from its largest message.
 
     The bus bandwidth is the rate at which every rank of a ring sends. In a test inside one host, it is the bandwidth
     between two of its GPUs. In a test over several hosts, it is the bandwidth from each host to the next, and links
-    inside a host are at least as fast. Switches that add (NVLink SHARP) can yield a rate above the rate of any link.
-    Then the link's own rate counts.
+    inside a host are at least as fast. Switches that sum in the network (NVLink SHARP) can make it higher than any
+    link's rate. It is then reduced to the link's own rate.
     """
     lines = unprefixed(text).splitlines()
     ranks = [rank for line in lines if (rank := _rank_of(line))]
@@ -153,7 +153,11 @@ def _rows(lines: Sequence[str]) -> Iterator[_NcclRow]:
 
 
 def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[_NcclRow]:
-    """Yield the row of a message. Its first columns are as in the header: ``none`` is printed, a blank is not."""
+    """Yield the row of one message, or nothing if it cannot be read.
+
+    Its first columns are those of the header. But old versions print nothing in the column ``redop`` for tests that do
+    not reduce.
+    """
     n_halves = columns.count("busbw")
     own = columns[: columns.index("time")]
     if not {"size", "time", "algbw"} <= {*columns} or n_halves > 2:
@@ -190,8 +194,9 @@ def _number(text: str) -> float | None:
 
 
 def _test_of(text: str, row: _NcclRow, n: int, path: Path) -> str:
-    """Return which test it is, by its program's name, or else by its columns and bandwidths.
+    """Return the name of the test, by its program's name.
 
+    Without it, the columns and bandwidths tell ``alltoall`` and ``scatter`` from ``ring``, which stands for all others.
     Raises FileError for a test from which no link's bandwidth follows.
     """
     named = {found[1].replace("_", "") for found in TEST.finditer(text)}
@@ -224,14 +229,14 @@ def _needed_bytes_per_s(test: str, row: _NcclRow, n: int, n_hosts: int, n_here: 
 def _most_between(gpu: ReportedGpu) -> float:
     """Return an upper bound on the bytes per second of a ring between hosts.
 
-    For kinds with adding switches, it is the NICs' bandwidth. For others, it is NVLink's.
+    It is the NICs' bandwidth for GPUs whose switches can sum (SHARP), and NVLink's for others.
     """
     adds = (known_gpu(*gpu) or "").startswith(("H", "B", "G"))
     return (fabric_bytes_per_s(gpu, 8) if adds else nvlink_bytes_per_s(gpu)) or math.inf
 
 
 def _capped(rate: float, most: float, where: str, what: str) -> tuple[float, tuple[str, ...]]:
-    """Return a rate, limited to the links' rate, and a note if it was limited."""
+    """Return a rate, reduced to ``most`` if it is higher, and a note if it was reduced."""
     if rate <= most:
         return rate, ()
     measured, line = (format_gbps(to_gbps(each)) for each in (rate, most))

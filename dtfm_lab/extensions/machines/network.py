@@ -38,9 +38,9 @@ from dtfm_lab.files.reading import located
 ESTIMATED_SPREAD = 0.5
 """``link_spread`` of a network with an estimated link: one standard deviation is a factor of 1.65."""
 FARTHER = 4.0
-"""Factor by which a bandwidth estimated from a distance may be off, either way."""
+"""Factor by which a bandwidth that is estimated from the distance may be too low or too high."""
 MOST_NAMED = 4
-"""Maximum number of hosts without a place that an error names."""
+"""Maximum number of hosts that an error names as hosts whose place is unknown."""
 
 
 def network_from(
@@ -58,12 +58,12 @@ def network_from(
     Kubernetes, Ray or Slurm, an ssh config, a SkyPilot task and catalogue (``READ``).
 
     ``at`` gives regions of hosts by name. ``peak_tflops`` gives half-precision TFLOP/s of GPUs that are not in the
-    table of hardware, and ``memory_gib`` their memory if no tool reports it, by the names that tools use. ``probed``
-    holds reports that were not read from files, by origin. The network's description says what was measured, estimated
-    and left out, and its ``estimates`` how far each estimate may be off.
+    table of hardware, by the names that tools use. ``memory_gib`` gives their memory if no tool reports it. ``probed``
+    holds reports that do not come from files, by a name for their origin. The network's description says what was
+    measured, estimated and left out. Its ``estimates`` say how far each estimate may be off.
 
-    Raises FileError for a file that is broken or that no reader knows, and TopologyError for hosts with unknown GPUs or
-    links, in one line.
+    Raises FileError for a file that is broken or that no reader knows. Raises TopologyError, in one line, for an
+    unknown link or if no host with known GPUs is left.
     """
     files = [Path(path) for path in paths]
     probed = dict(probed or {})
@@ -118,7 +118,7 @@ class _Assembly:
             self.notes.append(f"left out, because no host has this address: measurements of {', '.join(strange_ends)}")
 
     def _leave(self, hosts: Sequence[ReportedHost]) -> None:
-        """Note the hosts with unknown GPUs. Raises TopologyError if no other host is left."""
+        """Leave out the hosts with unknown GPUs, and note why. Raises TopologyError if no other host is left."""
         of_gpu: dict[str, list[str]] = {}
         for host in hosts:
             for gpu in self._stated.lacking(host):
@@ -135,9 +135,9 @@ class _Assembly:
         )
 
     def _placed(self, hosts: list[ReportedHost], at: dict[str, str]) -> list[ReportedHost]:
-        """Return the hosts in the regions that ``at`` gives.
+        """Return the hosts, moved to the regions that ``at`` gives.
 
-        If a host's own region is not a known place, hosts of the same cluster and region move with it.
+        Other hosts move too if they are in the same cluster and region, and if that region is not a known place.
         """
         places = dict(at)
         region_of = {host.name: host.region for host in hosts}
@@ -232,8 +232,10 @@ class _Assembly:
         return speeds, ", ".join([standards, *([said] if some_pcie or host.pcie else []), *rest])
 
     def _wanted(self, untold: Sequence[tuple[ReportedHost, ReportedHost]]) -> str:
-        """Return what would determine the unknown links: the place of each host that has none, named once per
-        cluster."""
+        """Say which link is unknown, and what would determine it: the places of hosts.
+
+        Of a cluster whose hosts have no known place, one host is named.
+        """
         (a, b), named, noted = untold[0], [], set()
         for host in chain.from_iterable(untold):
             if host.name not in noted and find_place(host.region) is None:
@@ -247,7 +249,7 @@ class _Assembly:
         )
 
     def _between(self, a: ReportedHost, b: ReportedHost) -> LinkSpeed | None:
-        """Return the link from one host to another, None if nothing determines it."""
+        """Return the link from one host to another: measured, or else estimated. None if nothing determines it."""
         there, back = self.tests.get((a.name, b.name)), self.tests.get((b.name, a.name))
         # Most links are alike both ways, so one direction stands for the other.
         test = there or back
@@ -272,14 +274,14 @@ class _Assembly:
 
 
 def _distinct(hosts: Sequence[ReportedHost]) -> Iterator[ReportedHost]:
-    """Yield the hosts of one source, without addresses that several share, such as a gateway's."""
+    """Yield the hosts of one source. Addresses that several hosts share are dropped, such as a gateway's."""
     often = Counter(chain.from_iterable(host.addresses for host in hosts))
     for host in hosts:
         yield replace(host, addresses=frozenset(each for each in host.addresses if often[each] == 1))
 
 
 def _merged(hosts: Sequence[ReportedHost]) -> list[ReportedHost]:
-    """Merge reports on the same host: those that share a name or an address."""
+    """Merge the reports about the same host, which are those that share a name or an address."""
     merged: list[ReportedHost] = []
     for host in hosts:
         same = [one for one in merged if ({one.name} | one.addresses) & ({host.name} | host.addresses)]
@@ -331,14 +333,14 @@ def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
 def _of_numbers(
     between: Mapping[tuple[int, int], str], numbers: tuple[int, ...] | None
 ) -> Mapping[tuple[int, int], str]:
-    """Return the matrix of the GPUs with these driver numbers, by position. Other GPUs were left out."""
+    """Return the connections between the GPUs with these driver numbers, by their positions in ``numbers``."""
     if numbers is None or len({i for i, _ in between}) <= max(numbers):
         return between
     return {(i, j): between[numbers[i], numbers[j]] for i, j in permutations(range(len(numbers)), 2)}
 
 
 def _names(host: ReportedHost) -> list[str]:
-    """Return the device names of a host: the host's own name if it has one GPU."""
+    """Return the device names of a host: its own name if it has one GPU, else the name with a number for each GPU."""
     return [host.name] if len(host.gpus) == 1 else [f"{host.name}-{number}" for number in range(len(host.gpus))]
 
 

@@ -11,7 +11,7 @@ MOST_GPUS = 64
 
 
 class ReportedGpu(NamedTuple):
-    """A GPU as a tool names it."""
+    """A GPU by the name that a tool gives it."""
 
     name: str
     memory_bytes: float | None = None
@@ -23,33 +23,33 @@ class ReportedHost:
 
     name: str
     addresses: frozenset[str] = frozenset()
-    """Further names and IP addresses, by which other sources may know the host."""
+    """Other names and IP addresses of the host, which other sources may use."""
     gpus: tuple[ReportedGpu, ...] = ()
     numbers: tuple[int, ...] | None = None
-    """The driver's numbers of ``gpus``, if some of the host's GPUs were left out."""
+    """Driver numbers of the GPUs in ``gpus``. None if no GPU was left out, so that the numbers are 0, 1 and so on."""
     region: str = ""
     price_per_hour: float | None = None
     """US dollars per hour for one of its GPUs."""
     between: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """Connection of two GPUs by their driver numbers, as ``nvidia-smi topo -m`` prints it (NV12, SYS)."""
+    """How two GPUs are connected, by their driver numbers: as ``nvidia-smi topo -m`` prints it (NV12, SYS)."""
     pcie: tuple[int, int] | None = None
-    """Generation and lanes of its GPUs' PCIe."""
+    """Generation and number of lanes of its GPUs' PCIe, the slowest if they differ."""
     inside_bytes_per_s: float | None = None
-    """Minimum bandwidth between two of its GPUs, measured by a test inside the host."""
+    """Minimum bytes/s between two of its GPUs, measured by a test inside the host."""
     least_inside_bytes_per_s: float | None = None
-    """Measured by a test over several hosts. Links inside the host are at least as fast."""
+    """Lower bound of the bytes/s between two of its GPUs: what a test over several hosts reached."""
     has_best_network: bool = False
-    """True if the fastest network was requested that is sold with its kind of GPU."""
+    """True if the host was requested with the fastest network that is sold with its kind of GPU."""
 
 
 class Measurement(NamedTuple):
-    """A measured direction from one host to another, each given by name or address."""
+    """The measured link from one host to another. Hosts are given by name or address."""
 
     source: str
     target: str
     bytes_per_s: float
     latency_s: float | None
-    """Seconds of one way; None if not measured."""
+    """Latency of one direction in seconds; None if not measured."""
     tool: str
 
 
@@ -60,7 +60,7 @@ class SourceReport:
     hosts: tuple[ReportedHost, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     are_near: bool = False
-    """True if its hosts form one cluster, unless regions differ."""
+    """True if its hosts are in one cluster, except hosts in different regions."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
 

@@ -18,7 +18,10 @@ MOST_NODES = 512
 COLUMNS = {"InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region"}
 
 Offers = dict[tuple[str, float, str], tuple[float | None, float | None]]
-"""Minimum US dollars per hour of an instance, on demand and spot, by accelerator (in lower case), number and region."""
+"""The cheapest instance of each offer: US dollars per hour on demand, and as a spot instance.
+
+The key is the accelerator's name in lower case, the number of accelerators, and the region.
+"""
 
 
 Accelerators = str | dict[str, float | None] | list[str] | None
@@ -44,11 +47,10 @@ def is_task(data: object) -> bool:
 
 
 def task_of(documents: Sequence[Any], path: Path) -> Any:
-    """Return the task of a YAML file. In a pipeline, whose first document may only hold a name, it is the one with
-    GPUs.
+    """Return the task of a YAML file. If the file is a pipeline, return its task with GPUs. The first document of a
+    pipeline may only hold a name.
 
-    Raises FileError for a pipeline with several such tasks: they run one after the other, each on its own
-    machines.
+    Raises FileError for a pipeline with several such tasks: they run one after the other, each on its own machines.
     """
     with_gpus = [each for each in documents if is_task(each) and _wants_gpus(each["resources"])]
     if len(with_gpus) > 1:
@@ -70,7 +72,8 @@ def _listed(choices: object) -> list[dict[str, Any]]:
 
 
 def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
-    """Read the nodes of a task, with the catalogue's price if it has one. In an ordered list the first choice counts.
+    """Read the nodes of a task, with the catalogue's price if it has one. If resources are an ordered list, its first
+    entry counts.
 
     Source of the format: SkyPilot's documentation, Task YAML.
     """
@@ -126,16 +129,16 @@ def _decided(data: Any, path: Path) -> tuple[Any, list[str]]:
 
 
 OF_40_GB = "A100"
-"""SkyPilot's name of the A100 with 40 GB. It calls the one with 80 GB A100-80GB, and the lab calls that one
-``A100``."""
+"""SkyPilot's name of the A100 with 40 GB. Its A100-80GB is the GPU that the lab calls ``A100``."""
 
 
 OTHER_SPELLINGS = {"H100-MEGA": "H100", "RTX6000": "Quadro RTX 6000", "RTXPRO6000": "RTX PRO 6000 Blackwell"}
-"""Further names in SkyPilot and their meaning: Google's H100 of a3-megagpu, Lambda's Turing cards."""
+"""Further names of GPUs in SkyPilot, and what they mean: Google's H100 in a3-megagpu, and Lambda's Turing cards."""
 
 
 def spelled_out(accelerator: str) -> str:
-    """Return the lab's or the driver's name of a GPU from SkyPilot's: ``A6000``, ``RTX4090``, ``A100``."""
+    """Translate SkyPilot's name of a GPU, such as ``A6000``, ``RTX4090`` or ``A100``, to the lab's or the driver's
+    name."""
     if accelerator.upper() == OF_40_GB:
         return "A100 40GB"
     if (other := OTHER_SPELLINGS.get(re.sub(r"-?(?:SE|SERVER)$", "", accelerator.upper()))) is not None:

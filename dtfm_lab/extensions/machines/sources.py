@@ -73,7 +73,8 @@ def ssh_config_among(paths: Iterable[str | os.PathLike[str]]) -> Path | None:
 
 
 def _data(text: str, path: Path) -> list[Any]:
-    """Return a file's content as JSON, or as YAML if its name says so. Empty for other text.
+    """Return the JSON values in a text, or the YAML documents if the file's name says that it is YAML. Empty for other
+    text.
 
     Text that starts with a bracket need not be JSON: ``mpirun --tag-output`` starts each line with ``[1,0]<stdout>:``.
     """
@@ -97,7 +98,7 @@ def _data(text: str, path: Path) -> list[Any]:
 
 
 def _yaml_documents(text: str, path: Path) -> list[Any]:
-    """Return the mapping in each document of a YAML file. Empty documents are skipped, unless the whole file is
+    """Return the mappings in a YAML file, one per document. Empty documents are skipped, unless the whole file is
     empty."""
     parts, line = [], 0
     for part in re.split(r"^---[ \t]*(?:#.*)?$", text, flags=re.MULTILINE):
@@ -108,7 +109,7 @@ def _yaml_documents(text: str, path: Path) -> list[Any]:
 
 
 def _read(content: Any, path: Path, readers: Sequence[tuple[Callable[[Any], bool], Reader]]) -> SourceReport:
-    """Return what the first reader that knows the content reads. Raises FileError if none does."""
+    """Return the report by the first reader that recognises the content. Raises FileError if none does."""
     for is_known, read in readers:
         if is_known(content):
             return read(content, path)

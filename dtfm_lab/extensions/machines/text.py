@@ -22,11 +22,11 @@ PREFIX = re.compile(
     re.VERBOSE,
 )
 MOST_PREFIXES = 3
-"""Maximum number of prefixes of a line: a time, a pod, a rank."""
+"""Maximum number of prefixes that launchers put before one line, such as a time, a pod and a rank."""
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
-    """Return the rows of a CSV file of this folder, by its headings."""
+    """Return the rows of a CSV file of this folder, each as values by column name."""
     with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -39,7 +39,7 @@ def plain_lines(text: str) -> list[str]:
 def unprefixed(text: str) -> str:
     """Return the text without the prefixes of launchers, such as ``[1,0]<stdout>:`` and ``0: ``.
 
-    Lines without a prefix are kept. So are the blanks after one, because they align columns.
+    Lines without a prefix are kept. Blanks after a prefix are kept too, because they align columns.
     """
     lines = []
     for line in plain_lines(text):

@@ -22,12 +22,15 @@ from dtfm_lab.planning.problem import Problem, start_compiling
 DEVICES_UP_TO = 256
 """Maximum number of devices. With more, one step would take too long."""
 EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
-"""Levels of effort. Each has three numbers. The first is the solver's deterministic time per question, and the second
-the number of clusters in which devices are counted (or 0). The third is a width, as a share of the upper bound. A range
-of budgets that is narrower is not split, and the next level is tried."""
+"""Levels of effort, three numbers each: the solver's deterministic time per question (about seconds), a number of
+clusters, and a width.
+
+The solver also counts devices by cluster, unless the number of clusters is 0. The width is a share of the upper bound.
+A range of costs that is narrower is not split. It is tried with the next level instead.
+"""
 
 Hops: TypeAlias = tuple[float, ...] | None
-"""Lower bounds of the most expensive hop, the second most expensive, and so on. None if no placement exists."""
+"""Lower bounds of the hops' costs in seconds, from the most expensive hop down. None if no placement exists."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,12 @@ class _Range:
     low_s: float
     high_s: float
     hops_s: tuple[float, ...]
-    """Lower bounds of the most expensive hop, the second most expensive, and so on."""
+    """Lower bounds of the hops' costs in seconds, from the most expensive hop down."""
     enough_s: tuple[float, ...]
-    """For each hop in ``hops_s``, a cost that the solver could not exclude at ``low_s`` with the same effort."""
+    """For each hop in ``hops_s``, a cost in seconds at which bisection stops. The solver could not exclude this cost at
+    ``low_s`` with the same effort."""
     effort: int = 0
-    """Index in EFFORTS."""
+    """Level of effort that was last tried: an index in EFFORTS."""
 
     @property
     def bound_s(self) -> float:
@@ -56,17 +60,18 @@ def increasing_bounds(
     most_effort: float = 5.0,
     known_s: float | None = None,
 ) -> Iterator[float]:
-    """Yield lower bounds of all placements in seconds, after each of many short steps. They never decrease.
+    """Yield lower bounds of the cost of all placements, in seconds: one after each of many short steps. They never
+    decrease.
 
     Branches on the data-parallel cost x. Within a range of x, the k-th most expensive hop costs at least the highest
     level below which k segments are infeasible (``segment_feasibility``). So a placement costs at least the low end of
     the range plus these levels. If few groups are cheap enough for a placement below ``upper_s``, all their chains are
     tried instead.
 
-    Ends when nothing is left below ``upper_s``, the cost of a known placement, or when more effort does not help; at
-    once with more than 256 devices. Equal arguments give equal steps. A step asks the solver at most once, for at most
-    ``most_effort`` of its deterministic time, about seconds. ``known_s`` is the result of ``bound_of_pairs`` if the
-    caller has it.
+    ``upper_s`` is the cost of a known placement. ``known_s`` is the result of ``bound_of_pairs`` if the caller has it.
+    Ends when no cheaper placement is possible, or when more effort does not help. With more than 256 devices it ends at
+    once. A step asks the solver at most once, for at most ``most_effort`` of its deterministic time (about seconds).
+    Equal arguments give equal steps.
     """
     bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)
     yield bound_s
@@ -75,7 +80,8 @@ def increasing_bounds(
     # Any plan pays at least these hops, so its groups may cost no more than the rest.
     least_s = least_hop_sum_s(pair.hop_s, n_stages, n_replicas)
     few = candidate_groups(pair, n_replicas, upper_s - least_s)
-    # So few groups that listing all chains is quicker than bounding them.
+    # With so few groups, trying all chains is quicker than bounding them.
+
     if few is not None:
         for found in exhaustive(pair, n_stages, *few, upper_s):
             yield max(bound_s, found.cost_s) if found.done else bound_s
@@ -118,8 +124,7 @@ def increasing_bounds(
 
 
 def least_hops_s(pair: PairCosts, n_stages: int, n_replicas: int, budget_s: float) -> Hops:
-    """Return lower bounds of the most expensive hop, the second most expensive, and so on, if no group exceeds the
-    budget.
+    """Return lower bounds of the hops' costs, from the most expensive hop down, if no group costs more than the budget.
 
     None if no such placement exists. A question to the solver takes at most ``MOST_EFFORT`` of its deterministic time.
     """
@@ -161,11 +166,11 @@ def _dearest_hops(
     effort: float,
     labels: IntArray | None,
 ) -> Generator[None, None, Hops]:
-    """Return lower bounds of the most expensive hop, the second most expensive, and so on.
+    """Return lower bounds of the hops' costs, from the most expensive hop down. None if no placement stays within the
+    budget.
 
-    None if no placement stays within the budget. Bisects the possible costs of one hop after the other, from
-    ``known_s``, which is valid, to ``enough_s``. Ends early when the hops total ``below_s`` or more, because the caller
-    needs no more.
+    Takes one hop after the other. Bisects its possible costs between a valid bound in ``known_s`` and the cost in
+    ``enough_s``. Stops early when the hops total at least ``below_s``, because the caller needs no more.
     """
     if not budget.possible:
         return None
@@ -192,19 +197,21 @@ def _dearest_hops(
 SHARE = 0.2
 """Maximum share of a timed search's time spent on the bound."""
 TURN_S = 0.03
-"""Seconds of one turn of a timed search. A turn may take slightly longer, because a step is not interrupted."""
+"""Seconds of one turn of work on the bound, in a timed search. A turn may take slightly longer, because a step is not
+interrupted."""
 STEPS_A_TURN = 8
 """Steps per turn in a search that is limited by steps."""
 MOST_EFFORT = 0.04
-"""Maximum effort for one question to the solver, which cannot be interrupted: some tenths of a second."""
+"""Maximum deterministic time of one question to the solver, which cannot be interrupted. It takes some tenths of a
+second."""
 
 
 class RisingBound(SearchBound):
     """The lower bound of one search in seconds, raised in short turns between the generations of the search.
 
     A timed search spends at most ``SHARE`` of its time on turns. In a search limited by steps, the k-th turn comes
-    after generation k², counted from 1, so equal steps prove equal bounds. There are no turns if ``enabled`` is False
-    or OR-tools is not installed, or after a generation whose planner proved a bound itself.
+    after generation k², counted from 1, so equal steps prove equal bounds. There are no turns if ``enabled`` is False,
+    if OR-tools is not installed, or after the planner itself has proved a bound.
     """
 
     def __init__(self, problem: Problem, timed: bool, enabled: bool = True) -> None:
@@ -234,7 +241,8 @@ class RisingBound(SearchBound):
 
 
 def compile_kernels(problem: Problem) -> None:
-    """Import the solver and call every kernel of the bounds once, see ``background_tasks``."""
+    """Import the solver and call every kernel of the bounds once, so that they are compiled before a search needs
+    them."""
     for _ in islice(increasing_bounds(problem.pair, problem.n_stages, problem.n_replicas, 100.0), 3):
         pass
     apart = 1.0 + np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0)))

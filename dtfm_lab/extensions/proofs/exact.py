@@ -1,12 +1,12 @@
 """Find the best placement and prove it, by enumeration for few devices, or by branch and bound with a solver.
 
-With few groups, every chain of them is tried. With few classes of interchangeable devices, a constraint solver works on
-counts (``optima``). Otherwise the evolutionary search alternates with the bound of ``bound_search``. That proves less,
-and leaves a gap.
+A group is the devices of one stage. If few groups are possible, every chain of them is tried. If devices fall into few
+classes of interchangeable ones, a constraint solver works on counts (``optima``). Otherwise the evolutionary search
+alternates with the bound of ``bound_search``. That proves less, and leaves a gap.
 
 Long work runs as a background task, and a search yields every tenth of a second, so it can be watched, paused and
-stopped. Of the solver's running questions, only one on counts is interrupted. Any other finishes within some seconds,
-and its answer is kept for when the search continues.
+stopped. A question to the solver is only interrupted if it is about counts. Any other finishes within some seconds, and
+its answer is kept for when the search continues.
 """
 
 from collections.abc import Generator, Iterator
@@ -27,25 +27,26 @@ from dtfm_lab.planning.planners.initial_placements import ClusteredPlacements
 from dtfm_lab.planning.problem import Generation, Problem, planners
 
 CLASSES_UP_TO = 16
-"""Maximum number of classes of interchangeable devices for the solver."""
+"""The solver is used for up to this number of classes of interchangeable devices."""
 N_CLUSTERED = 6
 """Number of clustered placements from which the first incumbent is chosen."""
 EFFORT = 2.0
 """Deterministic time of the solver for the first question on a range, about seconds."""
 RANGES = 24
-"""Initial number of ranges of data-parallel cost."""
+"""Number of ranges into which the data-parallel cost is split at first."""
 HEAD_START = 20
-"""Steps of the evolutionary search, including incomplete generations, before its incumbent limits the bound search."""
+"""Generations of the evolutionary search, including incomplete ones, before bounds are computed. They start from the
+cost of its best placement then."""
 PROVEN = 1e-9
-"""Relative gap below which a range is settled. A smaller gap is rounding."""
+"""Relative gap between bound and best placement below which a range is settled. A smaller gap is rounding."""
 POLL_S = 0.1
 """Seconds between two yields while a background task runs."""
 
 T = TypeVar("T")
 
 _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
-"""A range of data-parallel cost: its bound, both ends, the effort to spend, and lower bounds of its most expensive
-hops."""
+"""A range of data-parallel cost: its lower bound, its two ends, the solver's time to spend on it, and lower bounds of
+the hops' costs, from the most expensive hop down."""
 
 
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
@@ -71,7 +72,8 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
 
 
 def _first_incumbent(problem: Problem, rng: np.random.Generator) -> Generation:
-    """Return the cheapest of the start and some clustered placements."""
+    """Return the cheapest of the placement that the search starts from, if it has one, and some clustered
+    placements."""
     clustered = ClusteredPlacements(problem, rng)
     rows, _ = clustered.rows()
     grids = [problem.grid(row) for row in rows[:N_CLUSTERED]]
@@ -98,10 +100,10 @@ def _enumerate_chains(
 
 
 def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Generator) -> Iterator[Generation]:
-    """Branch on the data-parallel cost. The range with the lowest bound is solved next, and split in two if the solver
-    leaves it open.
+    """Branch on the data-parallel cost. Next comes the range with the lowest bound. If the solver does not settle it,
+    it is split in two.
 
-    The lowest bound of all ranges bounds the optimum.
+    The lowest bound of all open ranges is a lower bound of the optimum.
     """
     counts = class_problem(problem.pair, problem.classes, problem.n_stages, problem.n_replicas)
     best, best_s, evaluations = first.best, first.best_s, first.evaluations
@@ -145,7 +147,7 @@ def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Genera
 
 
 def _initial_ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
-    """Yield the initial ranges of data-parallel cost, except ranges that a cheap bound excludes."""
+    """Yield the initial ranges of data-parallel cost. Ranges that a quick bound excludes are left out."""
     n_stages, n_replicas = problem.n_stages, problem.n_replicas
     if n_stages == 1 or problem.n_devices > DEVICES_UP_TO:
         yield problem.bound_s, 0.0, best_s, EFFORT, ()
@@ -158,13 +160,14 @@ def _initial_ranges(problem: Problem, best_s: float) -> Iterator[_Range]:
 
 
 def _search_and_bound(problem: Problem, first: Generation, rng: np.random.Generator) -> Iterator[Generation]:
-    """Alternate: the evolutionary search lowers the incumbent, and after a head start each generation raises the
-    bound."""
+    """Alternate between the evolutionary search, which finds cheaper placements, and the bound, which rises after each
+    generation. The bound starts after a head start."""
     bounds: Iterator[float] | None = None
     bound_s, steps = problem.bound_s, 0
 
     def combined(found: Generation) -> Generation:
-        """Return a generation of the evolutionary search with the cheaper incumbent and with the bound."""
+        """Return a generation of the evolutionary search with the proven bound. Its best placement is replaced by the
+        first one if that is cheaper."""
         if found.best_s > first.best_s:
             found = replace(found, best=first.best, best_s=first.best_s)
         evaluations = first.evaluations + found.evaluations

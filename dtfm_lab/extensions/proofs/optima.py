@@ -26,27 +26,29 @@ from dtfm_lab.planning.background_tasks import BackgroundTasks
 from dtfm_lab.planning.cost import PairCosts, align, group_costs
 
 GROUPS_UP_TO = 1500
-"""Maximum number of groups whose chains are enumerated. Their matchings take (groups)^2 memory and time."""
+"""Maximum number of groups whose chains are enumerated. Memory and time grow with its square, for the hops between
+groups."""
 COMBINATIONS_UP_TO = 50_000
-"""Maximum number of groups to price."""
+"""Maximum number of possible groups. With more, not even their costs are computed."""
 STEPS = 300_000
-"""Chains extended between two yields, which takes some milliseconds."""
+"""Number of chain extensions between two yields. These take some milliseconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Enumeration:
-    """Progress of the enumeration."""
+    """How far the enumeration has come."""
 
     grid: IntArray | None
-    """(S, D) cheapest placement below the limit so far, None without one."""
+    """(S, D) devices of the cheapest placement below the limit so far; None if none was found."""
     cost_s: float
-    """Cost of ``grid`` in seconds, or the limit without one."""
+    """Cost of ``grid`` in seconds; the limit if there is no ``grid``."""
     done: bool
     """True if the enumeration is complete: nothing cheaper exists."""
 
 
 def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[IntArray, FloatArray] | None:
-    """Return (G, D) all groups that synchronise in less than ``below_s``, cheapest first, and their (G,) costs.
+    """Return all groups that synchronise in less than ``below_s``, cheapest first: (G, D) devices and (G,) costs in
+    seconds.
 
     None if there are too many.
     """
@@ -66,8 +68,8 @@ def exhaustive(
 ) -> Iterator[Enumeration]:
     """Search for the cheapest chain of S groups that costs less than ``below_s``, in short steps.
 
-    A partial chain is pruned if its slowest group, its hops and the cheapest hop for each missing stage cost at least
-    as much as the incumbent.
+    A partial chain is abandoned if it cannot become cheaper than the best so far. Its lower bound is its slowest group,
+    its hops, and the cheapest hop for each missing stage.
     """
     from dtfm_lab.extensions.proofs.kernels.chains import search_chains, weigh_disjoint
 
@@ -94,12 +96,13 @@ def exhaustive(
 
 
 UNITS = 2e9
-"""Units of the limit for each rounded number: enough for a proof to nine digits, while sums fit in 64 bits."""
+"""Units of cost per rounded number: their total is ``_n_units``. Enough for a proof to nine digits, and sums still fit
+in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassProblem:
-    """Classes of devices, the costs between any two of them, and the shape of the placement."""
+    """Classes of interchangeable devices, the costs between any two classes, and the shape of the placement."""
 
     members: tuple[IntArray, ...]
     """The devices of each class."""
@@ -129,7 +132,7 @@ class ClassProblem:
 
 
 def class_problem(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> ClassProblem:
-    """Return the problem for (N,) classes of interchangeable devices, see ``Problem.classes``."""
+    """Return the problem for the (N,) class of each device, see ``Problem.classes``."""
     members = tuple(np.flatnonzero(classes == one) for one in np.unique(classes))
     first = [devices[0] for devices in members]
 
@@ -148,18 +151,18 @@ class SolverResult:
     """Result of the solver for the placements with a data-parallel cost within a range."""
 
     bound_s: float
-    """Lower bound of these placements in seconds, or the limit if none costs less."""
+    """Lower bound of these placements in seconds; the limit if none costs less than it."""
     counts: IntArray | None
-    """(S, T) counts of the cheapest placement found below the limit, if any."""
+    """(S, T) counts of the cheapest placement found below the limit; None if none was found."""
     done: bool
-    """True if the bound is the optimum, or if nothing is below the limit."""
+    """True if the bound is the optimum, or if it is proved that nothing is below the limit."""
 
 
 class ClassSolver:
-    """Finds the cheapest placement below ``limit_s`` with a data-parallel cost from ``low_s`` to ``high_s``.
+    """Finds the cheapest placement below ``limit_s`` whose data-parallel cost is from ``low_s`` to ``high_s``.
 
-    Its most expensive hop is known to cost at least ``hops_s[0]``, the second most expensive ``hops_s[1]``, and so on.
-    Runs as a background task for ``effort`` units of the solver's deterministic time, about seconds.
+    ``hops_s`` are known lower bounds of the hops' costs, from the most expensive hop down. The solver runs as a
+    background task for up to ``effort`` units of its deterministic time, about seconds.
     """
 
     def __init__(
@@ -208,7 +211,7 @@ class ClassSolver:
 def _model(
     problem: ClassProblem, low_s: float, high_s: float, limit_s: float, hint: IntArray, hops_s: tuple[float, ...]
 ) -> tuple[Any, list[Any]]:
-    """Return the solver's model and its (S, T) count variables."""
+    """Return the solver's model and its (S, T) variables, the counts of devices."""
     cp_model = solver_library()
 
     n_stages, n_replicas, sizes = problem.n_stages, problem.n_replicas, problem.sizes.tolist()
@@ -261,12 +264,15 @@ def _model(
 
 
 def _n_units(problem: ClassProblem) -> int:
-    """Return the units in the limit. A cost is the sum of D - 1 rounded partners and S - 1 rounded hops."""
+    """Return the number of units that make up the limit, enough that rounding hardly matters.
+
+    A cost sums D - 1 rounded costs of partners and S - 1 rounded costs of hops.
+    """
     return int(UNITS) * (problem.n_stages + problem.n_replicas)
 
 
 def _units(share: FloatArray, limit: int) -> list[list[int]]:
-    """Return shares of the limit in units, rounded down. All that exceed the limit become limit + 1."""
+    """Convert shares of the limit to units, rounded down. Anything above the limit becomes ``limit`` + 1."""
     units: list[list[int]] = np.floor(np.minimum(share * limit, limit + 1)).astype(np.int64).tolist()
     return units
 
@@ -274,10 +280,10 @@ def _units(share: FloatArray, limit: int) -> list[list[int]]:
 def _hop(
     model: Any, left: list[Any], right: list[Any], hop: list[list[int]], sizes: list[int], most: int
 ) -> tuple[Any, dict[int, Any]]:
-    """Return the cost of a hop from the devices of the left counts to the devices of the right counts, and its
-    switches.
+    """Return the cost of a hop between two stages with the counts ``left`` and ``right``, and its switches.
 
-    Each level of cost except the lowest has a switch. The flow of a pair of classes is 0 while its level is off.
+    Each level of cost except the lowest has a switch. While it is off, classes whose hop costs that level are not
+    paired.
     """
     n = range(len(sizes))
     # A hop within a class needs at least two devices in the class.

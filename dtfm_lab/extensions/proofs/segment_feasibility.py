@@ -6,8 +6,9 @@ pipelines stays in one component of the graph of links below the level. If p pip
 of the segment has p members in it. Hence the segments of every placement satisfy the following conditions, and a
 violation proves that no placement exists:
 
-- All devices of a segment of l stages or more are eligible for l stages (``GroupBudget``).
-- The stages in segments of l or more have D eligible devices each.
+- All devices of a segment of l stages or more are eligible for l stages (see below, and ``GroupBudget``).
+- In segments of l stages or more, each stage has D eligible devices.
+
 - Counts: a segment of l stages with p pipelines in a component uses l p of its devices, all of them eligible. Without
   idle devices every component is used up exactly. For its q-th partner in a component (another or its own), a
   device pays at least the q-th cheapest there.
@@ -24,7 +25,8 @@ The counts are a small CP-SAT model for each way to divide S stages into m segme
 deterministic time. A model that it leaves open counts as feasible.
 
 A component may consist of two clusters joined by a few links: one pipeline can cross there, D at once cannot. A second
-model (``clusters_feasible``) counts the devices of clusters, none of them in two components, stage by stage:
+model (``clusters_feasible``) counts the devices of each cluster, stage by stage. A cluster with devices in two
+components counts as two:
 
 - Every stage has D devices, and a member of a cluster pays at least the q-th cheapest of a cluster for its q-th partner
   there.
@@ -51,14 +53,15 @@ from dtfm_lab.extensions.proofs.optima import cp_solver, solver_library
 from dtfm_lab.planning.cost import PairCosts
 
 UNITS = 1_000_000
-"""Units of a budget. Costs are rounded down to whole units, so that every proof of infeasibility stays valid."""
+"""Number of units in a budget. Costs are rounded down to whole units, so that every proof of infeasibility stays
+valid."""
 ROUNDING = 1 + 1e-12
-"""Factor on a budget that covers rounding errors of sums."""
+"""A budget is multiplied by this, so that rounding errors of sums exclude nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class GroupBudget:
-    """A budget for the synchronisation of each group, and the devices and pairs within it."""
+    """The maximum seconds in which each group may synchronise, and the devices and pairs that this allows."""
 
     pair: PairCosts
     n_stages: int
@@ -69,7 +72,7 @@ class GroupBudget:
 
     @cached_property
     def feasible(self) -> tuple[BoolArray, BoolArray]:
-        """(N,) devices that can be in some group, and (N, N) pairs that can share one."""
+        """(N,) True for devices that can be in some group, and (N, N) True for pairs that can share a group."""
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_unaffordable
 
         n = len(self.nearest)
@@ -81,7 +84,8 @@ class GroupBudget:
 
     @cached_property
     def units(self) -> IntArray:
-        """(N, N) cost of a partner in units of the budget. Above the budget for a pair that cannot share a group."""
+        """(N, N) cost of a partner in units of the budget. A pair that cannot share a group costs more than the
+        budget."""
         scaled = np.floor(np.minimum(self.pair.group_s / max(self.budget_s * ROUNDING, 1e-300), 2.0) * UNITS)
         units: IntArray = np.where(self.feasible[1], scaled, 2.0 * UNITS).astype(np.int64)
         np.fill_diagonal(units, 0)
@@ -98,8 +102,10 @@ class GroupBudget:
         return bool(self.feasible[0].sum() >= self.n_stages * self.n_replicas)
 
     def eligible(self, below_s: float) -> dict[int, BoolArray]:
-        """Return by segment length: (N,) devices eligible for a segment of at least that length, with hops below a
-        level."""
+        """Return, by segment length, the (N,) devices that can be in a segment of at least that length.
+
+        In the segment all hops cost less than ``below_s``. Lengths without enough such devices are left out.
+        """
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_ineligible
 
         eligible, allowed = self.feasible
@@ -118,8 +124,10 @@ class GroupBudget:
 
 
 def least_units(budget: GroupBudget, members: Sequence[IntArray]) -> list[list[list[int]]]:
-    """Return [c][d][q]: minimum units that a device of set c pays for its q-th partner in set d. In c it counts itself
-    first."""
+    """Return [c][d][q]: minimum units that a device of set c pays for its q-th partner in set d.
+
+    In its own set, the device itself counts as the first partner, and costs nothing.
+    """
     units, most = budget.units, budget.n_replicas
 
     def table(of: IntArray, to: IntArray) -> list[int]:
@@ -132,21 +140,23 @@ def least_units(budget: GroupBudget, members: Sequence[IntArray]) -> list[list[l
 
 
 CUTS_UP_TO = 40
-"""Maximum number of ways to divide the stages that are tried one by one. With more, the segments count as feasible."""
+"""Maximum number of ways to divide the stages into segments that are checked one by one. With more, the segments count
+as feasible."""
 
 
 def segments_feasible(
     budget: GroupBudget, below_s: float, n_segments: int, effort: float, labels: IntArray | None
 ) -> Generator[None, None, bool]:
-    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible. Yields after each
-    short step.
+    """Return False if it is proved that ``n_segments`` segments, with all hops below ``below_s``, are not possible.
+
+    Yields after each short step.
 
     Parameters
     ----------
     effort
-        Deterministic time of the solver for one model. 0 disables it.
+        Deterministic time of the solver for one model, about seconds. 0 skips the solver.
     labels
-        (N,) clusters in which devices are counted if components alone exclude nothing (``clusters_feasible``), or None.
+        (N,) number of each device's cluster, for a second check by cluster (``clusters_feasible``). None skips it.
     """
     eligible = budget.eligible(below_s)
     yield
@@ -187,13 +197,13 @@ def ways_to_cut(n: int, parts: int, at_most: int | None = None) -> Iterator[tupl
 
 @dataclass(frozen=True, eq=False)
 class _Level:
-    """The components of the graph of links below a level, and the eligible devices of each."""
+    """The links that cost less than a level form a graph. These are its components and their eligible devices."""
 
     eligible: dict[int, BoolArray]
     members: tuple[IntArray, ...]
     """Eligible devices of each component."""
     pieces: tuple[int, ...]
-    """Minimum number of paths, which are pieces of pipelines, that cover all devices of each component."""
+    """For each component, the minimum number of paths that cover all its devices. A path is a piece of a pipeline."""
 
     @classmethod
     def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, BoolArray]) -> _Level:
@@ -206,7 +216,7 @@ class _Level:
 
 
 def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], effort: float) -> bool:
-    """Return False if segments of these lengths are proved infeasible."""
+    """Return False if it is proved that no segments of these lengths exist."""
     cp_model = solver_library()
 
     model = cp_model.CpModel()
@@ -248,21 +258,25 @@ def _cut_feasible(budget: GroupBudget, level: _Level, lengths: tuple[int, ...], 
 
 
 def clusters(pair: PairCosts, at_most: int) -> IntArray:
-    """Return (N,) the cluster of each device, by the relative costs of hops and partners."""
+    """Return (N,) the number of each device's cluster, for at most ``at_most`` clusters.
+
+    Devices are close if hops and averaging between them are cheap, relative to the means.
+    """
     near = pair.hop_s / max(pair.hop_s.mean(), 1e-300) + pair.group_s / max(pair.group_s.mean(), 1e-300)
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(near, checks=False), "average")
     return np.asarray(scipy.cluster.hierarchy.fcluster(tree, at_most, "maxclust").astype(np.int64))
 
 
 def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labels: IntArray, effort: float) -> bool:
-    """Return False if ``n_segments`` segments with all hops below a level are proved infeasible.
+    """Return False if it is proved that ``n_segments`` segments, with all hops below ``below_s``, are not possible.
 
     Parameters
     ----------
     labels
-        (N,) clusters in which devices are counted.
+        (N,) number of each device's cluster. The devices of a cluster are counted together.
     effort
-        Deterministic time of the solver.
+        Deterministic time of the solver, about seconds.
+
     """
     cp_model = solver_library()
 
@@ -312,7 +326,8 @@ def clusters_feasible(budget: GroupBudget, below_s: float, n_segments: int, labe
 
 
 def _components(pair: PairCosts, devices: IntArray, below_s: float) -> tuple[BoolArray, IntArray]:
-    """Return which (A, A) links between these devices are below a level, and the (A,) component of each device."""
+    """Return (A, A) True for links between these devices that cost less than ``below_s``, and the (A,) component of
+    each device."""
     near = pair.hop_s[np.ix_(devices, devices)] < below_s
     np.fill_diagonal(near, False)
     _, component = scipy.sparse.csgraph.connected_components(scipy.sparse.csr_array(near), directed=False)
@@ -320,9 +335,10 @@ def _components(pair: PairCosts, devices: IntArray, below_s: float) -> tuple[Boo
 
 
 def _most_links(near: BoolArray, each: int, within: bool) -> int:
-    """Return the maximum number of the (A, B) links that can be chosen with at most ``each`` at a device.
+    """Return the maximum number of (A, B) links that can be chosen if each device has at most ``each`` of them.
 
-    It is the largest flow when every device sends or receives at most ``each``. Within a cluster a link counts twice.
+    It is the largest flow if every device sends or receives at most ``each``. Within one cluster (``within``) the flow
+    counts every link twice.
     """
     a, b = near.shape
     capacity = np.zeros((a + b + 2, a + b + 2), dtype=np.int32)

@@ -49,9 +49,9 @@ Key = tuple[str, str]
 def seal(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the sealed predictions of a file's rows as plain values, ready for JSON.
 
-    The rows are in the format of ``own`` without ``published``, or records in Sailor's format, or configurations in the
-    format of ``nanotron.SWEEP``, without measurements. Raises FileError for a row that holds a measurement, occurs
-    twice, or cannot be predicted.
+    The file has rows in the format of ``own`` without ``published``, or records in Sailor's format, or configurations
+    in the format of ``nanotron.SWEEP``. None of them has measurements. Raises FileError for a row that holds a
+    measurement, occurs twice, or cannot be predicted.
     """
     file = _file(path)
     data = own_files.document_of(file)
@@ -83,8 +83,9 @@ def opened(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> Le
     """Return the ledger of sealed predictions and the measurements of the same rows.
 
     ``measured`` is a CSV or JSON file with ``setting``, ``quantity`` and ``published``, or records in Sailor's format.
-    A ``unit`` must match the sealed prediction's unit. The source's title says which rows were not measured, and which
-    were not sealed. Raises FileError if the sealed file does not match its hash, or if no row was measured.
+    A ``unit`` must match the sealed prediction's unit. The title of the ledger's source says which rows were not
+    measured, and which were not sealed. Raises FileError if the sealed file does not match its hash, or if no row was
+    measured.
     """
     file, results = _file(path), _file(measured)
     sealed = read_mapping(file)
@@ -199,7 +200,8 @@ def _key(one: Prediction) -> Key:
 
 
 def _said(what: str, keys: Sequence[Key]) -> list[str]:
-    """Return a part of a sentence that says ``what`` and names the first of these rows; empty without rows."""
+    """Return a list with one part of a sentence: ``what``, and the names of the first of these rows. Empty without
+    rows."""
     named = [f"{setting} {quantity}" for setting, quantity in keys[:MOST_NAMED]]
     more = [f"{len(keys) - MOST_NAMED} more"] if len(keys) > MOST_NAMED else []
     return [f"{what}: {', '.join(named + more)}"] if keys else []

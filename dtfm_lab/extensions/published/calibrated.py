@@ -26,13 +26,17 @@ from dtfm_lab.extensions.published.own_predictions import located_plan, own_effi
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
-"""Quantities of your own file that an efficiency can be fitted to."""
+"""Quantities in a file of your own rows to which an efficiency can be fitted."""
 BY = ("gpu", "model", "size", "group")
 REPEATED = 0.035
-"""Standard deviation of one measurement. Sailor's authors measured identical plans twice: the results differ by 5 %."""
+"""Relative standard deviation of one measurement. Sailor's authors measured identical plans twice, and the results
+differ by 5 %: sqrt(2) times as much."""
 ONE_ROW = 0.06
-"""Standard deviation of the log seconds of another plan, after calibrating with one row. It lies between the values for
-the SC21 rows on Selene and the Zero Bubble rows, each predicted from one other row."""
+"""Standard deviation of the log of another plan's seconds, after calibrating with one row.
+
+It lies between two measured values: for the SC21 rows on Selene, and for the Zero Bubble rows. There each row was
+predicted from one other row.
+"""
 Predict = Callable[[GivenEfficiency], float]
 Measured = Trace | tuple[Plan, float] | tuple[Plan, Trace] | OwnRow
 
@@ -43,19 +47,19 @@ class MeasuredRow:
 
     name: str
     gpu: str
-    """Kinds of the GPUs in use; empty if unknown."""
+    """Names of the kinds of GPU in use; empty if unknown."""
     model: str
     size: str
-    """Parameters of the model, such as 1.3B; empty if unknown."""
+    """Number of the model's parameters, such as 1.3B; empty if unknown."""
     group: str
     unit: str
     measured: float
     efficiency: float
     """The efficiency that predicts this row exactly."""
     from_others: float | None = None
-    """The efficiency of this row according to all other rows; None for a single row."""
+    """The efficiency for this row that follows from all other rows; None if there are none."""
     predicted: float | None = None
-    """The prediction at that efficiency."""
+    """The prediction with ``from_others``, in ``unit``; None if there are no other rows."""
     factor: float | None = None
     """Number by which the lab's own efficiency must be multiplied to predict this row exactly."""
 
@@ -69,13 +73,13 @@ class MeasuredRow:
 class Calibration:
     """The share of their peak that devices reach, fitted to measured rows.
 
-    ``lab.simulate(plan, efficiency=calibration)`` multiplies the lab's efficiency by GPU and shapes with one
-    ``factor``, so that it also holds for other micro-batches and models. If the factor is unknown, ``efficiency`` is
-    used as it is.
+    ``lab.simulate(plan, efficiency=calibration)`` starts from the lab's own efficiency for each GPU and matrix shape,
+    and multiplies it by ``factor``. So the calibration also holds for other micro-batches and models. If ``factor`` is
+    None, all devices get ``efficiency``.
     """
 
     efficiency: float
-    """Median of the rows' own efficiencies on a log scale."""
+    """Median of the rows' efficiencies on a log scale. Each predicts its row exactly."""
     low: float
     """Lowest efficiency of all rows."""
     high: float
@@ -92,14 +96,14 @@ class Calibration:
 
     @property
     def mean_error(self) -> float | None:
-        """Mean absolute error of the rows, each predicted from all others; None for a single row."""
+        """Mean absolute relative error of the rows, each predicted from all others; None for a single row."""
         errors = [abs(row.error) for row in self.rows if row.error is not None]
         return sum(errors) / len(errors) if errors else None
 
     @property
     def spread(self) -> float:
-        """One standard deviation of the log seconds of another plan. It follows from predicting each row from all
-        others, and is at least the spread of a single measurement."""
+        """One standard deviation of the log of another plan's seconds. It is the error of predicting each row from all
+        others, but at least the spread of a single measurement."""
         errors = [math.log1p(row.error) for row in self.rows if row.error is not None]
         return max(ONE_ROW if not errors else REPEATED, float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0)
 
@@ -116,7 +120,8 @@ class Calibration:
         )
 
     def by(self, what: str) -> Mapping[str, Calibration]:
-        """Return a calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows, judged within it.
+        """Return a calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows. Each row is judged by
+        the others of its own calibration.
 
         Raises LabError for another name.
         """
@@ -142,9 +147,10 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
     Parameters
     ----------
     measured
-        Traces of real runs, alone or paired with their plans, which contribute their computing time. Or pairs of a plan
-        and its measured seconds per iteration. Or a file of your own rows, as for ``reproduce``. A run on the virtual
-        clock can give more than 1, if this machine is faster than the specified devices.
+        One of three: traces of real runs, each alone or in a pair (plan, trace); pairs (plan, measured seconds per
+        iteration); or a file of your own rows, as for ``reproduce``. Of a trace, only the time in which devices compute
+        counts. Its efficiency can be above 1 if the run was on the virtual clock and this machine is faster than the
+        specified devices.
 
     Raises
     ------
@@ -226,15 +232,15 @@ def _of_plan(plan: Plan, measured_s: float) -> tuple[MeasuredRow, Predict]:
 
 
 def _factor(predict: Predict, plan: Plan, measured: float) -> float:
-    """Return the factor on the lab's efficiency that predicts the measured number."""
+    """Return the factor by which to multiply the lab's efficiency, so that it predicts the measured number."""
     used = {int(i) for i in plan.placement.devices.flat}
     least = min(share_of(plan.job, plan.topology.devices[i]) for i in used)
     return own_factor(lambda factor: predict(ShareFactor(factor)), measured, high=1 / least)
 
 
 def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
-    """Return a run's efficiency: its FLOP, divided by what its devices could do at their peak in their computing
-    time."""
+    """Return the row of a run. Its efficiency is the run's FLOP, divided by what its devices could do at their peak in
+    the time in which they computed."""
     context = trace.context
     if context.source != "measured":
         raise TraceError(f"row {number} is a simulated trace; wanted a measured one")
@@ -257,7 +263,7 @@ def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
 
 
 def _kinds(plan: Plan) -> tuple[str, str, str]:
-    """Return GPUs, model and size of a plan."""
+    """Return names of the kinds of GPU in a plan, the model's name, and its number of parameters as text."""
     used = {plan.topology.devices[int(i)].gpu for i in plan.placement.devices.flat}
     model = plan.job.modelled()
     return ", ".join(sorted(used)), model.name, f"{model.parameters / 1e9:.2g}B"

@@ -1,7 +1,7 @@
 """Fit one factor to measured rows: its value, its spread, and predictions of each row from the others.
 
-Each row has its own factor, which makes its prediction equal the measurement. The fit is their median on a log scale,
-so a single outlier does not move it.
+Each row has its own factor, with which its prediction equals the measurement. The fit is the median of these factors on
+a log scale, so a single outlier does not move it.
 """
 
 import math
@@ -16,7 +16,7 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 CLOSE = 1e-5
-"""Relative accuracy of a row's own factor."""
+"""Relative accuracy to which a row's own factor is computed."""
 LEAST_FACTOR, MOST_FACTOR = 1e-3, 1.0
 
 
@@ -42,7 +42,7 @@ def own_factor(
 ) -> float:
     """Return the factor in [low, high] at which ``predict(factor)`` equals the measurement.
 
-    ``predict`` is monotone: seconds that fall with the efficiency, or a throughput that rises. Raises LabError if no
+    ``predict`` must only rise or only fall: seconds fall with the efficiency, a throughput rises. Raises LabError if no
     factor in the range gives the measured number.
     """
 
@@ -66,11 +66,15 @@ def own_factor(
 
 
 class SecondsLine(NamedTuple):
-    """Seconds of an iteration as a line in 1 / efficiency. This holds to 0.1 % as long as the order of passes stays."""
+    """The seconds of an iteration as a straight line over 1 / efficiency.
+
+    This holds to 0.1 % as long as the order of passes does not change.
+    """
 
     fixed_s: float
     slope_s: float
-    """Seconds that are divided by the efficiency."""
+    """Seconds at efficiency 1 that grow as the efficiency falls: an iteration takes ``fixed_s + slope_s /
+    efficiency``."""
 
     @classmethod
     def of(cls, plan: Plan, tried: tuple[float, float]) -> "SecondsLine":

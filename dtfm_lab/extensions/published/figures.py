@@ -20,9 +20,10 @@ PALE = 0.4
 FARTHEST = 2.0
 """Ratios beyond this value or below its inverse are drawn at the edge. The hover text has them."""
 DIGITS = 3
-"""Digits of a drawn ratio. A saved notebook holds thousands of them."""
+"""Decimals of a drawn ratio. Few, because a saved notebook holds thousands of them."""
 GROUP = "<b>%{y}</b>"
-"""First line of every hover text: the name at the left of the row. Each point's own text leaves it out."""
+"""First line of every hover text: the name of the group, which is also left of the row. plotly fills it in, so points
+need not store it."""
 LETTERS_A_LINE = 70
 TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
@@ -112,7 +113,7 @@ def _draw(figure: go.Figure, groups: Sequence[Group], rows: Sequence[Row]) -> No
 
 
 def _band_of(row: Row) -> tuple[float, float]:
-    """Return the band of a row as ratios."""
+    """Return the lowest and highest ratio of predicted to published that is inside a row's band."""
     if not row.band.absolute:
         return row.band.low, row.band.high
     return max(1 / FARTHEST, 1 + row.band.low / row.published), 1 + row.band.high / row.published

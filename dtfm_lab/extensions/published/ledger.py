@@ -56,7 +56,8 @@ class Ledger:
 
     @property
     def failures(self) -> tuple[Row | Group, ...]:
-        """Rows and goals that are missed without a recorded reason, or by more than recorded."""
+        """Rows outside their bands and groups that miss their goal, if no reason is recorded or the miss has grown
+        since."""
         goals = [group for group in self.groups if group.verdict == "miss"]
         return (*(row for row in self.rows if row.verdict == "miss"), *goals)
 
@@ -77,8 +78,8 @@ class Ledger:
 
     @property
     def counted(self) -> tuple[Tally, ...]:
-        """Tallies of the rows in the headline by class of distance, source and quantity. In each class the worst comes
-        first."""
+        """Tallies of the headline's rows, one for each class of distance, source and quantity. In each class the worst
+        comes first."""
         return counted_by_source(self.rows, self.sources)
 
     @property
@@ -164,7 +165,8 @@ def reproduce(
     own: str | os.PathLike[str] | None = None,
     progress: Callable[[Row], None] | None = None,
 ) -> Ledger:
-    """Return the ledger of these sources, given by name or as Sources. By default, without ``own``, all are predicted.
+    """Return the ledger of these sources, given by name or as Sources. By default, all sources are predicted, or only
+    your file if ``own`` is given.
 
     ``progress`` is called with every row. Ctrl-C keeps the rows so far. Raises UnknownName for an unknown source, and
     FileError for a file whose row cannot be read or predicted.
@@ -225,9 +227,10 @@ ROWS = ("setting", "published", "ours", "ratio", "theirs", "band")
 
 
 def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
-    """Yield the headline, tallies and groups, with misses in bold. Then misses, omissions and sources.
+    """Yield the parts of a report: the headline, the tallies, and the groups, with misses in bold. Then misses,
+    omissions and sources.
 
-    With ``rows``, every group's rows too.
+    With ``rows``, the rows of every group follow.
     """
     yield f"**{ledger.headline}.**"
     if ledger.distances:
@@ -308,7 +311,7 @@ def _rows(group: Group, rows: Sequence[Row]) -> ReportSection:
 
 
 def _words(row: Row) -> list[str]:
-    """Return the class of a row, what was assumed and fitted, and its note."""
+    """Return texts about a row: its class, what was assumed and fitted, and its note."""
     kind = row.evidence.words if row.measured else f"{row.evidence.words}, not a measurement"
     return [kind, *row.assumptions, *filter(None, [row.fitted, row.note])]
 

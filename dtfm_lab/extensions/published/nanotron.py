@@ -38,7 +38,7 @@ from dtfm_lab.simulation.memory import MOST_USED, memory
 SWEEP = DATA / "ultra_scale_sweep.csv"
 SEQUENCE, VOCABULARY, PER_HOST, GPU = 4096, 131072, 8, "H100"
 ONE_GPU = Device(name=GPU, gpu=GPU)
-"""Peak and memory come from the hardware table."""
+"""The GPU of the cluster. Its peak and memory come from the hardware table."""
 SHAPES = {
     "1B": (16, 2048, 32, 8192),
     "3B": (28, 3072, 32, 8192),
@@ -49,40 +49,47 @@ SHAPES = {
 FITTED = ("1B", "3B")
 """Models whose rows the framework's constants were fitted to."""
 TIED_BELOW = 10_000
-"""MLP width below which the embedding is tied."""
+"""Models with an MLP narrower than this share one matrix between embedding and head."""
 
 HOSTS = (1, 2, 4, 8, 16, 32, 64)
 ALL_REDUCE_GB_PER_S = (436.0, 361.7, 160.1, 99.6, 84.7, 64.9, 32.9)
 ALL_GATHER_GB_PER_S = (249.8, 184.6, 119.0, 69.0, 55.0, 28.0, 11.0)
 REDUCE_SCATTER_GB_PER_S = (249.7, 181.6, 115.8, 68.6, 54.5, 27.9, 11.1)
 ALL_REDUCE_BAND = ((422, 462), (302, 436), (45, 219), (42, 193), (31, 188), (25, 194), (12, 177))
-"""5th and 95th percentile of the measured all-reduce in GB/s, by number of hosts.
+"""5th and 95th percentile of the measured all-reduce in GB/s, for each number of hosts in ``HOSTS``.
 
-Like the three means above, it was measured on the cluster with messages of 256 MB.
+It was measured on the cluster with messages of 256 MB, like the three means above.
 """
 SEND_GB_PER_S = {"inside": 200.0, "between": 50.0}
-"""Bandwidth of a message between two GPUs: about half of NVLink's 450 GB/s, and a GPU's own NIC of 400 Gbit/s."""
+"""GB/s of a message between two GPUs. Inside a host it is about half of NVLink's 450 GB/s. Between hosts each GPU has
+its own NIC of 400 Gbit/s."""
 LATENCY_S = 10e-6
-"""Latency of a message. A guess, which matters little for large messages."""
+"""Latency of a message in seconds. A guess, which matters little for large messages."""
 SHARED_EXPONENT = 0.6
-"""If several groups of k GPUs share a host, they reach (k / 8) to this power of one group of eight. Fitted."""
+"""If several data-parallel groups share hosts, with k GPUs of each per host, then each reaches (k / 8) to this power of
+the bandwidth of a single group with eight. Fitted."""
 
 LAUNCH_S = {1: 3.0e-3, 2: 4.4e-3, 4: 4.4e-3, 8: 4.4e-3, 16: 8.0e-3, 32: 16.0e-3}
-"""Minimum seconds of a block's forward and backward by tensor-parallel degree. Medians of rows that compute faster."""
+"""Minimum seconds of a block's forward and backward together, by tensor-parallel degree: the time to launch its
+kernels.
+
+Each is the median over the rows that would otherwise compute faster.
+"""
 LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-3, 32: 120.0e-3}
-"""``LAUNCH_S`` in pipelines that span hosts. There, a host that waits for blocking sends cannot launch kernels in
-advance."""
+"""The same as ``LAUNCH_S``, for pipelines that span hosts. There, a host that waits for blocking sends cannot launch
+kernels in advance."""
 
 MOST_TENSOR = 32
 """GPUs per layer in the widest measured groups."""
 
 GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
-"""Bytes per token, width and block that each GPU of a tensor-parallel group keeps of gathered inputs.
+"""Bytes of gathered inputs that each GPU of a tensor-parallel group keeps, to be multiplied by tokens, width (d_model)
+and number of blocks.
 
 Without pipelines these are the inputs of the two products. With pipelines almost nothing is kept (fitted).
 """
 LOGITS_BYTES = {"alone": 6.0, "pipeline": 2.0}
-"""Bytes per logit in addition to the four that the lab counts. Fitted."""
+"""Bytes per logit that nanotron keeps in addition to the four that the lab counts. Fitted."""
 WHOLE_GRADIENT_BYTES = 2
 """Bytes per parameter of the bf16 gradients that nanotron keeps in addition to those accumulated in fp32."""
 
@@ -91,9 +98,9 @@ SLOW_MODE_S = 0.75
 SLOW_MODE_MOST_S = 1.1
 """95th percentile of the extra seconds per micro-batch in the slow mode."""
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
-"""Number of hosts from which pipelines were often in slow mode, by ZeRO stage."""
+"""Number of hosts from which runs with pipelines were often in slow mode, by ZeRO stage."""
 SLOW_SHARE = {0: 0.25, 1: 0.15}
-"""Share of the rows beyond ``SLOW_FROM_HOSTS`` that were in slow mode, by ZeRO stage."""
+"""Share of the runs with pipelines on that many hosts that were in slow mode, by ZeRO stage."""
 ALWAYS_SLOW_FROM_HOSTS = 64
 """Number of hosts from which most runs were in slow mode, with or without pipelines.
 
@@ -101,8 +108,8 @@ Exceptions are runs with 32 GPUs per layer and few stages, and runs without pipe
 sharded.
 """
 MODEL_SPREAD = 0.12
-"""One standard deviation of the log seconds, apart from the network's: from the lab's H100s and from
-the fits."""
+"""One standard deviation of the log of the seconds, from the lab's values for H100s and from the fits. The network's
+spread is separate."""
 CONFIDENCE_SPREADS = 1.645
 """Number of standard deviations to either side that covers 90 %."""
 
@@ -156,7 +163,8 @@ class Configuration:
 
     @property
     def slots(self) -> int:
-        """Micro-batches that a pipeline processes one after another, including filling and draining."""
+        """Number of time slots in an iteration, each for one micro-batch in one stage: its micro-batches, plus filling
+        and draining the pipeline."""
         return self.grad_acc + self.pp - 1
 
     @property
@@ -184,7 +192,8 @@ class Configuration:
 
 @cache
 def model_of(name: str, *, tied: bool = False) -> ModelSpec:
-    """Return the shape of a model of the sweep. It has no grouped queries."""
+    """Return a model of the sweep, by name. Each attention head has its own keys and values. ``tied`` lets a narrow
+    model share one matrix between embedding and head."""
     n_layers, width, heads, inner = SHAPES[name]
     return llama(
         name=name,
@@ -200,8 +209,8 @@ def model_of(name: str, *, tied: bool = False) -> ModelSpec:
 
 
 def cut_of(name: str, n_stages: int) -> tuple[int, ...]:
-    """Return the blocks of each stage, as nanotron cuts the model: equal multiplications, with the head but not the
-    embedding.
+    """Return the blocks of each stage, as nanotron cuts the model: equal numbers of multiplications. The head counts,
+    the embedding does not.
 
     A stage takes layers until it exceeds its part. Stages after the head would be empty and are left out. The last
     stage may have no block.
@@ -251,10 +260,11 @@ def job_of(one: Configuration) -> Job:
 
 
 def network_of(one: Configuration) -> Topology:
-    """Return the tensor-parallel groups as devices, with ranks in nanotron's order: tensor, then data, then pipeline.
+    """Return the network, whose devices are tensor-parallel groups. Ranks are in nanotron's order: tensor, then data,
+    then pipeline.
 
-    Links within a stage have the speed of measured collectives inside one host, and the network states how much slower
-    they are over more hosts (``Topology.collectives``). Links between stages have the speed of a single message.
+    Links within a stage have the speed of measured collectives inside one host. ``Topology.collectives`` states how
+    much slower these are over more hosts. Links between stages have the speed of a single message.
     """
     n_groups, n_hosts = one.n_gpus // one.tp, one.tp / PER_HOST
     inner = ALL_REDUCE_GB_PER_S[0]
@@ -284,7 +294,8 @@ def _hosts_of_stage(one: Configuration) -> float:
 
 
 def _collectives(one: Configuration) -> tuple[CollectiveSpeed, ...]:
-    """Return the speed of averaging by number of hosts. A group of GPUs that spans several hosts counts as one."""
+    """Return how fast averaging is, by number of hosts. A tensor-parallel group that spans several hosts counts as one
+    host."""
     n_hosts = max(one.tp // PER_HOST, 1)
     alone = _averaging_gb_per_s(one, 1.0)
     return tuple(
@@ -295,13 +306,14 @@ def _collectives(one: Configuration) -> tuple[CollectiveSpeed, ...]:
 
 
 def _shared(one: Configuration) -> float:
-    """Return the share of a host's speed that several groups of GPUs of one host reach together."""
+    """Return the bandwidth of each of several data-parallel groups that share hosts, divided by that of a single group
+    with all GPUs of each host."""
     here = min(max(PER_HOST // one.tp, 1), one.dp)
     return (here / PER_HOST) ** SHARED_EXPONENT if _hosts_of_stage(one) > 1 else 1.0
 
 
 def _averaging_gb_per_s(one: Configuration, hosts: float) -> float:
-    """Return the speed of a GPU's averaging over this number of hosts, in GB/s."""
+    """Return the GB/s at which one GPU averages over this number of hosts."""
     gradient, parameter = BYTES_PER_ELEMENT["fp32"], BYTES_PER_ELEMENT["bf16"]
     if one.zero:  # gradients are scattered in fp32, parameters gathered in bf16
         seconds = gradient / _at(REDUCE_SCATTER_GB_PER_S, hosts) + parameter / _at(ALL_GATHER_GB_PER_S, hosts)
@@ -310,7 +322,8 @@ def _averaging_gb_per_s(one: Configuration, hosts: float) -> float:
 
 
 def _at(measured: Sequence[float], hosts: float) -> float:
-    """Return a measured speed at a number of hosts, interpolated on a log-log scale."""
+    """Return a measured speed for this number of hosts. ``measured`` has one value for each of ``HOSTS``, between which
+    it interpolates on a log-log scale."""
     return float(np.exp(np.interp(np.log(hosts), np.log(HOSTS), np.log(measured))))
 
 
@@ -334,19 +347,21 @@ class Predicted:
 
     @property
     def iteration_s(self) -> float:
-        """Seconds of an iteration, including the slow mode if most runs like it were in it."""
+        """Seconds of an iteration. If most runs like it were in the slow mode, these include it."""
         return self.simulated_s + (SLOW_MODE_S * self.one.slots if self.one.is_slow else 0.0)
 
     @property
     def expected_s(self) -> float:
-        """Mean seconds of an iteration over runs in and outside the slow mode. Choices minimise it."""
+        """Seconds of an iteration, averaged over runs in and outside the slow mode. A choice by prediction minimises
+        them."""
         if not self.one.may_be_slow or self.one.is_slow:
             return self.iteration_s
         return self.iteration_s + SLOW_SHARE[self.one.zero] * SLOW_MODE_S * self.one.slots
 
     @property
     def interval_s(self) -> tuple[float, float]:
-        """Range of an iteration's seconds in nine of ten cases. It includes the slow mode if that is frequent."""
+        """Range of an iteration's seconds in nine of ten cases. It includes the slow mode if runs like it were often in
+        it."""
         least, most = (math.exp(way * CONFIDENCE_SPREADS * MODEL_SPREAD) for way in (-1, 1))
         low_s, high_s = self.simulated_between_s
         slow_s = SLOW_MODE_MOST_S * self.one.slots if self.one.may_be_slow else 0.0
@@ -377,7 +392,7 @@ class Predicted:
 
 
 def predict(one: Configuration) -> Predicted:
-    """Simulate a configuration."""
+    """Return the predicted seconds and memory of a configuration, from a simulation."""
     topology, job = network_of(one), job_of(one)
     used = np.arange(job.n_stages * job.n_replicas)
     plan = unpriced_plan(topology, job, in_order(job, used, "dp-pp"))
@@ -417,16 +432,16 @@ class SweepRow:
     peak_memory_bytes: float | None
     failed: bool
     global_batch: int | None = None
-    """Sequences per iteration according to the file; None if it does not say."""
+    """Sequences per iteration that the file states; None if it states none."""
 
     @property
     def is_comparable(self) -> bool:
-        """True if its micro-batches add up to the batch that the file states."""
+        """True if its micro-batches add up to the batch that the file states, or if the file states none."""
         return self.global_batch in (None, self.one.batch)
 
     @property
     def iteration_s(self) -> float | None:
-        """Seconds of an iteration."""
+        """Measured seconds of an iteration; None without a measured throughput."""
         speed = self.tokens_per_s_per_gpu
         return None if speed is None else self.one.tokens_per_s_per_gpu(speed)
 
@@ -448,8 +463,8 @@ def _reader(file: Path) -> csv.DictReader[str]:
 def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[SweepRow, ...]:
     """Return the rows of a CSV file in the format of the packaged sweep. Measurements are optional.
 
-    If a configuration occurs twice and failed once, the row that ran is kept. Raises FileError for a row that is not a
-    valid configuration.
+    If a configuration occurs twice and its first run failed, the second row is kept. Raises FileError for a row that is
+    not a valid configuration.
     """
     file = Path(path)
     reader = _reader(file)
@@ -495,9 +510,11 @@ def _measured(row: dict[str, str], where: str) -> SweepRow:
 
 
 SLOW_BY_S = 0.3
-"""Seconds per micro-batch by which a row in slow mode is slower than the fastest of its kind."""
+"""A row is in slow mode if a micro-batch takes at least this many seconds longer than in the fastest row of its
+kind."""
 SLOW_SHARE_OF_PEAK = 0.2
-"""Share of the GPUs' peak that gives the reference time of a micro-batch outside the slow mode."""
+"""Share of the GPUs' peak that gives reference seconds of a micro-batch. ``SLOW_BY_S`` more also counts as slow
+mode."""
 
 
 def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:

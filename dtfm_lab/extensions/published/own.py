@@ -50,13 +50,13 @@ from dtfm_lab.files.reading import cells_of, read_text, reason_of
 from dtfm_lab.simulation.schedules import schedules
 
 LISTED = "listed"
-"""Rank map that numbers devices in the listed order, replicas before stages."""
+"""Value of ``rank_map`` that gives ranks in the order in which devices are listed, replicas before stages."""
 FIT = "fit"
-"""Efficiency that is fitted to the other rows of the group."""
+"""Value of ``efficiency`` that fits it to the other rows of the group."""
 GPUS = ("gpu", "gpus", "gpus_a_host", "inside_gbps", "between_gbps")
-"""Columns that replace a network."""
+"""Columns that a row can have instead of ``network``."""
 SHAPE = ("n_layers", "d_model", "n_heads", "vocab_size", "d_ff", "n_kv_heads")
-"""Columns that replace a model's name."""
+"""Columns that a row can have instead of the name of a model."""
 MOST_GPUS = 16_384
 """Maximum GPUs per row. Links between all pairs of them take some gigabytes."""
 MOST_ROWS = 2_000
@@ -91,8 +91,7 @@ class OwnRow:
     schedule: str | None
     queueing: str
     efficiency: float | None
-    """The share of the peak that the row states; None if it is fitted, or if the lab's value for the device and the job
-    applies."""
+    """The share of the peak that the row states. None if it is fitted, or if the lab's own value applies."""
     fitted: bool
     """True if the efficiency is fitted to other rows of the group."""
     band: Band
@@ -101,13 +100,13 @@ class OwnRow:
     note: str
     cite: str
     given: tuple[str, ...]
-    """Fields of the job that the row sets, as text."""
+    """Fields of the job that the row sets, each as text: ``microbatch 2``."""
 
 
 def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[OwnRow, ...]:
-    """Return the rows of a CSV or JSON file. With ``blind``, they have no published numbers.
+    """Return the rows of a CSV or JSON file. With ``blind``, rows must not have published numbers.
 
-    Raises FileError, one line that names the row and the column.
+    Raises FileError, in one line that names the row and the column.
     """
     file = Path(path)
     given = list(records(file))
@@ -172,7 +171,8 @@ def _read(record: Mapping[str, str], file: Path, number: int, blind: bool) -> Ow
             raise FileError(f"{where}, column {column}: nothing; wanted a value")
 
     def checked(column: str, read: Any, default: Any = None) -> Any:
-        """Return what ``read`` makes of a column's text. An error names the row and the column."""
+        """Return what ``read`` makes of a column's text; ``default`` if the column is empty. An error names the row and
+        the column."""
         if column not in record:
             return default
         try:
@@ -258,8 +258,8 @@ def _value(option: Option, text: str) -> Any:
 
 
 def _path(file: Path, text: str) -> str:
-    """Return the path of a file next to the own file if it exists; else the text, which is a name or a path from
-    here."""
+    """Return the path of a file in the folder of your own file, if there is one with this name. Otherwise return the
+    text: it is a name, or a path relative to the current folder."""
     beside = file.parent / text
     return str(beside) if os.path.isfile(beside) else text  # Path.is_file raises OSError for a name too long
 

@@ -24,8 +24,8 @@ time."""
 def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
     """Yield each row with its prediction, in order. Raises FileError that names a row that cannot be predicted.
 
-    The efficiency of a row with ``fit`` is the median over the group's other rows with ``fit``. Each contributes the
-    efficiency that predicts it exactly.
+    If a row says ``fit``, its efficiency is the median over the group's other rows that say ``fit``. Each of these
+    contributes the efficiency that predicts it exactly.
     """
     plans = {id(row): located_plan(row) for row in rows}
     own = {id(row): own_efficiency(row, plans[id(row)]) for row in rows if row.fitted}
@@ -58,8 +58,8 @@ def predict_rows(rows: Sequence[OwnRow]) -> Iterator[Row]:
 
 
 def evidence_of(row: OwnRow) -> Evidence:
-    """Return the class of a row's evidence. It depends on where the efficiency of its prediction comes from, if it
-    needs one."""
+    """Return the class of a row's evidence. It depends on whether its prediction needs an efficiency, and where that
+    comes from."""
     if row.fitted:
         return Evidence.LEAVE_ONE_OUT
     if row.quantity == "memory":
@@ -70,7 +70,8 @@ def evidence_of(row: OwnRow) -> Evidence:
 
 
 def assumptions_of(row: OwnRow, plan: Plan) -> tuple[str, ...]:
-    """Return what the row sets and, unless it is fitted, which share of the peak is assumed and from where."""
+    """Return what the row sets, and which share of the peak is assumed and from where. A fitted share is not an
+    assumption."""
     shares: tuple[str, ...] = () if row.fitted or row.quantity == "memory" else shares_of(plan)
     if row.efficiency is not None:
         shares = (f"efficiency {row.efficiency:g}",)
@@ -104,8 +105,8 @@ def predicted(row: OwnRow, plan: Plan, efficiency: GivenEfficiency) -> float:
 def predicted_with_interval(
     row: OwnRow, plan: Plan, efficiency: GivenEfficiency
 ) -> tuple[float, tuple[float, float] | None]:
-    """Return the row's quantity in its unit, and its range in 9 of 10 cases. The range is missing (None) if nothing
-    states a spread."""
+    """Return the row's quantity in its unit, and the range that should hold it in 9 of 10 cases. The range is None if
+    no spread is known."""
     try:
         trace = simulate(plan, row.schedule, queueing=row.queueing, efficiency=efficiency)
         value = UNITS[row.quantity][row.unit](Prediction(plan, trace))

@@ -31,18 +31,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEW_HOSTS = 8
-"""Up to this many hosts, the network of the sweep was steady."""
+"""With up to this number of hosts, the sweep's network was steady."""
 Order = Callable[[Predicted], tuple[float, ...]]
 
 
 def _fewest_cuts(found: Predicted) -> tuple[float, ...]:
-    """Sort key: the lowest tensor times pipeline parallelism that fits, with the largest micro-batch."""
+    """Sort key: the smallest product of tensor and pipeline parallelism first, then the largest micro-batch."""
     one = found.one
     return one.tp * one.pp, one.tp, -one.mbs, -one.zero
 
 
 def _by_the_guide(found: Predicted) -> tuple[float, ...]:
-    """Sort key: a whole host per layer, as few stages as fit, the largest micro-batch, and sharded optimizer states.
+    """Sort key: a whole host per layer, then as few stages as possible, the largest micro-batch, and sharded optimizer
+    states.
 
     Megatron-LM's guide and nanotron's playbook advise this for many GPUs: tensor parallelism inside a host first, then
     pipelines, then data parallelism.
@@ -56,24 +57,26 @@ CHOOSERS: dict[str, Order] = {
     "least TP x PP": _fewest_cuts,
     "guides": _by_the_guide,
 }
-"""Sort keys by name. Each chooses the lowest of the configurations that are predicted to fit."""
+"""Ways to choose a configuration, by name. Each is a sort key: it chooses the lowest among the configurations that are
+predicted to fit."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The configuration that a chooser picked, and how it did."""
+    """The configuration that one way of choosing picked, and how fast it was."""
 
     by: str
     one: Configuration
     share: float
     """Measured speed divided by the best measured speed."""
     failed: int
-    """Number of configurations that it would have tried first and that did not run."""
+    """Number of configurations that come before the choice and whose runs failed."""
 
 
 @dataclass(frozen=True)
 class ClusterChoices:
-    """One model on one number of hosts: its configurations, and what each chooser picked."""
+    """A cell of the sweep: one model on one number of hosts, its configurations, and what each way of choosing
+    picked."""
 
     model: str
     nodes: int
@@ -85,7 +88,7 @@ class ClusterChoices:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Regret:
-    """Predictions and measurements of a sweep, and the choices that predictions make."""
+    """Predictions and measurements of a sweep, and how good the choices by prediction are."""
 
     cells: tuple[ClusterChoices, ...]
     predicted: tuple[Predicted, ...]
@@ -99,8 +102,8 @@ class Regret:
         return f"<Regret: {self.sentence}>"
 
     def mean(self, by: str = "prediction", most_hosts: int = 10**9) -> float:
-        """Return the mean share of the best measured speed, over cells with up to ``most_hosts`` hosts; NaN without
-        such cells."""
+        """Return the measured speed of the choices, as a share of the best: the mean over cells with up to
+        ``most_hosts`` hosts. NaN without such cells."""
         shares = [
             choice.share
             for cell in self.cells
@@ -137,8 +140,8 @@ class Regret:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Median absolute errors of seconds and memory, the share within 20 %, and how often the interval holds the
-        measurement."""
+        """Median absolute errors of seconds and memory, the share of rows within 20 %, and the share of rows whose
+        interval holds the measurement."""
         table = self.to_frame()
         off = (table.predicted_s / table.measured_s - 1).abs()
         # The slow mode is the cluster's, which no prediction knows.
@@ -177,9 +180,9 @@ class Regret:
 def regret(path: str | os.PathLike[str] | None = None, *, progress: Callable[[SweepRow], None] | None = None) -> Regret:
     """Choose among the configurations of a measured sweep by prediction, and say how good the choices are.
 
-    Rows whose micro-batches do not add up to the batch in the file are predicted, but not chosen among. ``path`` is a
-    CSV file in the format of ``nanotron.SWEEP``, which is the default. ``progress`` is called with every row. Raises
-    FileError for another file, or if no row was measured.
+    ``path`` is a CSV file in the format of ``nanotron.SWEEP``, which is the default. If the micro-batches of a row do
+    not add up to the batch in the file, the row is predicted, but it cannot be chosen. ``progress`` is called with
+    every row. Raises FileError for another file, or if no row was measured.
     """
     rows = read_sweep(SWEEP if path is None else path)
     predicted: dict[Configuration, Predicted] = {}

@@ -1,8 +1,8 @@
 """One published number with our prediction, the band in which they should agree, and its class of evidence.
 
 One rule gives the band for each class and quantity. The class says how much a row proves. The headline of a ledger
-counts only measured rows, in three classes of distance from what constants were fitted on. Numbers that others
-calculated are not rows of the lab's sources; tests check those.
+counts only measured rows. It groups them in three classes, by their distance from what constants were fitted on.
+Numbers that others calculated are not rows of the lab's sources: tests check those.
 """
 
 import csv
@@ -21,12 +21,13 @@ from dtfm_lab.files.reading import read_mapping
 DATA = Path(__file__).parent / "data"
 """Folder of the published numbers, unchanged. Each file states its source and licence."""
 SLACK = 1e-9
-"""Relative rounding error that a band allows."""
+"""Relative rounding error by which a prediction may be outside a band."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """The range in which predictions should lie: of predicted / published, or of the difference if ``absolute``."""
+    """The range in which a prediction should lie. It is a range of predicted / published, or of predicted - published
+    if ``absolute``."""
 
     low: float
     high: float
@@ -34,17 +35,18 @@ class Band:
 
     @classmethod
     def share(cls, share: float) -> "Band":
-        """Return the band within this share of the published value: 0.03 is from 0.97 to 1.03 times."""
+        """Return the band of this relative error, above and below: 0.03 is from 0.97 to 1.03 times the published
+        value."""
         return cls(1 - share, 1 + share)
 
     @classmethod
     def factor(cls, factor: float) -> "Band":
-        """Return the band within this factor of the published value, either way."""
+        """Return the band of this factor, above and below: 1.3 is from 1 / 1.3 to 1.3 times the published value."""
         return cls(1 / factor, factor)
 
     @classmethod
     def within(cls, difference: float) -> "Band":
-        """Return the band for a difference up to this value, in the row's unit. For bubbles and utilisations."""
+        """Return the band of this difference, above and below, in the row's unit. It suits bubbles and utilisations."""
         return cls(-difference, difference, absolute=True)
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class Evidence(StrEnum):
     PROFILED = "profiled"
     """The source timed single passes and messages separately. Nothing is fitted to the predicted number."""
     LEAVE_ONE_OUT = "leave-one-out"
-    """Fitted to other rows of the same source."""
+    """A constant was fitted to other rows of the same source, not to this one."""
     FITTED = "fitted"
     """A constant of the lab was fitted to this source, including this row."""
     CALCULATION = "calculation"
@@ -118,7 +120,7 @@ class Evidence(StrEnum):
 
 
 class Distance(StrEnum):
-    """How far a measured row is from what the lab's constants were fitted on, the farthest first."""
+    """How far a measured row is from the rows that the lab's constants were fitted on. The farthest comes first."""
 
     CLUSTERS = "new clusters"
     """The GPUs, the framework or the network are new: no constant was fitted on them."""
@@ -169,7 +171,7 @@ QUANTITIES = {
     "throughput": "samples or tokens a second",
     "utilisation": "share of the time that a device computes",
 }
-"""Quantities that a row can have."""
+"""Quantities that a row can have, and what each means."""
 COLUMNS = (
     *(
         "source",
@@ -189,9 +191,9 @@ COLUMNS = (
 )
 """Columns of a table of rows."""
 BY_RULE = Band(1.0, 1.0)
-"""Placeholder for the band that the rule gives to the row's class and quantity."""
+"""A placeholder: the rule for the row's class and quantity replaces it."""
 NO_WORSE = 0.01
-"""How much further from 1 the ratio of a known miss may move before it counts as a new miss."""
+"""How much further from 1 the ratio of a known miss may be than when it was examined. Beyond that, it is a new miss."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ class Row:
     assumptions: tuple[str, ...] = ()
     """Choices that were made for this row, each a sentence or a name."""
     fitted: str = ""
-    """What was fitted, and to which other rows; empty if nothing was. Never to this row."""
+    """What was fitted to which other rows, in words; empty if nothing was."""
     note: str = ""
     """What a reader should know about this row, such as a suspect record."""
     cite: str = ""
@@ -238,7 +240,8 @@ class Row:
     source: str = ""
     """Name of the source, which fills it in."""
     fitted_elsewhere: bool = False
-    """True if constants were fitted, on other sources, to the same GPUs and framework. The source fills it in."""
+    """True if constants were fitted to the same GPUs and framework, in rows of other sources. The source fills it
+    in."""
     known_miss: KnownMiss | None = None
     """Why the row is known to be outside its band. The source fills it in."""
 
@@ -256,7 +259,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Setting and quantity: the row's name within its source."""
+        """Setting and quantity, which identify the row within its source."""
         return self.setting, self.quantity
 
     @property
@@ -288,7 +291,7 @@ class Row:
 
     @property
     def their_error(self) -> float | None:
-        """The error of the system's own prediction."""
+        """The same error for the system's own prediction; None if it published none."""
         return None if self.theirs is None or not self.published else self.theirs / self.published - 1
 
     @property
@@ -340,7 +343,8 @@ def numbers(name: str) -> list[dict[str, str]]:
 @cache
 @cache
 def assumptions() -> dict[str, Any]:
-    """Return the assumptions about each source's rows, as tuples by name (``data/assumptions.yaml``)."""
+    """Return the assumptions that are stated about each source's rows, by source and name (``data/assumptions.yaml``).
+    Lists are tuples."""
     return {name: _in_tuples(said) for name, said in document("assumptions.yaml").items()}
 
 

@@ -25,13 +25,14 @@ ASSUMPTIONS = assumptions()["sailor"]["memory"]
 FRAMEWORK_BYTES = 5.0e9
 """Bytes on every GPU in addition to states and activations, according to Sailor's own predictions.
 
-They are at least this, and grow by 24 bytes per parameter between its rows of four stages and of two.
+This is the minimum that they add. Between its rows of four stages and of two, it grows by 24 bytes per parameter.
 """
 CONTEXT_BYTES = 484 * 2**20
-"""A process with CUDA's context and NCCL but without a peer: 484 MiB on an RTX 3090 (NVIDIA/nccl, pull request
-2366)."""
+"""Bytes of a process with CUDA's context and NCCL, but without a connection to another GPU: 484 MiB on an RTX 3090
+(NVIDIA/nccl, pull request 2366)."""
 PAIR_BYTES, GROUP_BYTES = 544e6, 688e6
-"""Buffers of a communicator of two GPUs, and of more, on A100s with NVLink (NVIDIA/nccl, issue 964)."""
+"""Bytes of the buffers of a communicator of two GPUs, and of more than two, on A100s with NVLink (NVIDIA/nccl, issue
+964)."""
 
 
 def model_of(name: str) -> ModelSpec | None:
@@ -45,7 +46,7 @@ def model_of(name: str) -> ModelSpec | None:
 
 
 def unknown_because(record: Record) -> str:
-    """Say why the memory of a record is not predicted; empty if it is."""
+    """Say why the memory of a record cannot be predicted; empty if it can."""
     model = model_of(record.model)
     if model is None:
         return f"no memory predicted: model {shortened(record.model)} is not known"
@@ -60,8 +61,8 @@ def unknown_because(record: Record) -> str:
 
 
 def _blocks(record: Record) -> tuple[int, ...]:
-    """Return the blocks of each stage. ``layers_per_stage`` counts the embedding in the first and the head in the last
-    stage."""
+    """Return the number of blocks of each stage. ``layers_per_stage`` also counts the embedding in the first stage and
+    the head in the last."""
     blocks = list(record.layers_per_stage)
     # A record without any layers is refused later, with a reason.
     for end in (0, -1) if blocks else ():
@@ -97,7 +98,7 @@ def framework_bytes(record: Record, stage: int) -> float:
 
 
 def buffers_bytes(opened: tuple[int, ...]) -> float:
-    """Return the size of NCCL's buffers for communicators with these numbers of GPUs."""
+    """Return the bytes of NCCL's buffers for communicators with these numbers of GPUs."""
     return sum(PAIR_BYTES if size == 2 else GROUP_BYTES for size in opened)
 
 

@@ -73,7 +73,7 @@ class TensorGroup:
     update_s: float
     gpus_in_its_host: int = 0
     hop: str | None = None
-    """Name of the curve of messages to the next stage."""
+    """Name of the curve with the seconds of messages to the next stage; None if there is no next stage."""
     gradients: tuple[str, ...] = ()
 
 
@@ -91,9 +91,9 @@ class Record:
     microbatch: int
     global_batch: int
     hop_bytes: float
-    """Bytes of a micro-batch over one stage boundary, as a whole."""
+    """Bytes of the activations of a micro-batch between two stages, over all ranks."""
     stage_parameters: tuple[int, ...]
-    """Parameters per rank of each stage."""
+    """For each stage, the parameters on one tensor-parallel rank."""
     devices: tuple[TensorGroup, ...]
     curves: dict[str, tuple[float, ...]]
     """Seconds of a message from one group to another, such as ``T4 x2 -> T4 x2``, at the document's message sizes."""
@@ -178,7 +178,7 @@ CURVE = re.compile(r"(.+) x(\d+) -> (.+) x(\d+)")
 
 
 def shared_nics(records: Iterable[Record]) -> set[str]:
-    """Return the kinds of GPU whose hosts have one NIC for all GPUs, judged from the curves.
+    """Return the kinds of GPU whose hosts share one NIC among all GPUs, judged from the curves.
 
     If each GPU has its own NIC, k GPUs send a message k times as fast as one. With one NIC, they are only as fast as
     one. The threshold is the geometric mean of the two: the square root of k times as fast.
@@ -196,7 +196,8 @@ def shared_nics(records: Iterable[Record]) -> set[str]:
 
 
 def plan_of(record: Record, message_bytes: Sequence[float], sharing: set[str]) -> Plan:
-    """Return the record's job on its devices, in their places. ``sharing`` are GPUs whose hosts have one NIC.
+    """Return the plan of a record: its job, with each group as the device of its stage and replica. ``sharing`` are the
+    kinds of GPU whose hosts have one NIC.
 
     Raises LabError for an impossible record.
     """
@@ -225,7 +226,7 @@ def plan_of(record: Record, message_bytes: Sequence[float], sharing: set[str]) -
 
 
 def profile_of(record: Record) -> list[ComputeTime]:
-    """Return the record's compute times, including gathering. What it does not measure takes no time."""
+    """Return the record's compute times, including gathering. A pass that it does not measure takes no time."""
     rows = []
     for group in record.devices:
         gather_s = gathering_s(group, record.hop_bytes)

@@ -29,28 +29,29 @@ class Omission:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """A publication: what it is, and a function that yields its rows, predicted again at every call."""
+    """A publication: what it is, and a function that yields its rows. Each call predicts them again."""
 
     name: str
     title: str
-    """The system, and what was published about it."""
+    """The system, and what was published about it, in words."""
     cite: str
     """Authors, venue and year. Rows name the table if it differs."""
     licence: str
     """Licence of the numbers' repository, or how they may be cited."""
     rows: Rows
     goals: Mapping[str, float] = field(default_factory=dict)
-    """Maximum mean absolute error of a group's iterations or throughputs, by group: 0.06 is 6 %."""
+    """Goals for groups, by group: the maximum mean absolute error of its iterations or throughputs. 0.06 is 6 %."""
     known_misses: Mapping[tuple[str, str], KnownMiss] = field(default_factory=dict)
-    """Rows that are known to be outside their band, by setting and quantity; and groups that miss their goal, (group,
+    """Recorded misses: rows outside their band by (setting, quantity), and groups that miss their goal by (group,
     "mean")."""
     url: str = ""
     omitted: tuple[Omission, ...] = ()
     """Rows that are not predicted."""
     fitted_elsewhere: str = ""
-    """Constants that were fitted, on other sources, to the same GPUs and framework; empty if missing."""
+    """Constants that were fitted to the same GPUs and framework, in rows of other sources; empty if there are none."""
     noise: Mapping[str, float] = field(default_factory=dict)
-    """Mean relative difference of two measurements of one plan, by quantity, if the source gives it."""
+    """How much two measurements of the same plan differ, by quantity: the mean relative difference. Only if the source
+    tells."""
 
     def __iter__(self) -> Iterator[Row]:
         """Yield the rows, each with the source's name, citation and known miss."""

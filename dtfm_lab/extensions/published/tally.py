@@ -12,9 +12,9 @@ from dtfm_lab.extensions.published.row import NO_WORSE, Distance, Evidence, Know
 from dtfm_lab.extensions.published.sources import Source
 
 MEAN = "mean"
-"""Replaces the quantity in a source's known misses, for a group that misses its goal."""
+"""Stands in place of the quantity in a source's known misses, if a group misses its goal."""
 RATES = ("iteration", "throughput")
-"""Quantities that a group's goal is about."""
+"""Quantities to which the goals of groups apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +29,13 @@ class Group:
     n: int
     inside: int
     mean_error: float
-    """Mean absolute error of our predictions; 0.03 is 3 %."""
+    """Mean absolute relative error of our predictions; 0.03 is 3 %."""
     their_mean_error: float | None
     """Mean absolute error of the system's own predictions, over the rows that have one."""
     goal: float | None = None
-    """Maximum ``mean_error`` that is stated for the group."""
+    """Maximum ``mean_error`` that the source states for the group; None if it states none."""
     known_miss: KnownMiss | None = None
-    """Why the goal is known to be missed. Its ratio is 1 + the mean error at that time."""
+    """Why the goal is known to be missed; None if it is not. Its ratio is 1 + the mean error when it was examined."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -49,7 +49,7 @@ class Group:
 
     @property
     def verdict(self) -> str:
-        """Verdict on the goal, in the words of a row's verdict; empty if there is no goal."""
+        """``inside``, ``known miss`` or ``miss``, as for a row, about the goal; empty if there is no goal."""
         if self.goal is None:
             return ""
         if self.reached:
@@ -89,17 +89,17 @@ def _summed(key: tuple[str, str, str], rows: Sequence[Row], source: Source | Non
 
 
 FIFTH = 1.2
-"""Factor, either way, within which nine of ten rows without a fit should be."""
+"""Nine of ten rows without a fit should be within this factor of the published number, either way."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of some rows of a ledger, at least one."""
+    """A group of rows of a ledger, at least one, and counts over them."""
 
     name: str
     rows: Sequence[Row]
     noise: float | None = None
-    """Mean relative difference of two measurements of one plan, if the source gives it."""
+    """Mean relative difference of two measurements of the same plan; None if the source does not tell."""
 
     @property
     def n(self) -> int:
@@ -116,7 +116,7 @@ class Tally:
 
     @property
     def median_error(self) -> float:
-        """Median absolute error; 0.03 is 3 %."""
+        """Median absolute relative error; 0.03 is 3 %."""
         return median(abs(row.error) for row in self.rows)
 
     @property

@@ -24,7 +24,7 @@ from dtfm_lab.simulation.memory import memory
 
 @dataclass(frozen=True)
 class Prediction:
-    """A simulated plan that yields the value of a published quantity."""
+    """A simulated plan, from which the value of any published quantity can be computed."""
 
     plan: Plan
     trace: Trace
@@ -51,13 +51,13 @@ class Prediction:
 
 
 def gpu_peak_bytes(plan: Plan, schedule: Schedule | str | None = None) -> float:
-    """Return the peak of the GPU that holds the most. All GPUs of a tensor-parallel group hold the same."""
+    """Return the peak bytes of the GPU that holds the most. The GPUs of a tensor-parallel group hold the same."""
     gpus = [[plan.topology.devices[int(i)].gpus for i in row] for row in plan.placement.devices]
     return float((memory(plan, schedule).peak_bytes / np.array(gpus)).max())
 
 
 ALLOCATED = 0.94
-"""Share of the memory reserved by torch's allocator that is allocated, from SimuMax's system configurations
+"""Bytes allocated by torch's allocator, divided by the bytes that it reserves. Source: SimuMax's system configurations
 (mem_factor)."""
 RESERVED = "94 % of what is reserved is allocated (SimuMax's configurations)"
 
@@ -100,15 +100,16 @@ UNITS: dict[str, dict[str, Predicted]] = {
     },
     "utilisation": _scaled(lambda prediction: prediction.utilisation, SHARES),
 }
-"""Functions from a prediction to its number, by quantity and unit. A quantity's first unit is its default."""
+"""Functions that compute a number from a prediction, by quantity and unit. The first unit of a quantity is its
+default."""
 
 RATES = ("compute", "throughput", "utilisation")
 """Quantities that fall when an iteration takes longer."""
 
 
 def shares_of(plan: Plan) -> tuple[str, ...]:
-    """Return what a prediction without a given efficiency assumes: shares of the peak, and the measurements they come
-    from."""
+    """Return which shares of the peak a prediction assumes if no efficiency is given, and the measurements that they
+    come from."""
     devices = (plan.topology.devices[int(i)] for i in plan.placement.devices.flat)
     of_kind = {(device.gpu, device.gpus): device for device in devices}
     ranked = sorted((efficiency_of(plan.job, device) for device in of_kind.values()), reverse=True)
@@ -145,14 +146,14 @@ def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tu
 
 PER_HOST = 8
 INSIDE_S, BETWEEN_S = 5e-6, 10e-6
-"""Latencies inside a host and between two. Guesses, which do not matter if messages are large or hidden."""
+"""Latencies in seconds, inside a host and between two. Guesses, which do not matter if messages are large or hidden."""
 
 
 def hosts_of(
     n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
 ) -> Topology:
-    """Return n GPUs in hosts of ``per_host``. Links inside a host connect two GPUs; all others are the NICs of a whole
-    host."""
+    """Return n GPUs in hosts of ``per_host``. A link inside a host is for two GPUs. The link between two hosts is that
+    of their whole NICs, which the GPUs share."""
     host = np.arange(n) // per_host
     same = host[:, None] == host[None, :]
     return Topology.from_matrices(
@@ -188,13 +189,14 @@ def measured_model(name: str, parameters: Sequence[int], output_elements: int = 
 
 
 def listed_plan(topology: Topology, job: Job) -> Plan:
-    """Return the plan that ranks devices as they are listed, replicas before stages. It has no communication cost."""
+    """Return the plan that gives ranks to devices as they are listed, replicas before stages. Its communication cost is
+    not computed."""
     grouped = topology.grouped(job.group_gpus)
     return unpriced_plan(grouped, job, in_order(job, np.arange(len(grouped)), "dp-pp"))
 
 
 def only_plan(strategy: Strategy, topology: Topology, job: Job) -> Plan:
-    """Return the single plan of a system whose choices are all fixed. It has no communication cost."""
+    """Return the only plan of a system whose choices are all fixed. Its communication cost is not computed."""
     # Unpacking fails if the system has more than one branch, so more than one choice.
     (branch,) = strategy.branches(topology, job, Budget())
     (plan,) = [branch] if isinstance(branch, Plan) else branch.plans()

@@ -1,4 +1,5 @@
-"""What training systems would do with a network: strategies, their outcomes, and why one is slower."""
+"""What training systems would do with a network: models of the systems, their outcomes, and why one is slower than
+another."""
 
 from dtfm_lab.domain.extension import Extension
 

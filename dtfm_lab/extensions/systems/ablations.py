@@ -1,6 +1,6 @@
 """What a system's iteration would take with one thing removed. Each case is simulated, with everything else unchanged.
 
-Gains do not add up, because one cause may hide another.
+The seconds saved do not add up, because one cause may hide another.
 """
 
 from __future__ import annotations
@@ -28,29 +28,30 @@ MATTERS = 0.01
 STEPS = 3
 """Generations of the search for another placement. More bring little, and the list must stay quick."""
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
-"""Orders of passes that are tried instead of the system's own."""
+"""Schedules that are tried instead of the system's own."""
 BUCKETS = 4
-"""Buckets of a stage's gradient if its averaging overlaps. Few, because each pays the latency."""
+"""Number of buckets into which a stage's gradient is split if its averaging overlaps. Few, because each bucket pays the
+latency."""
 NEVER = 10**9
-"""Iterations between two averages if replicas never average."""
+"""A number of iterations between two averages that stands for never."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ablation:
-    """One thing removed, and the seconds without it."""
+    """One thing that is removed from a system's iteration, and the seconds that it then takes."""
 
     name: str
     """A short, stable name: ``transport``, ``latency``..."""
     kind: str
-    """``choice``: what the system could do otherwise. ``placement``: where its stages are. ``ideal``: what no plan
-    reaches."""
+    """``choice``: the system could do it in another way. ``placement``: other devices could hold its stages. ``ideal``:
+    no plan reaches it."""
     noun: str
     """What is removed, in words: ``latency``, ``sends that block``."""
     condition: str
-    """The condition, after *if*: ``links had no latency``."""
+    """The condition in words, as it follows "if": ``links had no latency``."""
     before_s: float
     outcome: Outcome
-    """The plan without it. Its communication cost still includes it."""
+    """The system's outcome without it. The communication cost of its plan still includes it."""
 
     @property
     def iteration_s(self) -> float:
@@ -102,14 +103,14 @@ def _percent(share: float) -> str:
 
 
 Trials = Iterator[tuple[str, Plan]]
-"""Pairs of a condition in words, and the plan to predict under that condition instead of the system's own."""
+"""Pairs of a condition in words, and the plan whose seconds are predicted under that condition."""
 Trying = Callable[[Outcome], Trials]
 
 
 def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
-    """Yield each ablation that the outcome's plan allows, the cheapest to compute first.
+    """Yield each ablation that is possible for the outcome's plan, the quickest to compute first.
 
-    What the plan's shape or its schedule does not allow is left out. Yields nothing for an outcome without a plan.
+    Left out is what the plan's shape or its schedule does not allow. Yields nothing for an outcome without a plan.
     """
     if outcome.found is None or outcome.iteration_s is None:
         return
@@ -139,7 +140,8 @@ def _predicted(outcome: Outcome, trying: Trying) -> Iterator[tuple[str, Outcome]
 
 
 def _job(condition: str, applies: Callable[[Job], bool], **fields: Any) -> Trying:
-    """Return trials of the plan with other fields of its job, if that removes something."""
+    """Return a function that yields the outcome's plan with other ``fields`` of its job. It yields nothing if
+    ``applies`` is False for the job, because then nothing would be removed."""
 
     def trying(outcome: Outcome) -> Trials:
         if applies(outcome.job):
@@ -149,7 +151,7 @@ def _job(condition: str, applies: Callable[[Job], bool], **fields: Any) -> Tryin
 
 
 def _network(condition: str, change: Callable[[Topology], Topology]) -> Trying:
-    """Return trials of the plan on a changed network."""
+    """Return a function that yields the outcome's plan on a changed network."""
 
     def trying(outcome: Outcome) -> Trials:
         yield condition, outcome.plan.changed(topology=change(outcome.plan.topology))
@@ -162,13 +164,13 @@ def _with(plan: Plan, **fields: Any) -> Plan:
 
 
 def _without_latency(topology: Topology) -> Topology:
-    """Return the network without latency. Times measured by message size change accordingly."""
+    """Return the network without latency. If it has measured times by message size, these become shorter too."""
     return topology.scaled(latency=0.0)
 
 
 def _without_transfer(topology: Topology) -> Topology:
-    """Return the network with infinite bandwidth. Times measured by message size are dropped, as they are unknown
-    there."""
+    """Return the network with infinite bandwidth. Measured times by message size are dropped, because they are not
+    known for such a network."""
     full = np.full_like(topology.bandwidth_bytes_per_s, LARGEST)
     return replace(topology, bandwidth_bytes_per_s=full, message_bytes=None, message_s=None)
 
@@ -217,7 +219,8 @@ def _placement(outcome: Outcome) -> Trials:
 
 
 def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
-    """Yield placements that short searches find for the plan's job. Shape, cut, shares and schedule stay the same."""
+    """Yield placements that short searches find for the plan's job. Its shape, its cut, the replicas' shares of the
+    batch and the schedule stay the same."""
     # The plan's own cut and shares, so that only the placement differs.
     cut = {"blocks_per_stage": plan.blocks_per_stage, "microbatches_per_replica": plan.job.microbatch_counts}
     job = plan.job.with_fields(**cut, schedule=plan.job.schedule_name, warmups=plan.job.warmups)
@@ -291,5 +294,5 @@ ABLATIONS: dict[str, tuple[str, str, Trying]] = {
     "overlap": ("choice", "averaging after the last backward", _overlap),
     "schedule": ("choice", "the order of passes", _schedules),
 }
-"""What can be removed, by name: its kind, a noun, and what is tried without it. Of several trials, the fastest that
-fits counts."""
+"""What can be removed, by name: its kind, a noun, and a function that yields what is tried without it. If it tries
+several plans, the fastest that fits counts."""

@@ -1,8 +1,8 @@
-"""Models of training systems: what each would do with a network and a job, all predicted by one model of links and
-devices.
+"""Models of training systems: what each would do with a network and a job. One model of links and devices predicts all
+of them.
 
 ``strategy`` defines what a strategy is. ``modelled/`` has one file per system. ``choosing`` finds each system's best
-plan. ``outcomes`` compares them. ``why`` removes one cause at a time (``ablations``) and leads from one system to
+plan. ``outcomes`` compares them. ``why`` removes one cause at a time (``ablations``), and leads from one system to
 another. ``waterfall`` leads from one model of a system to another.
 """
 

@@ -35,7 +35,7 @@ class StrategyOptions(Budget):
 
 
 USUAL, MOST_VALUES = 7, 1000
-"""Number of values by default, and the maximum."""
+"""Number of values along an axis: by default, and at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,16 +88,21 @@ def strategies(
     assumption: ``systems=["fsdp", lab.systems.variant("megatron", transport="overlapped")]``. Ctrl-C keeps the systems
     so far.
 
-    ``flags`` is the text of a launch (``lab.systems.from_flags``). It is asked first, with the model, batch and devices
-    that it launches. The systems of ``systems``, by default none, are then asked about the same work.
+    ``flags`` is the text of a launch (``lab.systems.from_flags``). The system that it launches is asked first, with the
+    model, batch and devices of the launch. The systems of ``systems``, by default none, are then asked about the same
+    work.
 
     With ``over="bandwidth"``: which system wins at which bandwidth? The result has ``.sentence``, ``.crossings``,
-    ``.to_frame()`` and ``.plan("fsdp", 1.0)``, and ``lab.figures.crossings`` draws it. ``over`` is one of bandwidth
-    (Gbit/s) and latency (ms) of the median link between hosts, the other links in proportion; batch; or compute (a
-    multiple of the devices' speed). Every system chooses its best plan at each of 7 ``values``, and crossings between
-    them are found by bisection. By default systems with a search are left out. Name them to include them:
-    ``systems=["megatron", "dtfm-lab"]``. Systems that change the mathematics are computed, but count as the fastest
-    only with ``mathematics=True``.
+    ``.to_frame()`` and ``.plan("fsdp", 1.0)``, and ``lab.figures.crossings`` draws it. ``over`` is one of:
+
+    - ``bandwidth`` (Gbit/s) or ``latency`` (ms) of the median link between hosts. All links between hosts change by the
+      same factor.
+    - ``batch`` (sequences).
+    - ``compute``, a multiple of the devices' speed.
+
+    Every system chooses its best plan at each of 7 ``values``, and crossings between them are found by bisection. By
+    default systems with a search are left out. Name them to include them: ``systems=["megatron", "dtfm-lab"]``. Systems
+    that change the mathematics are computed, but count as the fastest only with ``mathematics=True``.
     """
     if over is None:
         systems = options.pop("systems", None)

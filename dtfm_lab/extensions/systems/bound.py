@@ -3,9 +3,9 @@
 ``choosing`` uses them to drop plans that cannot be the best or cannot fit.
 
 A device starts its first forward once the stages before it have passed on one micro-batch. It then computes all of its
-passes, and waits for the sends that block it. After its last backward, the stages before it compute theirs, and the
-slowest group averages. Messages that queue for a link or a NIC, coding, and the exchange of tied embeddings can only
-add to this.
+passes, and waits for its sends if they block. After its last backward, the stages before it compute theirs, and the
+slowest group averages its gradients. Messages that queue for a link or a NIC, coding, and the exchange of tied
+embeddings can only add to this.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
 from dtfm_lab.simulation.memory import memory
 
 IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
-"""Schedules with one stage per device and undivided backwards."""
+"""Schedules with one stage per device, in which a backward is a single pass."""
 INTERLEAVED = "interleaved-1f1b"
 
 
 def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: str = "pairs") -> float:
     """Return a lower bound of the simulated iteration time in seconds, for these links and this efficiency.
 
-    0 if no bound is known, as for a schedule that you registered. Raises what ``simulate`` raises for the job and the
-    efficiency.
+    0 if no bound is known, as for a schedule that you registered. Raises the errors that ``simulate`` raises for the
+    job and the efficiency.
     """
     job = plan.job
     in_order = job.schedule_name in IN_ORDER
@@ -66,12 +66,12 @@ def least_iteration_s(plan: Plan, efficiency: GivenEfficiency = None, queueing: 
 
 
 def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> FloatArray:
-    """Return (stages, replicas): lower bound of the seconds from a device's first forward to its last backward with
+    """Return (stages, replicas): a lower bound of the seconds from a device's first forward to its last backward with
     1F1B.
 
-    A device holds as many micro-batches as there are stages from it to the end. It starts another when the oldest
-    returns, so round trips follow each other. ``hop_s`` is the time of an activation to the next stage and of its
-    gradient back; it is 0 for the last stage.
+    A device holds at most as many micro-batches as there are stages from it to the end. It starts another when the
+    oldest returns, so round trips follow each other. ``hop_s`` is the time of an activation to the next stage plus that
+    of its gradient back; it is 0 for the last stage.
     """
     n_stages = len(pass_s)
     there_and_back_s = np.cumsum((pass_s + hop_s)[::-1], axis=0)[::-1]
@@ -80,7 +80,7 @@ def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> Flo
 
 
 def _passes(plan: Plan, n_stages: int, efficiency: GivenEfficiency, links: Links) -> tuple[FloatArray, FloatArray]:
-    """Return (stages, replicas): seconds of a forward, and of a whole backward."""
+    """Return (stages, replicas) seconds of a forward, and (stages, replicas) seconds of a whole backward."""
     shape = n_stages, plan.job.n_replicas
     found = {Kind.FORWARD: np.zeros(shape), Kind.BACKWARD: np.zeros(shape)}
     for row in pass_times(plan, n_stages, efficiency, links):
@@ -95,26 +95,26 @@ def behind(seconds: FloatArray) -> FloatArray:
 
 
 class NeighbourMessages(NamedTuple):
-    """Messages between neighbouring devices of a pipeline. Each array is (stages, replicas) and 0 where there is no
+    """Messages between neighbouring stages of a pipeline. Each array is (stages, replicas), and 0 where there is no
     message."""
 
     onward_s: FloatArray
-    """Seconds from stage s to s + 1, until the message has arrived."""
+    """Seconds of a message from stage s to s + 1, until it has arrived."""
     back_s: FloatArray
-    """Seconds from stage s to s - 1."""
+    """Seconds of a message from stage s to s - 1, until it has arrived."""
     onward_moving_s: FloatArray
     """The part of ``onward_s`` for which the message occupies its link."""
     back_moving_s: FloatArray
 
     @property
     def back_after_s(self) -> FloatArray:
-        """Seconds from stage s + 1 to s."""
+        """Seconds of a message from stage s + 1 to s, until it has arrived."""
         return np.vstack([self.back_s[1:], np.zeros((1, self.back_s.shape[1]))])
 
     @classmethod
     def of(cls, devices: IntArray, n_bytes: float | FloatArray, links: Links) -> NeighbourMessages:
-        """Return the messages of this size between (stages, replicas) devices. The size is a number or (stages - 1, 1)
-        bytes."""
+        """Return the messages of ``n_bytes`` bytes between (stages, replicas) devices. The size is one number, or
+        (stages - 1, 1) numbers."""
         here, there = devices[:-1], devices[1:]
         none = np.zeros((1, devices.shape[1]))
         onward, back = links.moving_s(here, there, n_bytes), links.moving_s(there, here, n_bytes)
@@ -127,7 +127,7 @@ class NeighbourMessages(NamedTuple):
 
 
 def _synchronises(job: Job) -> bool:
-    """True if every iteration ends by averaging whole gradients."""
+    """True if every iteration ends by averaging whole gradients among replicas."""
     return job.n_replicas > 1 and job.synchronise_every == 1 and way_of(job) != NOTHING
 
 
@@ -157,8 +157,11 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
 
 
 def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray) -> float:
-    """Return the lower bound by overlapped averaging: the start of the last backward, then all buckets over one ring
-    link."""
+    """Return the lower bound in seconds if averaging overlaps the last backward; 0 if it does not.
+
+    Of each device, it is the start of the last backward plus the time of all buckets on its link of the ring. The
+    largest counts.
+    """
     if not _synchronises(job) or not job.overlap or way_of(job) != RING:
         return 0.0
     here, there = plan.placement.devices, np.roll(plan.placement.devices, -1, axis=1)
@@ -171,7 +174,7 @@ def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray)
 
 
 def fits(plan: Plan) -> bool:
-    """Return ``memory(plan).fits``, computed with as few micro-batches as reach the same peak.
+    """Return ``memory(plan).fits``. To be quick, it is computed with the fewest micro-batches that reach the same peak.
 
     1F1B holds the most once its pipeline is full. GPipe with flushes holds the most in each of its rounds.
     """
@@ -188,7 +191,7 @@ def fits(plan: Plan) -> bool:
 
 
 def least_lacking_bytes(plan: Plan) -> float:
-    """Return how many bytes the worst device lacks for its minimum; 0 if the plan may fit."""
+    """Return how many bytes the worst device lacks of the minimum that it needs; 0 if the plan may fit."""
     return float(_over(plan).max())
 
 
@@ -208,7 +211,7 @@ def sentence_of(plan: Plan) -> str:
 
 
 def _over(plan: Plan) -> IntArray:
-    """Return (positions, replicas): bytes that each device lacks for its minimum."""
+    """Return (positions, replicas): how many bytes each device lacks of the minimum that it needs."""
     job = plan.job
     n_stages = job.n_stages * (job.stages_per_device if job.schedule_name == INTERLEAVED else 1)
     of = activation_memory(job, n_stages)
@@ -222,8 +225,8 @@ def _over(plan: Plan) -> IntArray:
 
 
 def _in_flight(job: Job, stage: int) -> int:
-    """Return for how many micro-batches a stage holds activations when its first backward starts, in the shortest
-    pipeline.
+    """Return the number of micro-batches whose activations a stage holds when its first backward starts, in the replica
+    with the fewest micro-batches.
 
     1 for schedules that are not known to hold more.
     """

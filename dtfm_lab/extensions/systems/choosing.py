@@ -28,7 +28,7 @@ from dtfm_lab.simulation.executors import Executor, TaskLost, results_of
 ROUNDING = 1e-9
 """Relative rounding error of a lower bound."""
 MOST_RUNNERS_UP = 2
-"""Maximum number of other shapes whose fastest plan an outcome keeps."""
+"""Number of other shapes whose fastest plan an outcome keeps, at most."""
 Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strategy] | None
 """Systems by name, as classes, or with your own assumptions. None means all."""
 
@@ -36,10 +36,10 @@ Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strate
 def outcome_of(
     strategy: Strategy, topology: Topology, job: Job, budget: Budget | None = None, *, prune: bool = True
 ) -> Outcome:
-    """Return the best plan of a system for the work of a job. If none fits, the Outcome has the reason.
+    """Return the outcome of a system: its best plan for the work of a job, or the reason why none fits.
 
     Plans that cannot beat the best so far (``Strategy.least_s``) are not simulated. This does not change the outcome.
-    ``prune=False`` simulates all. Of equally fast plans, the one that the system yields first is taken.
+    ``prune=False`` simulates all. If several plans are equally fast, the one that the system yields first is taken.
     """
     budget = Budget() if budget is None else budget
     work, began = work_of(job), time.perf_counter()
@@ -104,7 +104,8 @@ def _runners_up(
     simulated: Iterable[tuple[float, tuple[int, int], Plan]],
     queue: Iterable[tuple[float, tuple[int, int], Plan | Branch]],
 ) -> Iterator[Plan]:
-    """Yield the fastest fitting plans of other shapes: first those simulated, then those with the lowest bounds."""
+    """Yield the fastest plans of other shapes that fit. Simulated plans come first, then those with the lowest
+    bounds."""
     shapes = {_shape(best.job)}
     ranked = [*sorted(simulated, key=lambda each: each[:2]), *sorted(queue, key=lambda each: each[:2])]
     for _, _, plan in ranked:
@@ -124,7 +125,7 @@ def _queued(plan: Plan, budget: Budget) -> Plan:
 
 
 def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget) -> tuple[list[Plan | Branch], str]:
-    """Return the plans of a system, and why there are no more."""
+    """Return the plans of a system, and the reason why it has no plan or no more plans."""
     found: list[Plan | Branch] = []
     try:
         for one in strategy.branches(topology, work, budget):
@@ -141,8 +142,8 @@ def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget)
 
 
 def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
-    """Say which assumption no shape can satisfy: parallelism within hosts, stages or interleaving. Empty for other
-    reasons."""
+    """Say which assumption of the system rules out every shape: parallelism within hosts, stages or interleaving. Empty
+    for other reasons."""
     stated = {
         name: getattr(strategy, name, None) for name in ("tensor_parallel", "context_parallel", "expert_parallel")
     }
@@ -216,8 +217,8 @@ def _one(system: object) -> Strategy:
 def outcomes_in_order(
     tasks: Sequence[tuple[Strategy, Topology, Job, Budget]], executor: Executor | None
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each task, computed here or on workers. If a worker is lost, its outcome has the reason
-    and no plan."""
+    """Yield the outcome of each task, in order. Tasks run here, or on the executor's workers. If a worker is lost, the
+    outcome has no plan, and gives that as the reason."""
     if executor is None:
         for task in tasks:
             yield outcome_of(*task)

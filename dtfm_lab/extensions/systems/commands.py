@@ -45,7 +45,7 @@ from dtfm_lab.extensions.systems.strategy import NOT_MODELLED
 from dtfm_lab.files.reading import ending_of, explained, write_text
 
 PICTURES = (".svg", ".pdf", ".png")
-"""Endings of files that receive the figure."""
+"""Endings of output files into which the figure is written."""
 CROSSINGS = command_line_options(CrossingOptions, "systems", "values", "executor", "progress")
 CROSSING_ENDINGS = (".html", *PICTURES, ".csv", ".json")
 STRATEGIES = command_line_options(Budget)
@@ -54,7 +54,7 @@ _Listing = listing("Systems", strategies)
 
 
 def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    """Return completions: assumptions after their system and a dot, and their choices after ``=``."""
+    """Return completions of an option's beginning: ``SYSTEM.ASSUMPTION``, and after ``=`` the allowed values."""
     every = [
         f"{name}.{one.name}={choice}"
         for name, kind in strategies.items()
@@ -65,7 +65,7 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
 
 
 def _asked_systems(by_default: str) -> Decorator:
-    """Return a decorator that adds the options for which systems to ask, and with which assumptions."""
+    """Return a decorator that adds two options: which systems to ask, and which of their assumptions to change."""
 
     def decorate(command: Command) -> Command:
         assume = click.option(
@@ -243,7 +243,8 @@ def _write_crossings(found: Crossings, output: str) -> None:
 
 
 def _values(text: str) -> list[float] | tuple[float, float, int]:
-    """Parse the text of ``--values``. A range becomes the tuple that ``lab.strategies`` takes. Raises UsageError."""
+    """Parse the text of ``--values``. A range becomes a tuple as ``lab.strategies`` takes it: lowest, highest, number.
+    Raises UsageError."""
     try:
         if ":" in text:
             low, high, n = text.split(":")
@@ -295,7 +296,7 @@ def _save_plans(found: Outcomes, folder: Path) -> None:
 
 
 def _typed(field: str) -> bool:
-    """True if the command line sets this field of the job."""
+    """True if this field of the job was typed on the command line."""
     context = click.get_current_context()
     named = any(text.partition("=")[0] == field for text in context.params.get("settings", ()))
     return named or context.get_parameter_source(field) is ParameterSource.COMMANDLINE
@@ -314,7 +315,8 @@ def _text_of(flags: str) -> str:
 
 
 def variants_of(texts: Sequence[str]) -> list[Strategy]:
-    """Return a strategy for each system named in texts such as ``megatron.transport=overlapped``."""
+    """Return the strategies that texts such as ``megatron.transport=overlapped`` describe, one for each system
+    named."""
     given: dict[str, dict[str, Any]] = defaultdict(dict)
     example = "megatron.transport=overlapped"
     for where, text in assigned("--assume", texts, example).items():

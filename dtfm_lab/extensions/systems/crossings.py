@@ -1,7 +1,7 @@
 """Which system is fastest at which value of one quantity.
 
-All systems choose their plans at given values. If the fastest differs between two values, the interval is halved until
-the crossing is bracketed.
+All systems choose their plans at given values. If the fastest system differs between two values, the interval between
+them is halved until it is short.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dtfm_lab.simulation.executors import Executor
 from dtfm_lab.simulation.memory import memory
 
 ALIKE = 1e-6
-"""Relative difference up to which seconds count as equal, as they are for systems with the same best plan."""
+"""Seconds that differ by at most this share count as equal. Systems with the same best plan take equally long."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CrossingPoint:
-    """The seconds and plans of all systems at one value."""
+    """The seconds and plans of all systems at one value of the quantity."""
 
     value: float
     seconds: Mapping[str, float]
@@ -41,10 +41,10 @@ class CrossingPoint:
     plans: Mapping[str, Plan] = field(default_factory=dict)
     """The systems' plans, for the network and the job at this value."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why a system has no plan here."""
+    """Why a system has no plan here, by system label."""
     refined: bool = False
-    """True if halving added this point between two values. Only the fastest systems of both values choose again
-    here. The others take the better of their plans at these values."""
+    """True if halving added this point between two given values. Then only the fastest systems of both values chose
+    again. The others have the better of their plans at the two values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +52,15 @@ class Crossing:
     """A value at which another system becomes the fastest."""
 
     value: float
-    """Where both take the same seconds, interpolated between ``low`` and ``high`` on a log-log scale. The geometric
-    mean of ``low`` and ``high`` if a system has no plan at one of them."""
+    """Where the two systems take the same seconds: interpolated between ``low`` and ``high`` on a log-log scale. If
+    either has no plan there, the geometric mean of ``low`` and ``high``."""
     low: float
     """Last computed value at which ``before`` is fastest. The crossing lies above it."""
     high: float
     """First computed value at which ``after`` is fastest. The crossing does not lie above it."""
     before: tuple[str, ...]
-    """Labels of the fastest systems below: several if they take equally long, none if no system has a plan."""
+    """Labels of the systems that are fastest up to ``low``: several if they take equally long, none if no system has a
+    plan."""
     after: tuple[str, ...]
 
 
@@ -72,8 +73,7 @@ class Crossings:
     axis: Axis
     systems: tuple[Strategy, ...]
     points: tuple[CrossingPoint, ...] = ()
-    """The points in the order of their values, however they were given. Points between given values are marked
-    ``refined``."""
+    """The points in rising order of their values. Points that halving added are ``refined``."""
     mathematics: bool = False
     """True if systems that change the mathematics may count as the fastest."""
     latest: str = ""
@@ -93,7 +93,8 @@ class Crossings:
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Labels of the systems that are compared: the ones that keep the mathematics, or all."""
+        """Labels of the systems that are compared: those that do not change the mathematics. All if ``mathematics`` is
+        True."""
         return tuple(one.label for one in self.systems if self.mathematics or not one.mathematics)
 
     @property
@@ -103,10 +104,9 @@ class Crossings:
         return tuple(one.label for one in self.systems if one.label not in self.compared)
 
     def fastest(self, point: CrossingPoint) -> tuple[str, ...]:
-        """Return the labels of the fastest compared systems: several if they take equally long, none if none has a
-        plan.
+        """Return the labels of the fastest compared systems, in the order of the systems.
 
-        They are in the order of the systems.
+        Several if they take equally long, none if none has a plan.
         """
         of = [one for one in self.compared if one in point.seconds]
         least_s = min((point.seconds[one] for one in of), default=0.0)
@@ -174,10 +174,10 @@ class Crossings:
         raise LabError(f"no plans were made for {value:g}; wanted one of: {known}")
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per point and system: the axis' value, system, iteration_s, fastest, times (relative to the
-        fastest), shape.
+        """Return one row per point and system. Columns: the value of the quantity, system, iteration_s, fastest, times
+        (relative to the fastest), shape and others.
 
-        ``refined`` points lie between given values. A system without a plan has a reason.
+        ``refined`` is True for points that halving added. A system without a plan has a reason.
         """
         rows = []
         for point in self.points:
@@ -221,15 +221,15 @@ class Crossings:
 def stream_crossings(
     found: Crossings, values: Sequence[float], budget: Budget, *, precision: float, executor: Executor | None = None
 ) -> Iterator[Crossings]:
-    """Yield the comparison so far, after every value and then after every halving.
+    """Yield the comparison so far, after every given value and then after every halving.
 
     At a given value, every system chooses among all of its plans, as in ``outcome_of``. The ends come first, so that a
     stopped comparison still spans the axis. A system with a search may reuse a plan that it found at another value;
     otherwise one lucky search would look like a crossing.
 
-    If the fastest differs between two values, the interval is halved until its ends are within ``precision`` of each
-    other. There only the fastest systems of both ends choose again, and the others take the better of their two plans.
-    An executor computes the given values. Halvings depend on each other, so they run here.
+    If the fastest system differs between two values, the interval is halved until its ends are within ``precision`` of
+    each other. In the middle only the fastest systems of both ends choose again. The others take the better of their
+    two plans. An executor's workers compute the given values. Halvings depend on each other, so they run here.
     """
     # The ends first, so that an early stop still covers the whole range.
     order = list(_spread_out(values))
@@ -263,14 +263,15 @@ def stream_crossings(
 
 
 def compared_by_default(systems: Asked) -> tuple[Strategy, ...]:
-    """Return the requested systems; by default all whose plans need no search."""
+    """Return the requested systems. By default, these are all systems whose plans need no search."""
     if systems is None:
         systems = [name for name in strategies if not strategies[name].searches]
     return tuple(chosen(systems))
 
 
 def _spread_out(values: Sequence[float]) -> Iterator[float]:
-    """Yield the first and the last value, then the middle, then the quarters, and so on."""
+    """Yield the values in an order that soon covers them all: the first and the last, then the middle, then the
+    quarters."""
     n, parts = len(values), 1
     seen: set[int] = set()
     while len(seen) < n:
@@ -295,9 +296,10 @@ def _point(at: float, outcomes: Sequence[Outcome]) -> CrossingPoint:
 def _with_best_of(
     points: Sequence[CrossingPoint], found: Crossings, system: Strategy, at: CrossingPoint, budget: Budget
 ) -> CrossingPoint:
-    """Return the point with the fastest plan that a system has at these points, moved to the point's value.
+    """Return the point ``at`` with the fastest plan that a system has at any of these points.
 
-    The communication cost is computed again there. The point is unchanged if no fitting plan is faster than its own.
+    The plan is moved to the point's value, and its communication cost is computed again. If no fitting plan is faster
+    than the point's own, the point is unchanged.
     """
     label, best = system.label, None
     least_s = at.seconds.get(label, math.inf)
@@ -338,8 +340,10 @@ def _between(
 
 
 def _meeting(a: CrossingPoint, b: CrossingPoint, before: Sequence[str], after: Sequence[str]) -> float:
-    """Return the value between two points at which two systems take equally long, if seconds are lines on a log-log
-    scale."""
+    """Return the value between two points at which two systems take equally long.
+
+    Between the points, their seconds are taken to be straight lines on a log-log scale.
+    """
     low, high = a.value, b.value
     middle = math.sqrt(low * high)
     left = next((one for one in before if one not in after), "") or next(iter(before), "")

@@ -1,4 +1,5 @@
-"""Rank systems at both ends of the estimated links, to see if the ranking depends on links that were not measured."""
+"""Rank the systems with estimated links at their minimum, and again at their maximum. This shows if the ranking depends
+on links that were not measured."""
 
 import contextlib
 import math
@@ -22,9 +23,9 @@ MOST_S = 1.0
 
 
 def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:
-    """Say which system is fastest if estimated links are faster, and if they are slower.
+    """Say which system is fastest if the estimated links are faster, and which if they are slower.
 
-    Empty if no link is an estimate. It does not search: it simulates plans that the systems have tried.
+    Empty if no link is an estimate. Nothing is searched: only plans that the systems have tried are simulated.
     """
     ranked = [one for one in outcomes if one.found is not None]
     if not (links := estimates_of(topology)) or not ranked:
@@ -42,8 +43,8 @@ def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:
 
 
 def _seconds(ranked: Sequence[Outcome], topology: Topology, *, most: bool) -> dict[str, float]:
-    """Return seconds by title of each system at one end of the estimates. If time runs out, only the first systems
-    are in it."""
+    """Return each system's seconds, by its title, at one end of the estimates. If time runs out, only the first systems
+    are included."""
     # Nothing is estimated at this end, so the times are those known.
     if np.array_equal(at_their_ends(topology, most=most).bandwidth_bytes_per_s, topology.bandwidth_bytes_per_s):
         return {one.title: one.iteration_s for one in ranked if one.iteration_s is not None}

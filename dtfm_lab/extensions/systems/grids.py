@@ -24,9 +24,10 @@ from dtfm_lab.planning.iteration.structured.candidates import device_sets
 from dtfm_lab.planning.iteration.structured.layouts import in_order
 
 MICROBATCHES = (1, 2, 4, 8, 16)
-"""Sizes that are tried if the job does not fix its micro-batch."""
+"""Micro-batch sizes that are tried if the job does not fix its own."""
 MICROBATCHES_ALONE = tuple(2**i for i in range(9))
-"""Sizes that are tried if there is no pipeline, which needs several micro-batches."""
+"""Micro-batch sizes that are tried without a pipeline. Sizes can be larger, because only a pipeline needs several
+micro-batches."""
 
 
 def shapes(
@@ -37,17 +38,17 @@ def shapes(
     microbatches: Sequence[int] | None = None,
     fewer: bool = False,
 ) -> Iterator[Job]:
-    """Yield the job in every shape and micro-batch size. Only shapes with the largest usable number of devices count.
+    """Yield the job in every shape and micro-batch size. A shape is a number of stages and a number of replicas.
 
-    A given micro-batch size is kept unless ``microbatches`` says otherwise. All replicas have the same number of
-    micro-batches.
+    By default only shapes with the largest possible number of devices are tried. A given micro-batch size is kept
+    unless ``microbatches`` says otherwise. All replicas have the same number of micro-batches.
 
     Parameters
     ----------
     stages
         Numbers of stages that the system allows; None for any.
     microbatches
-        Sizes that are tried.
+        Micro-batch sizes that are tried.
     fewer
         Also try shapes with fewer devices.
     """
@@ -80,13 +81,14 @@ def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntA
 
 
 def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) -> Plan:
-    """Return the plan of ``in_order``. ``ranks`` is the device of each rank, at least as many as the job uses."""
+    """Return the plan in which stages and replicas follow rank order (``in_order``). ``ranks`` is the device of each
+    rank, at least as many as the job uses."""
     grid = in_order(job, ranks, order)
     return evaluate(topology, job, rank_map=Placement(grid).rank_map(len(topology)))
 
 
 class Freedoms(Protocol):
-    """What a system's user may choose about grids, each ``tried`` or not."""
+    """What a system may leave to its user. For each, the value ``tried`` means that the user tries all options."""
 
     @property
     def microbatches(self) -> str: ...
@@ -108,12 +110,12 @@ def grids(
     stages: Sequence[int] | None = None,
     sizes: Sequence[int] = MICROBATCHES,
 ) -> Iterator[Branch]:
-    """Yield every tensor-parallel degree, set of devices, shape, micro-batch size and rank order, with the ways of each
-    shape.
+    """Yield every tensor-parallel degree, set of devices, shape, micro-batch size and rank order, as branches. ``ways``
+    gives the ways to train in each shape.
 
     Degrees that the hosts or the model's heads do not allow are left out. ``stages`` is as for ``shapes``. ``sizes``
     are the micro-batch sizes that a user tries. If the system's user may leave out devices, every set of
-    ``device_sets`` is tried, and also shapes that use fewer of a set.
+    ``device_sets`` is tried, and so are shapes that use only a part of a set.
     """
     fewer = system.devices == "tried"
     microbatches = sizes_of(system.microbatches, job, sizes)
@@ -137,8 +139,8 @@ def grids(
 
 
 def sized(job: Job, microbatches: str, n_stages: int, n_replicas: int) -> Iterator[Job]:
-    """Yield the job in this shape, once for each micro-batch size to try. If the job gives a size, only that one is
-    tried.
+    """Yield the job in this shape, once for each micro-batch size that is tried. A size that the job gives is the only
+    one, unless ``microbatches`` is ``tried``.
 
     Sizes that do not divide the batch, or that leave a replica without a micro-batch, are skipped.
     """
@@ -148,9 +150,10 @@ def sized(job: Job, microbatches: str, n_stages: int, n_replicas: int) -> Iterat
 
 
 def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None) -> Iterator[tuple[Topology, Job]]:
-    """Yield the network with its hosts' GPUs in tensor-parallel groups, and the job sliced over them.
+    """Yield, for each degree of tensor parallelism, the network with its hosts' GPUs in groups, and the job with that
+    degree.
 
-    ``degrees`` are all by default. Those that the hosts or the model's heads do not allow are left out.
+    By default every possible degree is tried. Degrees that the hosts or the model's heads do not allow are left out.
     """
     heads = job.modelled().n_heads
     for degree in topology.group_sizes if degrees is None else degrees:
@@ -159,7 +162,7 @@ def groupings(topology: Topology, job: Job, degrees: Sequence[int] | None = None
 
 
 def sizes_of(microbatches: str, job: Job, tried: Sequence[int]) -> Sequence[int] | None:
-    """Return the micro-batch sizes to try; None to keep the job's own because they are ``given``."""
+    """Return the micro-batch sizes to try; None to keep the size that the job gives."""
     return tried if microbatches == "tried" or job.microbatch is None else None
 
 
@@ -167,7 +170,7 @@ B = TypeVar("B", bound=Branch)
 
 
 def distinct(found: Iterable[B]) -> Iterator[B]:
-    """Yield each pair of job and grid once, where it first occurs."""
+    """Yield the branches, without those that repeat the job and grid of an earlier one."""
     seen: set[tuple[Job, bytes]] = set()
     for one in found:
         if (key := (one.job, one.grid.tobytes())) not in seen:
@@ -180,7 +183,7 @@ Ways = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class GridBound:
-    """Lower bounds of grids on one network with 1F1B."""
+    """Lower bounds of the seconds of grids on one network, with 1F1B."""
 
     topology: Topology
     efficiency: GivenEfficiency
@@ -210,10 +213,10 @@ class GridBound:
         return max(float((busy_s + around_s).max()), float(on_links_s.max()), self._rings_s(job, grid, ways))
 
     def _pass_s(self, job: Job, grid: IntArray, ways: Ways) -> FloatArray:
-        """Return (stages, replicas): minimum seconds of a forward and a backward.
+        """Return (stages, replicas): minimum seconds of a forward plus a backward.
 
-        If the ways cut the model otherwise, the last stage has the whole model's time at the pipeline's total speed.
-        The other stages have 0.
+        If some way cuts the model otherwise, the last stage gets the seconds in which all devices of its pipeline could
+        compute the whole model, sharing it evenly. The other stages get 0.
         """
         n = len(grid)
         if n not in self._forward:
@@ -233,7 +236,10 @@ class GridBound:
         return found
 
     def _rings_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
-        """Return the seconds for which a ring's slowest link sends shards of gradients and parameters."""
+        """Return the seconds for which the slowest link of a ring sends shards of gradients and parameters.
+
+        0 if nothing is averaged, or not over rings, or not in every iteration, or if some way cuts the model otherwise.
+        """
         n_stages, n_replicas = grid.shape
         rings = all(one.get("synchronisation", job.synchronisation) == "ring" for one in ways)
         cut_anew = any("blocks_per_stage" in one or "stages_per_device" in one for one in ways)

@@ -24,28 +24,28 @@ from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.simulation.memory import MemoryReport, memory
 
 NOTABLY = 1.1
-"""From this ratio on, we warn that an iteration is slower with one NIC per device."""
+"""If an iteration takes at least this many times as long with one NIC per device, a warning says so."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Outcome:
-    """One system's best plan for a network and a job. If none of its plans fits, it has no plan but a reason."""
+    """One system's best plan for a network and a job. If none of its plans fits, it has a reason instead of a plan."""
 
     strategy: Strategy
     budget: Budget
     found: Plan | None
-    """The plan, with the seconds of its iteration."""
+    """The plan, with the seconds of its iteration; None if no plan fits."""
     reason: str = ""
-    """Why there is no plan."""
+    """Why there is no plan; empty if there is one."""
     runners_up: tuple[Plan, ...] = field(default=(), compare=False)
     """The fastest plans of other shapes that were tried. Simulated plans come first, then others by their lower bounds.
 
-    Each fits. None has a communication cost.
+    All of them fit. Their communication cost is not computed.
     """
     considered: int = 0
     """Number of plans that the system lets its user choose from."""
     seconds: float = field(default=0.0, compare=False)
-    """Seconds that it took to find the plan."""
+    """Seconds that the search for the plan took."""
 
     def __repr__(self) -> str:
         return f"<Outcome of {self.name}: {self.sentence}>"
@@ -69,18 +69,18 @@ class Outcome:
 
     @property
     def job(self) -> Job:
-        """The plan's job: the requested work, trained the system's way."""
+        """The plan's job: the requested work, trained as the system trains it."""
         return self.plan.job
 
     @cached_property
     def trace(self) -> Trace:
-        """One iteration of the plan's schedule. Its seconds differ from ``iteration_s`` if the system has a closed
-        form. An example is SWARM, which routes micro-batches as they come."""
+        """One iteration of the plan's schedule. If the system has a closed form, the trace's seconds differ from
+        ``iteration_s``. An example is SWARM, which routes micro-batches as they come."""
         return self.strategy.trace(self.plan, self.budget)
 
     @cached_property
     def memory(self) -> MemoryReport:
-        """What the plan's devices hold. A plan that the system did not choose itself may not fit."""
+        """What the plan's devices hold. If the system did not choose the plan itself, it may not fit."""
         return memory(self.plan)
 
     @property
@@ -90,7 +90,7 @@ class Outcome:
 
     @cached_property
     def basis(self) -> Basis:
-        """What the seconds are based on: a word and the reason; empty without a plan."""
+        """What the seconds are based on, in a word, and the reason for that word. Empty without a plan."""
         return UNSAID if self.found is None else basis_of(self.found, self.budget.efficiency)
 
     @cached_property
@@ -112,8 +112,8 @@ class Outcome:
 
     @property
     def caveat(self) -> str:
-        """A warning if the seconds rely on sending to many devices at once. Empty if one NIC per device would do
-        nearly as well."""
+        """A warning if the seconds rely on sending to many devices at once. Empty if they would be nearly the same with
+        one NIC per device."""
         if self.iteration_s is None or self.nics_s is None or self.nics_s <= self.iteration_s * NOTABLY:
             return ""
         times = f"{self.nics_s / self.iteration_s:.2f} times as long"
@@ -124,7 +124,7 @@ class Outcome:
 
     @property
     def flop_per_s(self) -> float | None:
-        """FLOP/s of all devices together. Recomputed work does not count."""
+        """FLOP/s of all devices together; None without a plan. Recomputed work does not count."""
         return None if self.iteration_s is None else self.job.flop / self.iteration_s
 
     @cached_property
@@ -139,11 +139,11 @@ class Outcome:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def why(self, against: Any = None, *, progress: Callable[[Any], object] | None = None) -> Any:
-        """Return the ``Why`` of this system: its iteration with one thing removed at a time, each simulated.
+        """Return the ``Why`` of this system: its iteration with one thing removed at a time, each case simulated.
 
-        ``against`` is the outcomes, one of them, or your own plan. The result then also leads from this system to that
-        one, choice by choice (``.towards``, for ``lab.figures.waterfall``). ``progress`` is called with every
-        explanation so far. Ctrl-C keeps it.
+        ``against`` is what to compare with: another outcome, all outcomes, or your own plan. ``.towards`` of the result
+        then leads from this system to the other one, choice by choice (draw it with ``lab.figures.waterfall``).
+        ``progress`` is called with every explanation so far. Ctrl-C keeps it.
         """
         return load("dtfm_lab.extensions.systems.why:why_of")(self, against, progress)  # that module imports this one
 
@@ -166,7 +166,8 @@ class Outcome:
 
     @property
     def choices(self) -> str:
-        """What its user chose besides the shape: ``micro-batch 2, zero-1, averages during the last backward``."""
+        """What the user of the system chose besides the shape: ``micro-batch 2, zero-1, averages during the last
+        backward``."""
         if self.found is None:
             return ""
         job, idle = self.job, len(self.found.idle_devices)
@@ -207,10 +208,10 @@ class Outcome:
 
 
 def predicted(strategy: Strategy, budget: Budget, plan: Plan) -> Outcome:
-    """Return the outcome of a system with a given plan, which it did not choose. The plan may not fit the devices'
+    """Return the outcome of a system with a given plan, which the system did not choose. It may not fit the devices'
     memory.
 
-    Raises LabError if the system's prediction does not cover the plan.
+    Raises LabError if the system's model cannot predict the plan.
     """
     iteration_s = strategy.seconds(plan, budget)
     return Outcome(strategy=strategy, budget=budget, found=plan.changed(iteration_s=iteration_s), considered=1)
@@ -238,7 +239,8 @@ def causes_of(plan: Plan, trace: Trace, iteration_s: float, efficiency: GivenEff
 
 
 def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> dict[tuple[int, int, str], float]:
-    """Return, for each pass that contains messages, the share of its time that it would take without them."""
+    """Return the share of a pass's seconds that is computing, by (stage, replica, kind). The rest are messages inside
+    the pass. Empty if passes contain no messages."""
     job = plan.job
     if not job.gathers_passes and job.group_gpus == 1:
         return {}
@@ -254,6 +256,6 @@ def _computing_share(plan: Plan, trace: Trace, efficiency: GivenEfficiency) -> d
 
 
 def with_free_hosts(topology: Topology) -> Topology:
-    """Return the network with free links between the GPUs of a device."""
+    """Return the network in which links between the GPUs of one device take no time."""
     free = (replace(device, inner_latency_s=0.0, inner_bandwidth_bytes_per_s=math.inf) for device in topology.devices)
     return replace(topology, devices=tuple(free))

@@ -34,7 +34,8 @@ from dtfm_lab.simulation.executors import Executor
 ENDINGS = (".html", ".md", ".csv", ".json")
 """Endings of the files that outcomes can be written to."""
 FAR, LONGEST = 5.0, 4.0
-"""If the slowest system takes more than ``FAR`` times the median, bars are cut at ``LONGEST`` times the median."""
+"""If the slowest system takes more than ``FAR`` times the median, longer bars are cut at ``LONGEST`` times the
+median."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -46,7 +47,7 @@ class Outcomes:
     """The requested job."""
     outcomes: tuple[Outcome, ...]
     wanted: int = 0
-    """Number of systems asked. There are fewer outcomes if it was stopped."""
+    """Number of systems that are asked. Until all have answered, or if it is stopped, there are fewer outcomes."""
 
     def __post_init__(self) -> None:
         by_seconds = sorted(self.outcomes, key=lambda one: math.inf if one.iteration_s is None else one.iteration_s)
@@ -86,13 +87,14 @@ class Outcomes:
 
     @cached_property
     def note(self) -> str:
-        """Which links are estimates, and which system is fastest if they are faster or slower. Empty if none is an
+        """Which links are estimates, and which system is fastest if these are faster or slower. Empty if no link is an
         estimate."""
         return note_on(self.topology, self.outcomes)
 
     @property
     def sentence(self) -> str:
-        """The fastest system and the next, by the link model, and whether one of them changes the training itself."""
+        """The fastest system and the second fastest, by the link model. It says if one of them changes the training
+        itself."""
         so_far = f"of {len(self.outcomes)} of {self.wanted} systems so far, " if self.stopped else ""
         with_plan = [one for one in self.outcomes if one.iteration_s is not None]
         if not with_plan:
@@ -158,7 +160,7 @@ class Outcomes:
 def stream_outcomes(
     topology: Topology, job: Job, systems: Asked, budget: Budget, executor: Executor | None = None
 ) -> Iterator[Outcomes]:
-    """Yield all outcomes so far, after each system. With an executor, its workers choose the plans."""
+    """Yield all outcomes so far, after each system. With an executor, plans are chosen on its workers."""
     wanted = chosen(systems)
     found: list[Outcome] = []
     for outcome in outcomes_in_order([(one, topology, job, budget) for one in wanted], executor):
@@ -171,7 +173,8 @@ OURS = "dtfm-lab"
 
 
 def what_the_job_fixes(outcome: Outcome, job: Job) -> str:
-    """Say why the lab's own row differs from ``lab.plan``: the job pins what is open here. Empty otherwise."""
+    """Say why the lab's own outcome may differ from ``lab.plan``: the job pins fields that are open here. Empty
+    otherwise."""
     if outcome.strategy.name != OURS or outcome.found is None:
         return ""
     shape, chosen_shape = (job.n_stages, job.n_replicas), (outcome.job.n_stages, outcome.job.n_replicas)
@@ -262,7 +265,7 @@ class Bar:
     parts: tuple[tuple[str, float, float], ...]
     """Cause, its seconds, and the length in seconds at which it is drawn. The length is less if the bar is cut."""
     cut: bool
-    """True if the bar exceeds the scale. Its parts keep their proportions."""
+    """True if the bar is drawn shorter than it is. Its parts keep their proportions."""
 
     @property
     def name(self) -> str:

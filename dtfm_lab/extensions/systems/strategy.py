@@ -27,14 +27,15 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 TRIED = "tried"
-"""The model tries every option that the system offers and takes the fastest one that fits."""
+"""Value of an assumption: the model tries every option that the system offers, and takes the fastest one that fits."""
 ORDERS = ("dp-pp", "pp-dp")
-"""Which devices get neighbouring ranks: one data-parallel group's (``dp-pp``) or one pipeline's (``pp-dp``)."""
+"""Which devices have neighbouring ranks: those of one data-parallel group (``dp-pp``), or those of one pipeline
+(``pp-dp``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Assumption(Option):
-    """Annotation of a strategy's field: one sentence saying what is assumed, and the source of that.
+    """Annotation of a strategy's field: a sentence that says what is assumed, and the source of the assumption.
 
     ``transport: Annotated[str, Assumption(help="A stage waits until what it sends has arrived.", source="...")]``
     """
@@ -55,33 +56,33 @@ def checkpointings(job: Job, checkpointing: str, offered: tuple[str, ...] = ("no
 
 
 def shardings(job: Job, sharding: str) -> tuple[str, ...]:
-    """Return the shardings that a user tries: nothing, or the optimizer's states (ZeRO-1). A single replica has only
-    the first."""
+    """Return the shardings that a user tries: none, and the optimizer's states (ZeRO-1). A single replica has nothing
+    to shard, so only the first is tried."""
     tried = ("none", "zero-1") if sharding == TRIED else (sharding,)
     return tried[:1] if job.n_replicas == 1 else tried
 
 
 @dataclass(frozen=True, eq=False)
 class Branch:
-    """A job of one shape on some devices, with each way to train it."""
+    """A job in one shape on some devices, with each way to train it that is tried."""
 
     topology: Topology
-    """Grouped if the job has tensor parallelism."""
+    """The network. If the job has tensor parallelism, its devices are groups of GPUs."""
     job: Job
     grid: IntArray
-    """(stages, replicas) devices."""
+    """(stages, replicas) device indices."""
     ways: Sequence[Mapping[str, Any]] = ({},)
     """For each way, the fields of the job that it changes. By default there is one way, which changes none."""
     least_s: float = 0.0
-    """Lower bound in seconds: no plan of this branch is faster."""
+    """Lower bound in seconds of an iteration: no plan of this branch is faster."""
     refusals: list[str] = dataclasses.field(default_factory=list)
-    """Why some of the ways that were tried make no plan."""
+    """Why some ways make no plan. Filled by ``plans``."""
 
     def __len__(self) -> int:
         return len(self.ways)
 
     def plans(self) -> Iterator[Plan]:
-        """Yield its plans without their communication cost (see ``priced``)."""
+        """Yield the plan of each way. Communication costs are not computed (see ``priced``)."""
         for fields in self.ways:
             try:
                 job = self.job.with_fields(**fields)
@@ -98,7 +99,7 @@ def priced(plan: Plan) -> Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How long a strategy with a search may search, and with which seed."""
+    """How long a search may take and with which seed. Also what predictions use: ``efficiency`` and ``queueing``."""
 
     seconds: Annotated[float, Option(help="Search time of each system that searches.", unit="s", above=0)] = 2.0
     steps: Annotated[
@@ -135,7 +136,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy(ABC):
-    """What one system would do. Its fields are the assumptions of its model, each with a sentence and a source.
+    """The model of one training system. Its fields are the assumptions of the model, each with a sentence and a source.
 
     A strategy yields the plans that the system lets its user choose from. The lab takes the fastest that fits the
     devices' memory, as a user who tries them all would. Every plan's job keeps the model, global batch, sequence length
@@ -150,9 +151,9 @@ class Strategy(ABC):
     """Authors, venue and year."""
     url: ClassVar[str] = ""
     mathematics: ClassVar[str] = ""
-    """What it changes about the training itself, such as when replicas average. Empty if its losses equal a single
-    process's. Otherwise its seconds alone do not compare with other systems': reaching a loss may need more
-    iterations."""
+    """What the system changes about the training itself, such as when replicas average. Empty if its losses equal those
+    of training in a single process. Otherwise its seconds alone do not compare with other systems': reaching a loss may
+    need more iterations."""
     searches: ClassVar[bool] = False
     """True if a search finds its plans within the budget's seconds or steps."""
 
@@ -161,7 +162,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield the plans that it lets its user choose from, each once. The caller drops those that do not fit.
+        """Yield the plans that the system lets its user choose from, each once. The caller drops those that do not fit.
 
         ``job`` is only the work (``work_of``). Raises LabError, such as PlanError, if the system cannot train it here
         at all.
@@ -185,8 +186,8 @@ class Strategy(ABC):
         return iteration_seconds(plan, efficiency=budget.efficiency, queueing=budget.queueing)
 
     def averaging_s(self, plan: Plan, budget: Budget) -> float:
-        """Return the part of ``seconds`` that its own closed form adds for averaging. 0 if the schedule includes
-        averaging."""
+        """Return the part of ``seconds`` for averaging that is added by the system's own closed form. 0 if the schedule
+        includes averaging."""
         return 0.0
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
@@ -211,8 +212,8 @@ class Strategy(ABC):
 
     @property
     def assumed(self) -> list[dict[str, Any]]:
-        """Name, value, sentence and source of each assumption, as plain values. For a changed assumption the source
-        also gives the model's default."""
+        """Name, value, sentence and source of each assumption, as plain values. If an assumption was changed, its
+        source also gives the default."""
         return [
             {"name": one.name, "value": (value := getattr(self, one.field)), "help": one.help}
             | {"source": one.source if value == one.default else f"changed from {one.default}: {one.source}"}
@@ -221,7 +222,7 @@ class Strategy(ABC):
 
     @property
     def changed(self) -> str:
-        """The assumptions that differ from the model's defaults, such as ``transport overlapped``. Empty if none do."""
+        """The changed assumptions in words, such as ``transport overlapped``; empty if all have their defaults."""
         return ", ".join(
             _in_words(one.name, getattr(self, one.field))
             for one in self.assumptions
@@ -244,14 +245,14 @@ class Strategy(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class GridStrategy(Strategy):
-    """A system whose plans are grids of devices that its user's flags describe. It needs no search."""
+    """A system whose plans are grids of devices, which its user sets with flags. It needs no search."""
 
     @abstractmethod
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
         """Yield every grid, with each way to train it that its flags allow."""
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield every plan of the branches."""
+        """Yield every plan of every branch."""
         for one in self.branches(topology, job, budget):
             yield from [one] if isinstance(one, Plan) else map(priced, one.plans())
 
@@ -264,7 +265,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 FORMER: dict[str, dict[str, Any]] = read_mapping(Path(__file__).parent / "modelled" / "former.yaml")
-"""Maps former names of systems to their present names, or to what to ask for instead."""
+"""Former names of systems, and for each its present name and assumptions, or what to ask for instead."""
 
 
 class Systems(Registry[type[Strategy]]):
@@ -308,14 +309,15 @@ strategies = Systems(
 
 
 SAID = read_mapping(Path(__file__).parent / "modelled" / "assumptions.yaml")
-"""Texts about this package's strategies, by class name, and about the assumptions that they share."""
+"""Texts about this package's strategies, by class name. Texts about assumptions that several have are under
+``shared``."""
 CHOICES: dict[str, Collection[str]] = {"planners": planners, "synchronisations": synchronisations}
-"""Names that your package can add to, so that a file cannot list them."""
+"""Registries whose names an assumption can choose from. Packages can add to them, so a file cannot list the names."""
 S = TypeVar("S", bound=type[Strategy])
 
 
 def described(kind: S) -> S:
-    """Decorate a strategy whose texts are in ``modelled/assumptions.yaml``: its title, citation and assumptions."""
+    """Decorate a strategy: its title, citation and assumptions come from ``modelled/assumptions.yaml``."""
     about, types = dict(SAID[kind.__name__]), get_type_hints(kind)
     for field, own in about.pop("assumptions", {}).items():
         said = SAID["shared"].get(field, {}) | own

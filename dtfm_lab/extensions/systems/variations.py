@@ -1,4 +1,4 @@
-"""Axes along which systems are compared: one quantity of a network or a job, and both at other values of it."""
+"""Axes along which systems are compared: one quantity of a network or a job, which takes other values."""
 
 import math
 from collections.abc import Callable
@@ -16,29 +16,32 @@ AXES = ("bandwidth", "latency", "batch", "compute")
 """Names of the quantities along which systems are compared."""
 BETWEEN = ("hosts", "regions")
 LATENCIES_MS = (0.1, 1000.0)
-"""First and last value of the axis if all latencies of the network are 0."""
+"""First and last latency of the axis in milliseconds, if the network has no latency at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One quantity of a network or a job, its present value, and what changes with it."""
+    """One quantity of a network or a job, its present value, and how to change it."""
 
     name: str
     noun: str
     """What a sentence calls the quantity, such as in "at which bandwidth"."""
     own: float
-    """The present value of the network and the job."""
+    """The present value of the quantity, in ``unit``."""
     unit: str
     title: str
     """Title of the axis in a figure, with the unit."""
     network: Callable[[Topology, float, float], Topology] | None = None
     """``network(topology, value, present_value)`` returns the network at a value. None if the batch changes instead."""
     grain: int = 0
-    """Values are multiples of this number; 0 allows any number."""
+    """Values must be multiples of this number. 0 allows any number."""
 
     def at(self, topology: Topology, job: Job, value: float, was: float | None = None) -> tuple[Topology, Job]:
-        """Return network and job at a value. ``was`` is their present value, by default ``own``. Raises LabError if
-        they cannot have the value."""
+        """Return the network and the job at a value of the quantity. ``was`` is their present value, by default
+        ``own``.
+
+        Raises LabError if they cannot have the value.
+        """
         if self.network is None:
             return topology, job.with_fields(global_batch=int(value))
         return self.network(topology, value, self.own if was is None else was), job
@@ -118,8 +121,10 @@ def variation(name: str, topology: Topology, job: Job, *, between: str = "hosts"
 
 
 def apart(topology: Topology, between: str) -> BoolArray:
-    """Return (N, N): True for links between devices of different hosts, or of different regions. A device without a
-    host counts as a separate host."""
+    """Return (N, N): True for links between devices of different hosts, or of different regions.
+
+    A device without a host counts as a separate host.
+    """
     of = [one.region for one in topology.devices] if between == "regions" else []
     of = of or [one.host or f"\0{i}" for i, one in enumerate(topology.devices)]
     names = np.array(of, dtype=object)
@@ -128,9 +133,10 @@ def apart(topology: Topology, between: str) -> BoolArray:
 
 
 def _linked(between: str, of: str, topology: Topology, value: float, was: float) -> Topology:
-    """Return the network with the ``bandwidth`` or ``latency`` of links between hosts or regions scaled by one factor.
+    """Return the network with the ``bandwidth`` or ``latency`` of some links multiplied by ``value / was``.
 
-    Links within them stay the same. Latencies that are all 0 become the value.
+    These are the links between hosts or regions. Links within them stay the same. If the present latency is 0,
+    ``value`` in milliseconds becomes the latency.
     """
     mask = apart(topology, between)
     # A factor keeps the links' proportions; where all are 0, none would help.
@@ -150,7 +156,7 @@ def _linked(between: str, of: str, topology: Topology, value: float, was: float)
 
 
 def _computing(topology: Topology, value: float, was: float) -> Topology:
-    """Return the network with all peaks scaled by one factor. Memory stays the same."""
+    """Return the network with all peaks multiplied by ``value / was``. Memory stays the same."""
     factor = value / was
     faster = tuple(replace(one, peak_flop_per_s=one.peak_flop_per_s * factor) for one in topology.devices)
     return replace(topology, devices=faster)

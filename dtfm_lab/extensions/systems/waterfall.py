@@ -1,8 +1,8 @@
 """A waterfall from one model to another: one switch at a time, with the seconds after each.
 
-A switch changes one assumption and says why, with a source. Under it the system chooses its plan again, as its user
-would. Or the previous step's plan is held, and only fields of its job change. Each step is one prediction, so the
-changes add up to the whole by construction. They depend on the order of the switches.
+A switch changes one assumption and says why, with a source. The system then chooses its plan again, as its user would.
+Or the previous step's plan is held, and only fields of its job change. Each step is one prediction, so the changes add
+up to the whole by construction. They depend on the order of the switches.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.planning import evaluate
 
 INSIDE = 1e-9
-"""Relative distance from a published number that counts as rounding."""
+"""A value within this relative distance of a published number counts as equal, because of rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Switch:
-    """What changes from this step on. None leaves a field as before. The first switch is the start."""
+    """What changes from this step on. A field that is None stays as before. The first switch is the start."""
 
     sentence: str
     """What is now assumed, such as ``A stage waits until what it sends has arrived.``"""
     source: str = ""
-    """Where the assumption comes from; empty if it is the reader's own question."""
+    """Where the assumption comes from; empty if it is your own question."""
     strategy: Strategy | None = None
     """The system, with its assumptions."""
     against: Strategy | None = None
@@ -46,8 +46,8 @@ class Switch:
     budget: Budget | None = None
     """Efficiency, queueing and search limits."""
     held: Mapping[str, Any] | None = None
-    """Fields of the job that change while the previous step's plan is held. ``{}`` holds it on another network. With
-    None, the system chooses its plan again."""
+    """Fields of the job that change while the previous step's plan is held. ``{}`` changes none: the plan is held on
+    another network. With None, the system chooses its plan again."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,9 +57,9 @@ class WaterfallStep:
     switch: Switch
     outcome: Outcome
     against: Outcome | None = None
-    """The outcome of the system to compare with."""
+    """The outcome of the system that the values are multiples of; None if values are seconds."""
     before: WaterfallStep | None = None
-    """The last earlier step that has a value."""
+    """The last earlier step that has a value; None if there is none."""
 
     @property
     def sentence(self) -> str:
@@ -83,21 +83,21 @@ class WaterfallStep:
 
     @property
     def value(self) -> float | None:
-        """Seconds, or a multiple of the compared system's seconds; None if either has no plan."""
+        """Seconds of an iteration, or a multiple of the compared system's seconds. None if either has no plan."""
         if self.against is None or self.iteration_s is None:
             return self.iteration_s
         return None if not self.against.iteration_s else self.iteration_s / self.against.iteration_s
 
     @property
     def change(self) -> float | None:
-        """The value minus the previous step's; None for the first step."""
+        """The value minus that of the previous step that has one; None for the first."""
         if self.before is None or self.before.value is None or self.value is None:
             return None
         return self.value - self.before.value
 
     @property
     def ratio(self) -> float | None:
-        """The value divided by the previous step's; None for the first step."""
+        """The value divided by that of the previous step that has one; None for the first."""
         if self.before is None or not self.before.value or self.value is None:
             return None
         return self.value / self.before.value
@@ -114,7 +114,8 @@ class Waterfall:
 
     steps: tuple[WaterfallStep, ...]
     published: tuple[float, float] | None = None
-    """Lowest and highest published value for the last step, in seconds or as a multiple, like the values."""
+    """Lowest and highest published value that the last step should reach. In seconds or as a multiple, like the
+    values."""
     published_source: str = ""
 
     @property
@@ -185,7 +186,7 @@ class Waterfall:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per switch. Columns: sentence, value, its change and ratio to the row before, seconds and
-        their change, system and shape. The last columns are whether the plan was held and fits, why a plan is missing,
+        their change, system and shape. The last columns say if the plan was held, if it fits, why a plan is missing,
         and the source."""
         rows = []
         for step in self.steps:
@@ -262,8 +263,8 @@ def waterfall(
     outcomes: dict[tuple[int, ...], Outcome] = {}
 
     def chosen(strategy: Strategy) -> Outcome:
-        """Return the system's outcome. Objects that a switch leaves unchanged are the same, so their search is not
-        repeated."""
+        """Return the system's outcome for the present network, job and budget. Outcomes are kept, so that a search is
+        not repeated."""
         key = id(strategy), id(topology), id(job), id(budget)
         if key not in outcomes:
             outcomes[key] = outcome_of(strategy, topology, job, budget)
@@ -288,7 +289,7 @@ def waterfall(
 
 
 def _held(plan: Plan, switch: Switch) -> Plan:
-    """Return the plan with other fields of its job, on the switch's network if it has one.
+    """Return the plan with the fields of its job that the switch changes, on the switch's network if it has one.
 
     Raises JobError for fields that the plan's shape does not allow.
     """

@@ -1,5 +1,5 @@
-"""Why a system is slower on a network: one cause removed at a time, its limits, what remains, and the way to a faster
-system."""
+"""Why a system is slower on a network: one cause removed at a time, what limits it, what remains, and the steps to a
+faster system."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from dtfm_lab.simulation.task_runner import received
 MOST_CAUSES = 6
 """Maximum number of causes that get a sentence in the text. The table has all."""
 REMAINING = "messages"
-"""The ablation that says what remains. It is not listed as a cause: latency and bandwidth already are."""
+"""Name of the ablation that gives the time without messages. It is not listed as a cause: latency and bandwidth already
+are."""
 ASSUMED = {"placement": "order", "inner": "tensor_parallel"}
-"""Assumptions of strategies whose effect has another name here."""
+"""Ablations that are named otherwise than the assumption of a strategy that they remove: the two names."""
 COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence"]
 
 
 TRANSPORT = ("transport",)
 MEMORY = ("sharding", "checkpointing", "recompute", "attention")
 SCHEDULE = ("schedule", "flush_every", "stages_per_device")
-"""Fields of a job that determine the order of passes. ``warmups`` belongs to one schedule and shape, so it is not among
-them."""
+"""Fields of a job that determine the order of passes. ``warmups`` is not among them, because its values suit only one
+schedule and shape."""
 AVERAGING = (
     "synchronisation",
     "synchronise_every",
@@ -59,14 +60,14 @@ IN_WORDS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Why:
-    """The explanation of a system's iteration time. ``text`` and ``to_frame()`` present it, ``causes`` are what
-    saves time when removed, and ``towards`` leads to a faster system."""
+    """The explanation of a system's iteration time. ``text`` and ``to_frame()`` present it. ``causes`` are the things
+    that save time when removed. ``towards`` leads to a faster system."""
 
     outcome: Outcome
     against: Outcome | None = None
-    """The faster system to compare with."""
+    """The faster system to compare with; None if there is none."""
     ablations: tuple[Ablation, ...] = ()
-    """Everything that was removed, the greatest gain first."""
+    """Everything that was removed so far, the greatest gain first."""
     towards: Waterfall | None = None
     """The steps from the outcome to the compared one, one choice at a time; None if they were not computed."""
 
@@ -76,22 +77,23 @@ class Why:
 
     @property
     def causes(self) -> tuple[Ablation, ...]:
-        """What saves time when removed and then still fits the devices' memory, the greatest gain first."""
+        """Things that save time when removed, if the plan then fits the devices' memory. The greatest gain first."""
         return tuple(one for one in self.ablations if one.matters and one.fits and one.name != REMAINING)
 
     @property
     def limits(self) -> tuple[Ablation, ...]:
-        """What would save time when removed, but would not fit the devices' memory."""
+        """Things that would save time when removed, but the plan would not fit the devices' memory."""
         return tuple(one for one in self.ablations if one.matters and not one.fits)
 
     @property
     def remains_s(self) -> float | None:
-        """Seconds that remain if messages take no time; None until that was simulated."""
+        """Seconds of an iteration if messages take no time; None until that was simulated."""
         return next((one.iteration_s for one in self.ablations if one.name == REMAINING), None)
 
     @cached_property
     def computing_s(self) -> float:
-        """Seconds of the passes alone, without recomputation, shared evenly by all devices of the network."""
+        """Seconds of an iteration if all devices of the network shared the passes evenly, and did nothing else.
+        Recomputation does not count."""
         plan = self.outcome.plan
         return plan.job.flop / sum(speeds_of(plan.job, plan.topology.devices, self.outcome.budget.efficiency))
 
@@ -111,9 +113,9 @@ class Why:
         return "\n".join([self._headline(), *self._causes(), *limits, *self._rest(), *self._towards()])
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per ablation, the greatest gain first, with the source of the assumption behind it.
+        """Return one row per ablation, the greatest gain first, with the source of the assumption that it removes.
 
-        Values are in seconds. Empty without a plan.
+        Times are in seconds. Empty without a plan.
         """
         rows = [[*(getattr(one, column) for column in COLUMNS), self._source(one)] for one in self.ablations]
         return pd.DataFrame(rows, columns=[*COLUMNS, "source"])
@@ -191,7 +193,7 @@ class Why:
         return [f"To {self.against.title}, one choice at a time: {'; '.join(steps)}."]
 
     def _source(self, one: Ablation) -> str:
-        """Return the source of the strategy's assumption that was removed; empty if it is not an assumption."""
+        """Return the source of the assumption that an ablation removes; empty if it removes something else."""
         wanted = ASSUMED.get(one.name, one.name)
         return next((each.source for each in self.outcome.strategy.assumptions if each.name == wanted), "")
 
@@ -209,9 +211,10 @@ def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = Non
     Parameters
     ----------
     against
-        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. From outcomes, it takes
-        the fastest that trains as this one does, or as one process would, if that is faster than this one.
-        Otherwise it takes the fastest of all.
+        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. Of outcomes, it takes the
+        fastest that keeps the mathematics, or changes them as this one does, if it is faster than this one. Otherwise
+        it takes the fastest of all.
+
 
     Raises
     ------
@@ -236,8 +239,8 @@ def _stream(outcome: Outcome, best: Outcome | None) -> Iterator[Why]:
 
 
 def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
-    """Return the fastest outcome that trains as this one does, or as a single process would, if it is faster than this
-    one. Otherwise return the fastest of all."""
+    """Return the outcome to compare with. It is the fastest that keeps the mathematics, or changes them as this one
+    does, if it is faster than this one. Otherwise it is the fastest of all."""
     alike = [
         one
         for one in outcomes
@@ -309,8 +312,8 @@ def _outcomes(outcome: Outcome, best: Outcome) -> Iterator[tuple[str, Outcome]]:
 
 
 def _placed(outcome: Outcome, plan: Plan) -> Outcome | None:
-    """Return the fastest placement of the plan's shape that short searches find; None if the plan is already the
-    fastest."""
+    """Return the outcome with the fastest placement that short searches find for the plan's shape; None if the plan's
+    own is the fastest."""
     strategy, budget = outcome.strategy, outcome.budget
     found = [predicted(strategy, budget, plan)]
     with suppress(LabError):  # the search does not support this job

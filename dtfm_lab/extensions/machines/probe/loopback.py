@@ -8,7 +8,8 @@ from dtfm_lab.extensions.machines.probe.messages import answer_requests, togethe
 
 
 def loopback_bytes_per_s(n_streams: int, seconds: float) -> float:
-    """Return bytes per second of ``n_streams`` streams together, timed for about ``seconds``. Raises OSError."""
+    """Return the bytes per second that ``n_streams`` streams reach together. Times them for about ``seconds``. Raises
+    OSError."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         connections = []

@@ -1,7 +1,7 @@
 """The program on each host of a probe: it times messages to another host, and answers that host's messages.
 
 The timing host either sends a message and waits for a small reply, or sends a small request and waits for a message. So
-one clock times both directions, and the time of the small message is known from round trips of small messages.
+one clock times both directions. Round trips of small messages tell how long the small message takes.
 
 This file is also a program, which a probe over ssh sends to each host: ``serve``. It is therefore ASCII, and imports
 only the standard library of Python 3.7.
@@ -28,9 +28,10 @@ SIZES = tuple(1024 * 4**k for k in range(8))
 """Message sizes in bytes, 1 KiB to 16 MiB."""
 MOST_REPEATS = 15
 LEAST_REPEATS = 3
-"""Timed messages of each size. Before large sizes one message is not timed, because TCP opens its window first."""
+"""Minimum number of timed messages per size. Before these, one message of each large size is sent and not timed,
+because TCP opens its window first."""
 LARGE = 2**16
-"""Bytes from which a size counts as large."""
+"""Size in bytes from which a message counts as large."""
 PINGS = 100
 LEAST_PINGS = 5
 SILENCE_S = 30.0
@@ -80,7 +81,7 @@ def time_both_ways(connection: socket.socket, seconds: float, silence_s: float =
     there, once = _time_sizes(lambda size: _take(connection, buffer, size), seconds / 2, small_s)
     # Timed from this end as well, so that the clocks of the two hosts need not agree.
     back, again = _time_sizes(lambda size: _give(connection, buffer, size), seconds / 2, small_s)
-    # Of logarithms, since times vary by a factor and not by an amount.
+    # The spread of the logarithms, since times vary by a factor and not by an amount.
     spread = math.sqrt(statistics.mean(map(statistics.variance, once + again)))
     return {"least_s": min(pings[1:]), "median_s": small_s, "there": there, "back": back, "spread": spread}
 
@@ -88,8 +89,8 @@ def time_both_ways(connection: socket.socket, seconds: float, silence_s: float =
 def together_bytes_per_s(connections: list[socket.socket], seconds: float, silence_s: float = SILENCE_S) -> float:
     """Return bytes per second that several connections send together, for about ``seconds``. Raises OSError.
 
-    Every stream sends one message after the other. All have the same size: the largest that all streams together should
-    send once within a quarter of the time, judging by one stream.
+    Every stream sends one message after the other, all of the same size. It is the largest size at which all streams
+    together should send one message each within a quarter of the time. One stream is timed to find it.
     """
     buffer = memoryview(bytearray(REQUEST.size + max(SIZES)))
     for connection in connections:
@@ -140,7 +141,7 @@ def _time_sizes(
 
 
 def _take(connection: socket.socket, buffer: memoryview, size: int) -> float:
-    """Return the seconds of a message of this size there and a small reply back."""
+    """Return the seconds of a round trip: a message of this size to the other host, and a small reply."""
     REQUEST.pack_into(buffer, 0, TAKE, size)
     began_s = time.perf_counter()
     connection.sendall(buffer[: REQUEST.size + size])
@@ -149,7 +150,7 @@ def _take(connection: socket.socket, buffer: memoryview, size: int) -> float:
 
 
 def _give(connection: socket.socket, buffer: memoryview, size: int) -> float:
-    """Return the seconds of a small request there and a message of this size back."""
+    """Return the seconds of a round trip: a small request to the other host, and a message of this size back."""
     began_s = time.perf_counter()
     connection.sendall(REQUEST.pack(GIVE, size))
     _receive(connection, buffer[:size])
@@ -177,8 +178,8 @@ MOST_THREADS = 512
 def serve() -> None:
     """Serve as one host of a probe over ssh until standard input ends or the deadline passes. Leaves nothing behind.
 
-    The first line of standard input has the ``token``, the ``mark`` that starts each printed line, and ``ends_s``, the
-    deadline. Each further line is an order, answered by one line.
+    The first line of standard input is JSON: the ``token``, the ``mark`` that starts each printed line, and ``ends_s``,
+    the seconds until the deadline. Each further line is an order, answered by one line.
     """
     settings = json.loads(sys.stdin.readline())
     token, mark = settings["token"].encode(), settings["mark"]
@@ -224,8 +225,11 @@ def _print(mark: str, answer: dict[str, Any]) -> None:
 
 
 def _reached(others: dict[str, tuple[list[str], int]], token: bytes) -> dict[str, dict[str, str]]:
-    """Return, by name, the first address ``at`` which the host proves that it holds the token, or ``why`` there is
-    none."""
+    """Try to reach other hosts at all of their addresses. Return one entry per host, by name.
+
+    ``at`` is the first address at which the host proves that it holds the token. If there is none, ``why`` has the
+    reasons.
+    """
     # Until a thread says otherwise.
     said = {(name, address): "timed out" for name, (addresses, _) in others.items() for address in addresses}
 

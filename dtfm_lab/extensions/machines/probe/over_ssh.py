@@ -32,8 +32,11 @@ MOST_HOSTS = 16
 START_S = 45.0
 """Seconds within which all hosts must report their GPUs and listen."""
 PAIRS_S, OVERRUN = 100.0, 1.7
-"""Seconds for all pairs together: with the start, about two minutes for eight hosts. On a slow line a pair takes
-about 1.5 to 2.1 times its share, because every size is timed at least three times."""
+"""Seconds for all pairs together, and the factor by which a pair is expected to exceed its share of them.
+
+With the start, eight hosts take about two minutes. On a slow line a pair takes about 1.5 to 2.1 times its share,
+because every size is timed at least three times.
+"""
 LEAST_S, MOST_S = 1.0, 6.0
 """Minimum and maximum seconds for a pair, both directions together."""
 SILENT_S = 10.0
@@ -41,7 +44,7 @@ SILENT_S = 10.0
 CLOSE_S = 3.0
 """Seconds for every ssh to end after its input has ended."""
 TOOL = "the probe"
-"""Name of the measuring tool in the network's description."""
+"""Name of the measuring tool, as the network's description gives it."""
 
 
 def probe_over_ssh(
@@ -96,7 +99,8 @@ def probe_over_ssh(
 
 
 def _checked_names(hosts: Sequence[str]) -> dict[str, str]:
-    """Return what ssh is given for each host, by the host's name, which has no user. Raises LabError."""
+    """Return what to give to ssh for each host, by host name. The name leaves out a user before ``@``. Raises
+    LabError."""
     hosts = [hosts] if isinstance(hosts, str) else hosts
     if not 1 <= len(hosts) <= MOST_HOSTS:
         raise LabError(f"{len(hosts)} hosts to probe; wanted 1 to {MOST_HOSTS}")
@@ -136,12 +140,12 @@ class _Probe:
         self.alive: dict[str, SshHost] = {}
         self.found: dict[str, ReportedHost] = {}
         self.failed: dict[str, str] = {}
-        """Why each host that was left out was left out, by host."""
+        """The reason for each host that was left out, by host name."""
         self.ways: dict[tuple[str, str], str] = {}
         """Address of the answering host by (timing host, answering host). Each pair that can be timed appears once."""
         self.measured: dict[tuple[str, str], Measurement] = {}
         self.together: dict[tuple[str, str], float] = {}
-        """Bytes per second of several streams together, from the timing host."""
+        """Bytes per second of several streams together, by (timing host, answering host). The timing host sends."""
         self._given, self._config, self._stated, self._report = given, config, stated, report
         self._streams = streams
         self._started: list[SshHost] = []
@@ -182,7 +186,7 @@ class _Probe:
                 self._report(f"{name}: {sentence}")
 
     def keep(self, names: Iterable[str]) -> None:
-        """Leave out all hosts but these, for lack of a GPU."""
+        """Leave out all hosts except these. The others have no known GPU."""
         for name in set(self.alive).difference(names):
             self._lose(name, f"has no GPU that nvidia-smi or a file reports, wanted --gpu {name}=GPU to name it")
 
@@ -240,7 +244,7 @@ class _Probe:
                 host.answer(SILENT_S)
 
     def seen(self, measurements: Iterable[Measurement]) -> SourceReport:
-        """Return what is known, as one source."""
+        """Return what the probe knows, as the report of one source."""
         notes = [f"left out {name}: it {why}" for name, why in self.failed.items()]
         notes += [f"{a} - {b} not measured: {why}" for (a, b), why in self._unmeasured.items()]
         notes += [

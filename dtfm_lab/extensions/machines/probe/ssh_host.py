@@ -38,13 +38,16 @@ OPTIONS = (
 
 
 class HostLost(Exception):
-    """A host failed. The message completes "HOST ...", in one line without a semicolon: what was found, and what is
-    wanted."""
+    """A host failed. The message completes a sentence that starts with the host's name: what was found, and what is
+    wanted.
+
+    It is one line without a semicolon.
+    """
 
 
 class SshHost:
-    """An ssh connection to a host, from the start. ``hang_up`` and ``end`` end it. Raises LabError without an ssh
-    program."""
+    """An ssh connection to a host, which the constructor opens. ``hang_up`` and ``end`` close it. Raises LabError if
+    ssh is not installed."""
 
     def __init__(self, given: str, config: Path | None, token: str, mark: str) -> None:
         """``given`` is the host as ssh knows it. ``mark`` starts each line that is not from nvidia-smi or a login
@@ -76,7 +79,7 @@ class SshHost:
         self._write(json.dumps(order))
 
     def answer(self, within_s: float) -> dict[str, Any]:
-        """Return the next answer. Raises HostLost."""
+        """Return the next answer of the program on the host. Raises HostLost if none comes within ``within_s``."""
         try:
             line = self._answers.get(timeout=max(within_s, 1e-3))
         except queue.Empty:
@@ -102,8 +105,8 @@ class SshHost:
         return found, f"{len(found.gpus)} x {found.gpus[0].name}"
 
     def address(self) -> str:
-        """Return the address that ssh uses. Others may reach the host there if its own addresses are behind a
-        router."""
+        """Return the address that ssh uses. If the host's own addresses are behind a router, others may reach it
+        there."""
         command = ["ssh", *_config_option(self._config), "-G", "--", self._given]
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             said = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=10).stdout
@@ -112,12 +115,13 @@ class SshHost:
         return self._given.rpartition("@")[2]
 
     def hang_up(self) -> None:
-        """End its input, and with it the program."""
+        """Close the standard input of the program on the host, which ends the program."""
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
 
     def end(self, deadline_s: float) -> None:
-        """Wait for the end until a deadline of the monotonic clock. Then kill ssh and its ProxyCommand."""
+        """Wait until ssh ends, at most until ``deadline_s`` on the monotonic clock. Then kill it and its
+        ProxyCommand."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(deadline_s - time.monotonic(), 0.01))
         with contextlib.suppress(ProcessLookupError):
@@ -166,7 +170,9 @@ def plain(said: object) -> str:
 
 
 def _config_option(config: Path | None) -> list[str]:
-    """Return ``-F`` for an ssh config, except the user's own. ssh reads that anyway, and ``-F`` would skip the
-    system's."""
+    """Return ssh's option ``-F`` with the config file; nothing for the user's own config.
+
+    ssh reads the user's own config anyway, and ``-F`` would make it skip the system's.
+    """
     is_own = config is not None and config.resolve() == Path("~/.ssh/config").expanduser().resolve()
     return [] if config is None or is_own else ["-F", str(config)]

@@ -15,7 +15,7 @@ from dtfm_lab.runtime.protocol.channels import ConnectionLost
 
 
 def checked_timing(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the validated times in a host's answer. Raises ConnectionLost."""
+    """Return the times in a host's answer, after checking them. Raises ConnectionLost if they are invalid."""
     try:
         least_s, median_s, spread = (float(answer[what]) for what in ("least_s", "median_s", "spread"))
         ways = {way: [(int(size), float(s)) for size, s in answer[way]] for way in ("there", "back")}
@@ -31,28 +31,33 @@ def checked_timing(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence_of_pair(a: str, b: str, timing: Mapping[str, Any]) -> str:
-    """Return what was measured from host ``a``, which timed, to ``b`` and back, in one line."""
+    """Return one line on what was measured between host ``a``, which timed, and host ``b``: latency and both
+    bandwidths."""
     there, back = (to_gbps(bandwidth_of(*one_way_s(timing["median_s"], timing[w]))) for w in ("there", "back"))
     latency, least = (format_s(timing[what] / 2) for what in ("median_s", "least_s"))
     return f"{a} - {b}: {latency} one way (at best {least}), {there:.3g} Gbit/s there, {back:.3g} back"
 
 
 STEADY = 1 / 64
-"""Share of the largest message from which on the bandwidth is the slope of time by size."""
+"""The bandwidth comes from messages of at least this share of the largest size. For these, seconds grow linearly with
+size."""
 
 
 def one_way_s(small_round_trip_s: float, round_trips: Sequence[tuple[int, float]]) -> tuple[FloatArray, FloatArray]:
-    """Return (K,) sizes and (K,) one-way seconds: round trips minus half of a small one, made non-decreasing in
-    size."""
+    """Return (K,) sizes in bytes and (K,) one-way seconds.
+
+    One way is the round trip minus half of a small round trip. Seconds are raised where needed, so that they never fall
+    as sizes grow.
+    """
     known, times = np.array(round_trips, dtype=float).T
     return known, np.maximum.accumulate(np.maximum(times - small_round_trip_s / 2, small_round_trip_s / 2))
 
 
 def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
-    """Return bytes per second of large messages: from the median of the slopes between each of them and the largest.
+    """Return the bytes per second of large messages, from the seconds of messages by size.
 
-    The slopes of all pairs (Theil-Sen) would be worse: between two small messages, a short delay of the computer
-    outweighs the line.
+    It is the inverse of the median slope, over the lines from each large message to the largest. The slopes of all
+    pairs (Theil-Sen) would be worse: between two small messages, a short delay of the computer outweighs the line.
     """
     large = message_bytes >= STEADY * message_bytes[-1]
     more_bytes, more_s = message_bytes[-1] - message_bytes[large][:-1], message_s[-1] - message_s[large][:-1]

@@ -1,4 +1,5 @@
-"""Depth-first branch and bound over all chains of groups, compiled. A chain has one group per stage, in order."""
+"""Depth-first branch and bound over all chains of groups, compiled. A chain is one group per stage, in the order of the
+stages."""
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 def weigh_disjoint(
     hop_s: FloatArray, groups: IntArray, masks: IntArray, enough_s: float, weights_s: FloatArray
 ) -> None:
-    """Fill (G, G) ``weights_s`` with the bottleneck matching of every two of the (G, D) groups.
+    """Fill (G, G) ``weights_s`` with the cost of a hop between every two of the (G, D) groups: their bottleneck
+    matching.
 
-    Infinite if two groups share a device, by the (G,) bit masks, or if it exceeds ``enough_s``.
+    The cost is infinite if the groups share a device, by the (G,) bit masks, or if it exceeds ``enough_s``.
     """
     n_replicas = groups.shape[1]
     reals = np.empty((n_replicas + 2, n_replicas))
@@ -41,20 +43,21 @@ def search_chains(
     depth: int,
     n_steps: int,
 ) -> int:
-    """Continue for ``n_steps``. Return the depth to continue from next time, or -1 when the search is complete.
+    """Continue the search for ``n_steps`` steps. Return the depth for the next call, or -1 when it is complete.
 
     A chain and its reverse cost the same. Only the one that starts with the smaller index is visited.
 
     Parameters
     ----------
     cost_s, masks, weights_s
-        (G,), (G,) and (G, G): synchronisation cost of each group, its devices as bits, cost of each hop.
+        (G,) synchronisation cost of each group in seconds, (G,) its devices as a bit mask, and (G, G) cost of the hop
+        between every two groups in seconds.
     dearer
-        (G, G) for each group, all groups in ascending order of hop cost.
+        (G, G) In row g, all groups by rising cost of the hop from group g.
     at, chain
-        (S,) position of the search at each depth, initially zeros.
+        (S,) position of the search at each depth, and (S,) group of each stage. Zeros at first.
     best_chain, best_s
-        (S,) and (1,) the incumbent and its cost, or the cost to beat.
+        (S,) cheapest chain so far, and (1,) its cost in seconds. Before there is one, the cost to beat.
     """
     n_groups, n_stages = len(cost_s), len(at)
     # No chain does without this for each hop still to come.

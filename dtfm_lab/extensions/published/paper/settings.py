@@ -1,6 +1,6 @@
 """The settings of DT-FM's evaluation: networks, models, batches and measured seconds.
 
-The authors also measured on uniform links, which give an efficiency.
+The authors also measured on uniform links. An efficiency is fitted to these measurements.
 """
 
 import statistics
@@ -28,15 +28,15 @@ DATACENTER, WORLDWIDE = CASES[0], CASES[-1]
 RENTED_GBPS = {"datacenter": 25.0, "spot": 10.0}
 """Gbit/s of an instance's NIC in the cases that use AWS's own network (section 4, cases 1 and 2).
 
-The matrices of the authors' code have an eighth of it.
+The matrices in the authors' code have an eighth of these values.
 """
 INSIDE_GBPS = 100.0
 """Gbit/s between GPUs of one instance (section 4)."""
 VOCABULARY = 50257
 N_STAGES = N_REPLICAS = 8
 PASSES = 4
-"""FLOP of an iteration in forwards, as the paper counts them: a forward, another in the backward, which recomputes
-blocks, and two for the backward itself."""
+"""FLOP of an iteration, divided by the FLOP of its forward, as the paper counts them: 1 for the forward, 2 for the
+backward, and 1 for the blocks that the backward recomputes."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class Setting:
         return PASSES * self.batch * sum(layer.forward_flop for layer in blocks)
 
     def published_s(self, system: str) -> float | None:
-        """Return the measured seconds, the median over repetitions or seeds; None if no number is published."""
+        """Return the measured seconds of an iteration; None if no number is published. It is the median over
+        repetitions or seeds."""
         return _published().get((self.case, self.layers, self.batch, system))
 
 
@@ -85,7 +86,8 @@ def settings(
 
 @cache
 def network(case: str) -> Topology:
-    """Return a case's network. In AWS's own network, GPUs of an instance share its NIC at the rented rate."""
+    """Return a case's network. In AWS's own network, all GPUs of an instance share its NIC, which has the rented
+    rate."""
     topology = load_topology(case)
     if case not in RENTED_GBPS:
         return topology
@@ -144,7 +146,7 @@ def _published() -> dict[tuple[str, int, int, str], float]:
 
 
 SEQUENCES = 96
-"""Sequences per pipeline and iteration, all in one flush."""
+"""Sequences per pipeline and iteration, all between two flushes."""
 Line = dict[str, str]
 
 
@@ -184,13 +186,15 @@ def timed_seconds(plan: Plan, efficiency: float) -> float:
 
 @cache
 def own_factors() -> tuple[float, ...]:
-    """Return the efficiency of each line of one pipeline that is bound by its passes, not by its links."""
+    """Return the efficiency that predicts each fitted line exactly. These lines measured one pipeline, with links so
+    fast that its passes decide its time."""
     fitted = (line for line in numbers(MEASURED) if is_fitted(line))
     return tuple(own_factor(partial(timed_seconds, timed_plan(line)), float(line["seconds"])) for line in fitted)
 
 
 COMPUTE_BOUND_GBPS = 5.0
-"""From this rate on, a hop takes less time than a forward. Slower links say little about the passes."""
+"""From this bandwidth on, sending an activation takes less time than a forward. With slower links, the seconds say
+little about the passes."""
 
 
 def efficiency() -> float:

@@ -1,7 +1,7 @@
 """The systems as DT-FM's authors ran them: strategies with the grid, ranks and placements of their scripts.
 
-A waterfall leads from our best Megatron grid and DT-FM's placement to the ratio that the paper measured, one assumption
-at a time.
+A waterfall explains the ratio that the paper measured, one assumption at a time. It starts from our best Megatron grid
+and DT-FM's placement.
 """
 
 from collections.abc import Iterator
@@ -43,21 +43,21 @@ RESULTS = "DT-FM's authors, results/NeurIPS2022_submission.md of DS3Lab/Decentra
 STEPS = 20
 """Generations of the search for a placement."""
 NEVER = 10**6
-"""Micro-batches between two flushes if a pipeline is never flushed."""
+"""A number of micro-batches between two flushes that no pipeline reaches, so that it is never flushed."""
 
 
 @described
 @dataclass(frozen=True, kw_only=True)
 class MegatronOfThePaper(Megatron):
-    """Megatron-LM as DT-FM's authors ran it: eight replicas, stages x GPUs per layer also eight, with recomputed
-    blocks."""
+    """Megatron-LM as DT-FM's authors ran it: eight replicas of eight GPUs each, which are pipeline stages times GPUs
+    per layer. Blocks are recomputed."""
 
     checkpointing: str = "block"
     grid: int = N_STAGES
     ranks: str = "in order"
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
-        """Yield the grids of the paper. With random ranks, these are pipelines of single GPUs."""
+        """Yield the grids of the paper. Random ranks are only used for pipelines whose stages are single GPUs."""
         branches = [one for one in super().branches(topology, job, budget) if isinstance(one, Branch)]
         for found in (one for branch in branches for one in branch.plans()):
             how = found.job
@@ -110,7 +110,7 @@ HAS_RANDOM = "megatron-random"
 
 
 def systems_of(system: str, case: str) -> list[Strategy]:
-    """Return the strategies of a system in a case of the table. Its entry is the fastest of them."""
+    """Return the strategies that stand for a system of the table in a case. The table has the fastest of them."""
     if system == "dt-fm":
         return [DTFMOfThePaper(case=case)]
     if system == "dt-fm-random":
@@ -134,7 +134,8 @@ def outcome(system: str, setting: Setting, budget: Budget) -> Outcome:
 
 
 def rival(case: str) -> str:
-    """Return the Megatron-LM of the paper's ratios: ranks in order in data centres, at random elsewhere."""
+    """Return the system that the paper's ratios compare with: Megatron-LM with ranks in order in data centres, and with
+    random ranks elsewhere."""
     return "megatron" if case in RENTED_GBPS else HAS_RANDOM
 
 
@@ -150,7 +151,7 @@ assert N_STAGES == N_REPLICAS, "so that stages x GPUs a layer and replicas are a
 
 
 def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterfall:
-    """Return the waterfall of Megatron-LM over DT-FM, world-wide, in a setting of the paper.
+    """Return the waterfall of a ratio: Megatron-LM's seconds divided by DT-FM's, world-wide, in a setting of the paper.
 
     It leads from this lab's earlier assumptions to the measured ratio. Raises LabError for a setting that the paper
     does not have.
@@ -173,7 +174,7 @@ def papers_waterfall(layers: int = LAYERS[0], batch: int = BATCHES[0]) -> Waterf
 
 
 def switches(setting: Setting) -> list[Switch]:
-    """Return the assumptions, each on top of those before it."""
+    """Return the switches of the waterfall. Each changes one assumption, in addition to those before it."""
     ours = DTFMOfThePaper(case=WORLDWIDE, flush_every=NEVER, synchronisation="sharded", checkpointing="stage")
     changes: list[dict[str, Any]] = [
         {"strategy": Megatron(**AS_SHIPPED | {"order": "pp-dp"}, transport="overlapped"), "against": ours},

@@ -25,21 +25,21 @@ Seconds = Callable[[str, Setting], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """One ratio of the paper: which seconds it divides, and in which settings."""
+    """One ratio of seconds that the paper states: of which systems, and in which settings."""
 
     name: str
     published: tuple[float, float]
-    """Lowest and highest value, as the paper states them."""
+    """Lowest and highest value of the ratio that the paper states."""
     at: Sequence[Mapping[str, Any]]
-    """Settings for which the paper's measured seconds give the stated ratio, each with its value under ``ratio``."""
+    """Settings in which the paper's measured seconds give the stated ratio. Each has its value under ``ratio``."""
     over: str
     """The system in the numerator. ``rival`` is Megatron-LM with the ranks of the paper's ratios."""
     under: str
     cases: Sequence[str]
     under_case: str = ""
-    """The case of the denominator, if it is another one."""
+    """The case of the denominator; empty if it is the same as the numerator's."""
     closes: str = ""
-    """The assumption that would close the remaining gap, with its number."""
+    """The assumption that would close the gap between our ratio and the stated one, in words and with its value."""
 
     def of(self, setting: Setting, seconds: Seconds) -> float | None:
         """Return the ratio of the two systems' ``seconds`` in a setting; None if either is missing."""
@@ -51,7 +51,8 @@ class Stated:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A stated ratio, with the ratio of measured seconds and our predicted one in each setting."""
+    """A ratio that the paper states, in each setting: from the authors' measured seconds, and from our predicted
+    ones."""
 
     stated: Stated
     measured: Mapping[Setting, float]
@@ -86,7 +87,8 @@ class Ratio:
 
     @property
     def residue(self) -> float:
-        """Our nearest value divided by the nearest stated one; 1 if the ranges overlap."""
+        """Our value that is nearest to the stated range, divided by the stated value nearest to it. 1 if the ranges
+        overlap."""
         if self.overlaps:
             return 1.0
         (low, high), (least, most) = self.range, self.published
@@ -106,7 +108,7 @@ PETA = 1e15
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """The outcome of one system in one setting."""
+    """The outcome of one system in one setting: an entry of the table."""
 
     setting: Setting
     system: str
@@ -154,11 +156,11 @@ class Entry:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PapersTable:
-    """Every system in every setting so far. Has ``to_frame`` and ``ratios``; a notebook shows both."""
+    """DT-FM's table, with the entries so far. Has ``to_frame`` and ``ratios``; a notebook shows both."""
 
     entries: tuple[Entry, ...]
     wanted: int
-    """Number of entries requested. There are fewer if it was stopped."""
+    """Number of entries requested. The table has fewer until it is complete, or if it was stopped."""
 
     def __repr__(self) -> str:
         return f"<PapersTable: {self.sentence}>"

@@ -1,9 +1,9 @@
 """AMP: iterations of GPT-2 on 16 T4s in grids of three parallelisms, as its authors measured and predicted them.
 
-There are three predictions of each. The first knows the devices, and the links as AMP counts them. The second also
-knows AMP's profile. In it a forward of one sequence takes as long on one GPU as on four that share each layer, so the
-host's kernel launches are the limit (``block_launch_s``). (AMP multiplies the profile by the sequences of a
-micro-batch, and by 3 for the backward.) The third also fits the speed of links inside a host.
+Each iteration is predicted in three ways. The first knows the devices, and the links as AMP counts them. The second
+also knows AMP's profile. In the profile a forward of one sequence takes as long on one GPU as on four that share each
+layer. So the host's kernel launches are the limit (``block_launch_s``). (AMP multiplies the profile by the sequences of
+a micro-batch, and by 3 for the backward.) The third way also fits the speed of links inside a host.
 """
 
 import re
@@ -28,24 +28,25 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 NUMBERS = "amp_homogeneous.csv"
 GPUS, PER_HOST = 16, 4
 BLOCKS = range(2, 26)
-"""Indices of the transformer blocks among the 30 layers that AMP cuts."""
+"""Indices of the transformer blocks among the 30 layers into which AMP divides the model."""
 COUNTED_GBPS = 50.0
-"""Bandwidth inside a host and between two, as AMP counts it."""
+"""Gbit/s inside a host and between two, as AMP counts it."""
 TRIED_GBPS = (10.0, 12.5, 16.0, 20.0, 25.0, 31.5, 40.0, 50.0)
-"""Bandwidths tried for the links inside a host: preferred numbers in steps of about a quarter."""
+"""Gbit/s that are tried for the links inside a host: preferred numbers in steps of about a quarter."""
 LAUNCHES = 2.0
-"""Minimum time of a block's forward and backward, in profiled forwards. The backward launches as many kernels."""
+"""Minimum time of a block's forward and backward, as a multiple of the profiled forward. The backward launches as many
+kernels as the forward."""
 FAILED = "inf"
 PROFILED, OWN_LINKS = ", AMP's profile", ", AMP's profile and fitted links"
 ASSUMED = assumptions()["amp"]
 
 
 class Sustained(NamedTuple):
-    """The share of the peak that the lab guesses, lowered because a T4 of 70 W does not sustain its peak."""
+    """The share of the peak for T4s. It is below the lab's guess, because a T4 of 70 W does not sustain its peak."""
 
     factor: float = 24 / 65
-    """Sustained TFLOP/s of fp16 products of 4,096 x 4,096 x 4,096 over the data sheet's peak. The clock falls until the
-    GPU draws 70 W (forums.developer.nvidia.com, "About GPU peak performance", 264462)."""
+    """TFLOP/s that fp16 products of 4,096 x 4,096 x 4,096 sustain, divided by the data sheet's peak. The clock falls
+    until the GPU draws 70 W (forums.developer.nvidia.com, "About GPU peak performance", 264462)."""
     spread: float = GUESS_SPREAD
 
     def __float__(self) -> float:
@@ -75,7 +76,7 @@ class AmpTrial:
 
     @property
     def stages(self) -> list[range]:
-        """The layers of each stage among AMP's 30."""
+        """The layers of each stage, as indices among AMP's 30."""
         cut = [int(first) for first in self.line["cut"].split()]
         return [range(first, end) for first, end in pairwise(cut)]
 

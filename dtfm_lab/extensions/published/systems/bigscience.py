@@ -19,25 +19,27 @@ from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
 SEQUENCE, STATED_VOCABULARY, VOCABULARY = 2048, 250_000, 250_880
-"""Tokens per sequence, and rows of the embedding: as the stated sizes count them, and padded to a multiple of 128
-for each of eight GPUs."""
+"""Tokens per sequence, and two numbers of rows of the embedding. The first is in the stated sizes. The second is padded
+to a multiple of 128 for each of eight GPUs."""
 FIRST_WIDTH = 14_400
-"""Width of the rows that do not name one."""
+"""Width of the model in rows that do not name one."""
 HEADS = {14_400: 80, 13_824: 96, 14_336: 112}
-"""Heads by width: multiples of 8, for eight GPUs per layer. Our guess, because the rows of this part name none."""
+"""Attention heads by width: multiples of 8, for eight GPUs per layer. Our guess, because the rows of this part name
+none."""
 ADAPTERS_BYTES_PER_S = 4 * 12.5e9
-"""Four Omni-Path adapters of 100 Gbit/s per host."""
+"""Bytes/s of a host's four Omni-Path adapters of 100 Gbit/s together."""
 BETWEEN_BYTES_PER_S = ADAPTERS_BYTES_PER_S / 4
-"""Speed of a host's network, fitted to the rows of width 14,400 and micro-batch 1.
+"""Bytes/s of a host's network, fitted to the rows of width 14,400 and micro-batch 1.
 
 The fewer the stages, the more parameters each GPU averages, and the longer iterations take. DeepSpeed's ZeRO-3 on
 Selene reaches an equally small share of its adapters (``known_misses.csv``).
 """
 BUCKETS_BYTES = 2 * 5e8 * 2
-"""DeepSpeed's reduce_bucket_size and allgather_bucket_size: 500 million numbers each by default."""
+"""Bytes of the buffers for DeepSpeed's reduce_bucket_size and allgather_bucket_size: 500 million numbers each by
+default."""
 FITTED = "what a host's network reaches, and the speed of unaligned products, to the rows of width 14,400"
 REPEATED = {"582": "482"}
-"""Lines that repeat another line's measurement."""
+"""Lines that repeat the measurement of another line: the repeating line, and the other one."""
 
 
 class Shape(NamedTuple):
@@ -49,11 +51,10 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, line: dict[str, str]) -> "Shape":
-        """Return the shape from the line's columns. Without layers, each stage gets the number that comes nearest to
-        the size.
+        """Return the shape from the line's columns. If the line has no number of layers, the stated size gives it, with
+        equal layers per stage.
 
-        A layer has 12 width^2 + 13 width parameters. The embedding and the positions have ``width`` numbers per
-        row.
+        A layer has 12 width^2 + 13 width parameters. The embedding and the positions have ``width`` numbers per row.
         """
         width = int(line["hidden"] or FIRST_WIDTH)
         heads = int(line["heads"] or HEADS.get(width, width // 128))
@@ -66,8 +67,8 @@ class Shape(NamedTuple):
 
 
 def blocks_of_stages(n_blocks: int, n_stages: int) -> tuple[int, ...]:
-    """Return the blocks of each stage as DeepSpeed's PipelineModule cuts: every stage is filled, and the last has the
-    rest.
+    """Return the blocks of each stage as DeepSpeed's PipelineModule cuts: all stages are filled equally, and the last
+    has the rest.
 
     From 28 February on, BigScience counted the embedding and the head as a block each (``type:transformer|embedding``)
     and chose the number of blocks so that the total divides. This is assumed if the total divides and the blocks alone

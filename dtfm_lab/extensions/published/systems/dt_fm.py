@@ -25,8 +25,8 @@ from dtfm_lab.extensions.published.units import interval_of
 from dtfm_lab.simulation import simulate
 
 FIRST, LAST = (LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1])
-"""(layers, batch) of the first and last of nine settings, which the paper's ratios compare. The other seven would take
-minutes; see ``lab.published.papers_table``."""
+"""(layers, batch) of the first and the last of the paper's nine settings, which its ratios compare. The other seven
+would take minutes; see ``lab.published.papers_table``."""
 PIPELINES = {"1": "one pipeline", "2": "two pipelines", "4": "four pipelines", "8": "eight pipelines"}
 ASSUMED = assumptions()["dt-fm"]
 

@@ -1,11 +1,10 @@
-"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, with RoBERTa-XLM
-of 560 million parameters in data parallelism. Also predict what TCP streams reach on the same links.
+"""Predict hivemind over clouds and continents: seconds of its averaging rounds and of its epochs, with RoBERTa-XLM of
+560 million parameters in data parallelism. Also predict what TCP streams reach on the same links.
 
-A peer averages one part of the gradient for all others and streams the other parts to their peers, all at once
-(``sharded-at-once``). A part is averaged when every peer has sent it, and the next part waits for that
-(``TensorPartReducer`` of hivemind's averaging/partition.py). So all streams of a host keep step. A stream reads
-its own window as it comes in, then waits until the host has read the other peers' windows. That delay adds to the
-round trip.
+A peer averages one part of the gradient for all others, and streams the other parts to the peers that average them, all
+at once (``sharded-at-once``). A part is averaged when every peer has sent it, and the next part waits for that
+(``TensorPartReducer`` of hivemind's averaging/partition.py). So all streams of a host keep step. A stream reads its own
+window as it comes in, then waits until the host has read the other peers' windows. That delay adds to the round trip.
 """
 
 import math
@@ -37,14 +36,14 @@ PREMISES = "RTX8000", "8 V100"
 IPERF_S = 10.0
 """Default duration of an iperf test in seconds. Its mean includes the stream's slow start."""
 MOST_RATE = from_gbps(10.0)
-"""Bytes/s, above what any host was observed to receive from its peers."""
+"""Bytes/s that no host was observed to exceed when receiving from its peers."""
 STALLED = "160"
-"""Streams of the test that reached only a hundredth of a Gbit/s."""
+"""Number of streams in the test that reached only a hundredth of a Gbit/s. That test is left out."""
 UNSTABLE = "F-B", "F-C"
 """Experiments that the paper calls unstable."""
 ONE_ZONE = "one zone"
 NEAR = "E-A", "F-A"
-"""Experiments with hosts on the premises and in the same continent, where links matter least."""
+"""Experiments whose hosts are on the premises and in the same continent. There links matter least."""
 ASSUMED = assumptions()["hivemind"]
 Pair = tuple[str, str]
 
@@ -69,10 +68,10 @@ class Software:
     """Hivemind's effect on a host: how fast it receives, and extra seconds per round."""
 
     taken_bytes_per_s: Mapping[str, float]
-    """Bytes/s that a host receives from all of its peers together, by kind of host. A host on the premises counts as a
-    T4."""
+    """Bytes/s that a host receives from all of its peers together, by kind of host. Hosts on the premises have the T4's
+    value."""
     premises_s: float = 0.0
-    """Extra seconds of a round in which a host on the premises takes part."""
+    """Seconds added to a round if a host on the premises takes part."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class HivemindRun:
 
     @property
     def group(self) -> str:
-        """What dominates the round's seconds."""
+        """Name of the run's group: where its peers are, which decides the round's seconds."""
         places = [peer.place for peer in self.peers]
         if set(places) & set(PREMISES):
             return "premises and cloud"
@@ -214,7 +213,8 @@ def averaging_seconds(run: HivemindRun, software: Software) -> float:
 
 
 def _own_rate(run: HivemindRun, host: str) -> float:
-    """Return the bytes/s that a host must receive for the round's seconds to match."""
+    """Return the bytes/s at which a host must receive, so that the predicted seconds of the round equal the measured
+    ones."""
 
     def seconds(share: float) -> float:
         return averaging_seconds(run, Software({host: share * MOST_RATE}))
@@ -224,10 +224,10 @@ def _own_rate(run: HivemindRun, host: str) -> float:
 
 @dataclass(frozen=True)
 class Fits:
-    """What each run says about the software, by the run's name. A run is predicted from all others."""
+    """What each run tells about hivemind, by the run's name. A run is predicted from what the others tell."""
 
     rates: Mapping[str, tuple[str, float]]
-    """Kind of host and its own rate, for the runs within one zone."""
+    """Kind of host, and the bytes/s that it receives according to this run. For the runs within one zone."""
     extras_s: Mapping[str, float]
     """Seconds that the rates do not explain, for the runs in ``NEAR``."""
     shares: Mapping[str, float]
@@ -250,12 +250,12 @@ class Fits:
         return found | dict.fromkeys(PREMISES, found["T4"])
 
     def software_for(self, run: HivemindRun) -> Software:
-        """Return the software as the other runs describe it."""
+        """Return hivemind's effect as the other runs tell it."""
         extras_s = [extra_s for name, extra_s in self.extras_s.items() if name != run.name]
         return Software(self.rates_without(run.name), median(extras_s))
 
     def share_for(self, run: HivemindRun) -> float:
-        """Return the median share of the other runs."""
+        """Return the median of ``shares`` over the other runs."""
         return median([share for name, share in self.shares.items() if name != run.name])
 
 
@@ -300,7 +300,7 @@ def _fitted(run: HivemindRun, software: Software) -> str:
 
 
 def _stream_rows() -> Iterator[Row]:
-    """Yield the bandwidth in Gbit/s of one TCP stream and of several, predicted from Linux's window alone."""
+    """Yield the Gbit/s of one TCP stream and of several, predicted from Linux's default window alone."""
     for ((first, second), n, series), tests in _tests().items():
         # Two streams in one place have no distance to test.
         if first == second:
@@ -322,6 +322,7 @@ def _stream_rows() -> Iterator[Row]:
 
 
 def _own_link(first: str, second: str) -> float:
-    """Return the bytes/s of the slower of two places' own links. The premises' links are unknown."""
+    """Return the bytes/s of the slower of two places' own links. The premises' links are unknown and count as
+    infinitely fast."""
     within = (single_streams().get((place, place)) for place in (first, second))
     return min((each.bytes_per_s for each in within if each), default=math.inf)

@@ -20,8 +20,8 @@ from dtfm_lab.simulation import simulate
 PARAMETERS = 10_200_000_000
 LOCAL_STEPS, STEP_S = 100, 22.8
 NODES = 8
-"""Number of nodes; the report had up to 14. The share of time that nodes compute does not depend on it, because links
-are as fast as measured."""
+"""Number of nodes; the report had up to 14. The share of time that nodes compute does not depend on it, because the
+links' speed is chosen so that averaging takes the measured time."""
 
 
 @published("intellect-1")

@@ -20,10 +20,10 @@ from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedZero3
 from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
 
 SEQUENCE, VOCABULARY = 2048, 51200
-"""Narayanan et al. 2021, section 5."""
+"""Tokens per sequence, and size of the vocabulary (Narayanan et al. 2021, section 5)."""
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 197e9, 8 * 25e9
-"""What NCCL reaches on eight A100s, as assumed when the efficiency of A100s was fitted to these rows; and a host's
-eight NICs of 200 Gbit/s (section 5)."""
+"""Bytes/s that NCCL reaches on eight A100s, and bytes/s of a host's eight NICs of 200 Gbit/s (section 5). The first was
+assumed when the efficiency of A100s was fitted to these rows."""
 ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight NICs of 200 Gbit/s a host")
 
 
@@ -38,7 +38,7 @@ class Measured:
 
     @property
     def published(self) -> float:
-        """TFLOP/s per GPU."""
+        """Measured TFLOP/s per GPU."""
         return float(self.line["tflop_per_s"])
 
     @property

@@ -16,7 +16,7 @@ from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
 GPUS, GPU = 2, "RTX 3090"
-"""The machine of every row."""
+"""Number and kind of the GPUs in every row."""
 SAMPLES = 1024
 """Sequences per epoch."""
 RANK = 64
@@ -32,7 +32,7 @@ and another of all tokens except the last (modeling_llama.py, ``logits.float()``
 :].contiguous()``).
 """
 SPEED_LINES = ("72", "73")
-"""The rows without sharding, which the speed of an RTX 3090 was fitted to."""
+"""Numbers of the lines without sharding. The speed of an RTX 3090 was fitted to them."""
 SPEED_FITTED = "the speed of an RTX 3090 to lines 72 and 73, which have no sharding"
 
 
@@ -65,7 +65,7 @@ def _epoch_s(found: Prediction) -> float:
 
 
 def _reserved_gib(found: Prediction) -> float:
-    """Return what torch reserves on a GPU, including Hugging Face's copies of the logits."""
+    """Return the GiB that torch reserves on a GPU, including Hugging Face's copies of the logits."""
     job = found.plan.job
     logits = job.microbatch * job.modelled().seq_len * job.modelled().vocab_size
     return (found.peak_bytes + COPIED_LOGIT_BYTES * logits) / ALLOCATED / GiB

@@ -29,8 +29,8 @@ ONE_KIND, SEVERAL_KINDS = "GH200", "three kinds of GPU"
 
 @published("sailor")
 def sailor() -> Iterator[Row]:
-    """Yield GPT-Neo on GH200 without a fit and with one factor, OPT on three kinds of GPU without a fit, and both
-    memories."""
+    """Yield the rows of GPT-Neo on GH200, without a fit and with one fitted factor. Also those of OPT on three kinds of
+    GPU, without a fit, and the memory of both."""
     yield from rows_of(packaged())
 
 
@@ -40,7 +40,8 @@ def packaged() -> Document:
 
 
 def rows_of(records: Document) -> Iterator[Row]:
-    """Yield a row for each record, one for its memory if its model is known, and one with a factor.
+    """Yield the rows of each record: its iteration, its memory if its model is known, and its iteration with a fitted
+    factor.
 
     The factor is fitted to the other records of the group. The group must have at least three, with GPUs of one kind.
     Sailor's predictions get their own factor in the same way.
@@ -61,7 +62,7 @@ def rows_of(records: Document) -> Iterator[Row]:
     # One factor for GPUs of one kind; mixed ones have no common factor.
     both = [one for one in zip(records.rows, seconds, strict=True) if len({d.gpu for d in one[0].devices}) == 1]
     for group, members in by_key((_group(record), (record, predicted)) for record, predicted in both).items():
-        # Of two rows, the other one alone would be the fit.
+        # With only two rows, each fit would rest on a single row.
         if len(members) < 3:
             continue
         factors = leave_one_out([record.measured_s / predicted for record, predicted in members])
@@ -122,7 +123,8 @@ def _memory_row(
 
 
 def _group(record: Record) -> str:
-    """Return the group: GPUs of one kind by their name; all mixes of kinds share a group."""
+    """Return the name of a record's group. Records with one kind of GPU are grouped by kind. All others are in one
+    group."""
     gpus = {device.gpu for device in record.devices}
     if gpus == {"GH-96"}:
         return ONE_KIND

@@ -20,15 +20,19 @@ GPUS = 8
 NVLINK_BYTES_PER_S = 900e9
 """NVLink's bytes/s between two B200s, one way, from the data sheet."""
 TRIED = (0.4, 0.6)
-"""Efficiencies at which an iteration is simulated."""
+"""The two efficiencies at which an iteration is simulated. The line through both results gives all others
+(``SecondsLine``)."""
 BETWEEN = "8"
-"""Micro-batches of the rows that add no information. Their milliseconds are on the line through the grid's two other
-rows, within 1.6 %; for DeepSeek-V2 without a pipeline, within 4 %."""
+"""Number of micro-batches of the rows that add no information: their milliseconds are on a line with those of the same
+grid's two other rows.
+
+The distance is at most 1.6 %; for DeepSeek-V2 without a pipeline, 4 %.
+"""
 ONE_EFFICIENCY = ", one efficiency"
 ASSUMED = ("zero-1", "fp32 gradients", "attention, SwiGLU and loss fused", "sequence parallel where tensor parallel")
 TIMED = (*ASSUMED, "memory_traffic", "transport blocking", "ring over NVLink, not overlapped")
 LONG = "131072"
-"""Tokens of the rows that had missed before the attention's own speed was looked up."""
+"""Tokens per sequence of the rows that missed at first. After that, the speed of the attention was looked up."""
 LOOKED_UP = "no blind prediction: the speed of cuDNN's attention was looked up after this row had missed"
 
 
@@ -36,7 +40,7 @@ BY_CHOICE = {
     "context_parallel": "keys and values in a ring (measured: all to all)",
     "expert_parallel": "as many tokens for each expert",
 }
-"""What is assumed if a row has this parallelism."""
+"""What is assumed about a row that uses this kind of parallelism."""
 
 
 def plan_of(line: dict[str, str]) -> Plan:

@@ -4,8 +4,8 @@ They were measured with and without torch.compile.
 
 Devices reach the share of the data sheet's peak that other sources give. Without torch.compile, each operator between
 matrix products reads and writes memory (``memory_traffic``). With torch.compile, these operators are fused into a few,
-which count as nothing. The GPUs of torchtitan have slower memory (2.4 TB/s) and a power limit of 500 W, for which we
-know no peak.
+and their time is neglected. The GPUs of torchtitan have slower memory (2.4 TB/s) and a power limit of 500 W, for which
+we know no peak.
 """
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
 
 LOCAL_BATCH = 2
 NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9
-"""Bytes/s between two GPUs of a host, one way, from the H100's data sheet; and bytes/s of a host's network, with 400
-Gbit/s per GPU."""
+"""Bytes/s between two GPUs of a host, one way, from the H100's data sheet; and bytes/s of a host's eight NICs of 400
+Gbit/s together."""
 
 
 @published("torchtitan")

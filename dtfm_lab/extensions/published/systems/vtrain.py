@@ -14,7 +14,7 @@ INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
 Gbit/s."""
 ASSUMED = assumptions()["vtrain"]
 REPEATED = {"92": 53937.9, "93": 53909.6}
-"""Milliseconds of the other measurement of the same configuration, by line."""
+"""Milliseconds of a second measurement of the same configuration, by number of the line."""
 
 
 def plan_of(line: dict[str, str]) -> Plan:

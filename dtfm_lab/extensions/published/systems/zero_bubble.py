@@ -26,12 +26,13 @@ SCHEDULES = {"1F1B": "1f1b", "1F1B-I": "interleaved-1f1b", "ZB-H1": "zb-h1"}
 
 SEQUENCE, VOCABULARY = 1024, 50304
 FREE_BYTES_PER_S = 1e30
-"""A bandwidth without effect: the paper profiled the seconds of a whole message, not its latency and bandwidth."""
+"""Bytes/s of links that add no time. The paper profiled the seconds of a whole message, not its latency and
+bandwidth."""
 
 
 @cache
 def settings_of(model: str) -> dict[str, int]:
-    """Return sizes and cut of a model of the paper's table 4."""
+    """Return the sizes of a model in the paper's table 4, and how it is cut into stages."""
     (line,) = (line for line in numbers("zero_bubble_memory.csv") if line["model"] == model)
     return {name: int(value) for name, value in line.items() if name != "model"}
 
@@ -89,7 +90,7 @@ def plan_of(
 
 @published("zero-bubble-memory")
 def zero_bubble_memory() -> Iterator[Row]:
-    """Yield gigabytes of the worst device, for four models and two schedules."""
+    """Yield gigabytes of the device that holds the most, for four models and two schedules."""
     for line in numbers("zero_bubble_memory.csv"):
         for schedule, column in (("1F1B", "one_f_one_b_gb"), ("1F1B-I", "interleaved_gb")):
             peak_bytes = int(memory(plan_of(line["model"], schedule)).peak_bytes.max())
@@ -112,7 +113,8 @@ def zero_bubble_memory() -> Iterator[Row]:
 
 
 TRIED = (0.5, 0.8)
-"""Efficiencies at which an iteration is simulated."""
+"""The two efficiencies at which an iteration is simulated. The line through both results gives all others
+(``SecondsLine``)."""
 ONE_EFFICIENCY = ", one efficiency"
 ASSUMED = assumptions()["zero-bubble-throughput"]
 

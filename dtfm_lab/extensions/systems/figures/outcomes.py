@@ -34,12 +34,12 @@ HIGHLIGHT = "rgba(128, 128, 128, 0.13)"
 ROW_PX = 40
 BAR_WIDTH = 0.62
 ROOM = 1.4
-"""Length of the axis relative to the longest bar. The rest holds the bar's number and ratio."""
+"""Length of the axis, divided by the longest bar. The additional length is for a bar's seconds and ratio."""
 REASON_LETTERS = 95
 """Maximum letters of a reason in the figure. Its hover text has all of it."""
 LETTERS_A_LINE = 80
 BREAK_SHARE = 0.006
-"""Width of the two gaps in a bar that is cut because it is too long, as a share of the axis."""
+"""Half the width of each slash across a bar that is cut because it is too long, as a share of the axis."""
 
 
 @figure_of(Outcomes)
@@ -152,14 +152,14 @@ def _alt(outcomes: Outcomes, displayed: Sequence[Bar]) -> str:
 
 
 AGAIN = ("solid", "dot", "dashdot", "longdash")
-"""Line styles. The systems that come first, one for each colour, have the first style; the next ones have the second,
-and so on. Plain dashes mark systems that are not compared."""
+"""Line styles of the compared systems. As many systems as there are colours have the first style, the next as many have
+the second, and so on. Plain dashes mark systems that are not compared."""
 LEGEND_ROW_PX = 10
-"""Pixels that a system adds to the legend, with two systems per row."""
+"""Pixels that one system adds to the legend's height. The legend has two systems per row."""
 SHADE = 0.13
-"""Opacity of the range in which a system is fastest."""
+"""Opacity of the shading where a system is fastest."""
 LEAST_NAMED = 0.1
-"""Minimum share of the axis for a range to show its name."""
+"""A range where a system is fastest shows the system's name if it has at least this share of the axis."""
 NAME_LETTERS = 24
 
 
@@ -208,7 +208,7 @@ def crossings(crossings: Crossings) -> go.Figure:
 
 
 def _color(crossings: Crossings, labels: Sequence[str]) -> str:
-    """Return the colour of a system; grey if several are equally fast or none has a plan."""
+    """Return the colour of the single system in ``labels``. Grey if there are several, or none."""
     if len(labels) != 1:
         return GREY
     number = [one.label for one in crossings.systems].index(labels[0])

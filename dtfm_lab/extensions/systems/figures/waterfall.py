@@ -1,4 +1,4 @@
-"""A waterfall of assumptions: from one model to another, with a floating bar for each switch."""
+"""A waterfall of assumptions, which leads from one model to another: a floating bar shows the change by each switch."""
 
 import itertools
 import textwrap
@@ -13,19 +13,18 @@ from dtfm_lab.figures.theme import UNBOXED, figure_of, literal, numbered_rows, r
 
 ROW_PX = 52
 NAME_LETTERS = 52
-"""Maximum letters per line next to a bar."""
+"""Maximum letters per line of the text next to a bar."""
 ROOM, ROOM_WORDS = 1.2, 1.4
-"""Length of the axis relative to the longest bar: with room for the bar's number, and with room for its number and
-words."""
+"""Length of the axis, divided by the longest bar: if there is a number next to the bar, and if there are words too."""
 LEAST = 2e-3
-"""Minimum width of a change, as a share of the longest bar, so that it is visible."""
+"""Minimum width at which a change is drawn, as a share of the longest bar, so that it is visible."""
 KINDS = {"end": ("the model", BLUE), "longer": ("takes longer", ORANGE), "shorter": ("takes less", GREEN)}
 PUBLISHED = PURPLE
 
 
 @figure_of(Waterfall)
 def waterfall(found: Waterfall) -> go.Figure:
-    """Return one row per switch, with its change between the values before and after. The first and last row start
+    """Return one row per switch. Its bar extends from the value before to the value after. The first and last row start
     at 0.
 
     A published number is a line, and a range is a band. A switch without a plan shows the reason.

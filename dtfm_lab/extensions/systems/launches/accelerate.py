@@ -18,7 +18,7 @@ from dtfm_lab.extensions.systems.strategy import TRIED
 KINDS = "NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM"
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
 SHARDINGS = {"FULL_SHARD": True, "1": True, "SHARD_GRAD_OP": False, "2": False}
-"""Names and numbers of FSDP's strategies; True if parameters are dropped after the forward."""
+"""Names and numbers of FSDP's sharding strategies. True if parameters are dropped after the forward."""
 ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
 
 
@@ -145,7 +145,7 @@ def _count(given: Mapping[str, Any], name: str) -> int:
 
 
 def _stripped(section: Any, prefix: str) -> dict[str, Any]:
-    """Return a section's values, with this prefix removed from their names."""
+    """Return a section's values, by their names without this prefix."""
     if section is None:
         return {}
     if not isinstance(section, Mapping):

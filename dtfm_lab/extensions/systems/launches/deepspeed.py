@@ -20,14 +20,14 @@ COUNTS = {
     "train_micro_batch_size_per_gpu": "microbatch",
     "gradient_accumulation_steps": None,
 }
-"""Keys that give sizes, and the job's fields that they set."""
+"""Keys of the configuration that give sizes, and the fields of the job that they set."""
 OFF: tuple[Any, ...] = (None, False, 0, "none", "None", {}, [])
 ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", "deepspeedcpuadamw", "torchadam"}
-"""Optimizers with Adam's states: two numbers per parameter."""
+"""Names of optimizers with Adam's states: two numbers per parameter."""
 
 
 def read_text(text: str) -> Launch:
-    """Return the launch of a configuration's text. It may have comments and trailing commas, as DeepSpeed reads
+    """Return the launch of a configuration's text. Comments and trailing commas are allowed, because DeepSpeed reads
     Hjson."""
     bare = re.sub(r"(?m)^\s*(//|#).*$|(?<=[\s,{\[])(//|#)[^\"\n]*$", "", text)
     bare = re.sub(r",(\s*[}\]])", r"\1", bare)
@@ -39,7 +39,7 @@ def read_text(text: str) -> Launch:
 
 
 def read_config(config: Any) -> Launch:
-    """Return the launch of a configuration's values."""
+    """Return the launch of a configuration that is already parsed."""
     if not isinstance(config, Mapping):
         raise LabError(f"DeepSpeed configuration is {shortened(config)}; wanted an object in braces")
     ignored, notes, asked = list[str](), list[str](), list[str]()
@@ -87,7 +87,7 @@ def read_config(config: Any) -> Launch:
 
 
 def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> dict[str, Any]:
-    """Return the settings that affect the plan, and add the names of the others to one of the lists.
+    """Return the settings that affect the plan. Add the names of the others to ``ignored`` or ``notes``.
 
     Raises LabError for a setting that has no model.
     """

@@ -21,19 +21,19 @@ class Launch:
     job: Mapping[str, Any]
     """Fields of the job that the flags set."""
     n_devices: int | None = None
-    """Number of devices, counted from the first of the network; None for all."""
+    """Number of devices that are launched, the first ones of the network; None for all of them."""
     of_a_replica: int = 1
     """Devices per replica: stages times the GPUs that share a layer, a sequence or experts."""
     seq_len: int | None = None
     """Tokens per sequence; None for the job's."""
     accumulation: int | None = None
-    """Micro-batches per replica and iteration. If it is known, the batch follows from the micro-batch, or the other way
-    round."""
+    """Micro-batches per replica and iteration; None if the launch does not set it. With it, the batch follows from the
+    micro-batch, or the micro-batch from the batch."""
     asks: str = field(default="", compare=False)
     """The setting that leaves the batch to the training program, such as Hugging Face's "auto"; empty if there is
     none."""
     ignored: tuple[str, ...] = field(default=(), compare=False)
-    """Settings that change no plan."""
+    """Names of settings that change no plan."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """Settings that have no model, and what the plan assumes instead."""
 
@@ -43,7 +43,7 @@ class Launch:
         return [*self.notes, *([f"ignored: {', '.join(self.ignored)}"] if self.ignored else [])]
 
     def keeping_microbatch(self) -> Launch:
-        """Return the launch with the job's micro-batch, unless the launch sets its own."""
+        """Return the launch so that the job's micro-batch size is kept, unless the launch sets its own."""
         if getattr(self.strategy, "microbatches", "given") == "given" or "microbatch" in self.job:
             return self
         return replace(self, strategy=replace(self.strategy, microbatches="given"))  # type: ignore[call-arg]
@@ -51,7 +51,7 @@ class Launch:
     def on(self, topology: Topology, job: Job) -> tuple[Topology, Job]:
         """Return the network and the job as launched.
 
-        Raises LabError if the network has too few devices, if replicas do not divide the processes, or if the batch
+        Raises LabError if the network has too few devices, if the devices do not form whole replicas, or if the batch
         does not suit the number of replicas.
         """
         n = len(topology) if self.n_devices is None else self.n_devices
@@ -71,8 +71,8 @@ class Launch:
         return (topology if n == len(topology) else topology.subset(range(n))), job.with_fields(**fields)
 
     def _batch(self, replicas: int, otherwise: int) -> dict[str, Any]:
-        """Return the job's fields with the batch and micro-batch of these replicas. ``otherwise`` is the job's own
-        batch."""
+        """Return the fields that the flags set, with the batch and micro-batch for this number of replicas.
+        ``otherwise`` is the batch if no flag sets it."""
         fields, times = dict(self.job), replicas * (self.accumulation or 1)
         exact = self.accumulation is not None and "microbatch" in fields  # together they determine the batch
         each = times * fields.get("microbatch", 1)

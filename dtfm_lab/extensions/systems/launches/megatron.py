@@ -28,15 +28,15 @@ from dtfm_lab.extensions.systems.strategy import Strategy
 
 SHARED = ("tensor_model_parallel_size", "context_parallel_size", "expert_model_parallel_size")
 LAUNCHERS = ("nnodes", "nproc-per-node")
-"""Flags that are read from the words before the script's name."""
+"""Flags of the launcher that are read from the words before the script's name."""
 CONFIGURED = re.compile(r"--(?:deepspeed|deepspeed[-_]config|job\.config[-_]file)[= ]+([^\s-]\S*)")
 """Matches the DeepSpeed or torchtitan file that a command names."""
 SHELL = ("|", "&", ";", ">", "1>", "2>")
-"""Prefixes of the words that end a command's own words."""
+"""Words that begin like this are not part of the command, and end it."""
 PROGRAM = re.compile(r"(?:^|[\s\"'])([^\s\"'=]{0,400}?([\w-]{1,100})\.py)(?=[\s\"']|$)")
 """Matches a Python program. Lengths are limited, so that a very long word without spaces stays quick to search."""
 AGAIN = re.compile(r"\s(?:torchrun|python3?|nsys|deepspeed|srun|accelerate)\s")
-"""Matches the start of another command after the first."""
+"""Matches the launcher with which another command starts, after the first one."""
 UNKNOWN_VALUE = re.compile(r"\$\{?(\w+)\}?")
 
 
@@ -92,7 +92,7 @@ def read_words(text: str, script: Script | None = None, config: str | None = Non
 
 
 def _current(flag: str) -> str:
-    """Return today's name of a flag."""
+    """Return the present name of a flag, which may be typed with a former name."""
     return str(known_settings()["megatron"]["renamed"].get(flag, flag))
 
 
@@ -111,7 +111,8 @@ def _given(
     notes: list[str],
     script: Script | None,
 ) -> dict[str, Any]:
-    """Return the flags that affect the plan, checked. Adds the names of the others to ``ignored`` or ``notes``."""
+    """Return the flags that affect the plan, after checking them. Add the names of the others to ``ignored`` or
+    ``notes``."""
     named: dict[str, Any] = {}
     kinds = kinds_of("megatron")
     # The program's own flags come last and win.
@@ -175,7 +176,8 @@ def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | 
 
 
 def launch_of(given: Mapping[str, Any], zero: int | None = None, notes: Sequence[str] = ()) -> Launch:
-    """Return the launch of flags that decide the plan. ``zero`` is ZeRO's stage in Megatron-DeepSpeed."""
+    """Return the launch of the flags that affect the plan. ``zero`` is ZeRO's stage in Megatron-DeepSpeed; None without
+    it."""
     if given.get("bf16") and given.get("fp16"):
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
     stages = given.get("pipeline_model_parallel_size", 1)
@@ -254,7 +256,7 @@ def _job_of(given: Mapping[str, Any], expert_parallel: int) -> dict[str, Any]:
 
 
 def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parallel: int) -> None:
-    """Raise LabError for ways to share experts that have no model."""
+    """Raise LabError if the flags share experts among GPUs in a way that has no model here."""
     if expert_parallel == 1:
         return
     kind = given.get("moe_token_dispatcher_type", "alltoall")
@@ -269,7 +271,10 @@ def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parall
 
 
 def _attention_of(given: Mapping[str, Any]) -> str:
-    """Say whether attention keeps its scores. Recomputing only these keeps the same as a fused attention."""
+    """Say how attention is computed: whether it keeps its scores for the backward.
+
+    If only the scores are recomputed, it keeps the same as a fused attention.
+    """
     backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
     again = given.get("recompute_activations") or given.get("recompute_granularity") == "selective"
     if given.get("use_flash_attn") or again:
@@ -329,7 +334,7 @@ def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
 
 
 def _flags(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each flag, with dashes for underscores, and its value: the first word before the next flag.
+    """Yield each flag and its value, which is the first word before the next flag. Underscores in a flag become dashes.
 
     Words before the first flag, and further words after a value, belong to the launcher and are skipped.
     """

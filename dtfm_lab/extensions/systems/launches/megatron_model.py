@@ -16,7 +16,7 @@ from dtfm_lab.domain.network import shortened
 from dtfm_lab.extensions.systems.launches.settings import known_settings
 
 SIZES = {"num_layers": "n_layers", "hidden_size": "d_model", "num_attention_heads": "n_heads", "seq_length": "seq_len"}
-"""Flags that every model needs, and their names here."""
+"""Flags that every model needs, and the lab's names of the same sizes."""
 LATENT = {"kv_lora_rank": "kv_rank", "q_lora_rank": "q_rank"}
 LATENT |= {"qk_head_dim": "nope_dim", "qk_pos_emb_head_dim": "rope_dim", "v_head_dim": "value_dim"}
 """Sizes of DeepSeek's attention, and what they are called here."""
@@ -29,8 +29,10 @@ def flag(name: str) -> str:
 
 
 def model_of(given: Mapping[str, Any]) -> ModelSpec | None:
-    """Return the model; None if no flag gives a size. Raises LabError if sizes are missing, or if no model here has
-    them."""
+    """Return the model; None if no flag gives a size.
+
+    Raises LabError if sizes are missing, or if the lab has no model with them.
+    """
     if not any(name.replace("-", "_") in given for name in known_settings()["megatron"]["model"]):
         return None
     if missing := [flag(name) for name in SIZES if name not in given]:
@@ -86,8 +88,8 @@ def _refuse(given: Mapping[str, Any], names: tuple[str, ...], model: str) -> Non
 
 
 def _gpt(given: Mapping[str, Any], sizes: dict[str, Any], head: int, n_kv: int) -> ModelSpec:
-    """Return a model whose MLP has two matrices. If all other choices are a GPT's, it equals ``gpt`` number by
-    number."""
+    """Return a model whose MLP has two matrices. If all other choices are a GPT's as well, it equals the lab's
+    ``gpt``."""
     d, t, n_heads = sizes["d_model"], sizes["seq_len"], sizes["n_heads"]
     ff, positions = given.get("ffn_hidden_size") or 4 * d, _positions(given)
     biased, normed, norms = not given.get("disable_bias_linear"), given.get("qk_layernorm", False), 2 - _rms(given)
@@ -205,5 +207,5 @@ def _listed(pattern: str) -> object:
 
 
 def _gated(d_model: int) -> int:
-    """Return Megatron-LM's default width of a gated MLP."""
+    """Return the width that Megatron-LM gives to a gated MLP by default."""
     return int(4 * d_model * 2 / 3 / 64) * 64

@@ -30,25 +30,26 @@ KINDS: dict[str, Any] = {
     "text or texts": str | list[str],
     "texts": list[str],
 }
-"""Types of a setting's value, by the words for them in ``known.yaml``. A count is -1 if it follows from other settings.
-A switch is on without a value."""
+"""Types of a setting's value, by their names in ``known.yaml``. A count of -1 means that it follows from other
+settings. A switch is on if it has no value."""
 
 
 @cache
 def known_settings() -> Mapping[str, Any]:
-    """Return what ``known.yaml`` says about the settings of launches, by framework."""
+    """Return the contents of ``known.yaml`` about the settings of launches, by framework."""
     return read_mapping(Path(__file__).with_name("known.yaml"))
 
 
 def kinds_of(framework: str) -> Mapping[str, Any]:
-    """Return the kind of value of each setting that decides the plan."""
+    """Return the kind of value, a key of ``KINDS`` or a list of values, of each setting that affects the plan."""
     known = known_settings()[framework]
     return {**known.get("model", {}), **known["read"]}
 
 
 @cache
 def _types(framework: str) -> type[BaseModel]:
-    """Return a model of the settings that decide the plan. A setting with a dot in its name is in a section."""
+    """Return a pydantic model of the settings that affect the plan. A setting with a dot in its name is in a
+    section."""
     # Flags are text, from which numbers are read.
     keys_of = partial(create_model, "Keys", __config__=ConfigDict(extra="forbid", strict=framework != "megatron"))
     fields: dict[str, Any] = {}
@@ -63,7 +64,7 @@ def _types(framework: str) -> type[BaseModel]:
 
 
 def is_ignored(framework: str, name: str) -> bool:
-    """True if a setting of this name changes no plan. Names in ``known.yaml`` may have stars."""
+    """True if a setting of this name changes no plan. The names in ``known.yaml`` may have stars for any letters."""
     return name in _ignored(framework)[0] or bool(_ignored(framework)[1].fullmatch(name))
 
 
@@ -75,13 +76,14 @@ def _ignored(framework: str) -> tuple[frozenset[str], re.Pattern[str]]:
 
 
 def refusal_of(framework: str, name: str) -> str | None:
-    """Return why a setting cannot be planned; None if it is not listed."""
+    """Return why a plan with this setting is not possible; None if ``known.yaml`` does not refuse it."""
     listed: Mapping[str, str] = known_settings()[framework]["refused"]
     return next((why for one, why in listed.items() if fnmatch.fnmatchcase(name, one)), None)
 
 
 def note_of(framework: str, name: str) -> str | None:
-    """Return what a plan assumes instead of a setting without a model; None if it is not listed."""
+    """Return what a plan assumes instead of this setting, which has no model; None if ``known.yaml`` has no note on
+    it."""
     listed: Mapping[str, str] = known_settings()[framework].get("noted", {})
     return next((why for one, why in listed.items() if fnmatch.fnmatchcase(name, one)), None)
 

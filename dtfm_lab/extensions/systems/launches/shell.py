@@ -1,9 +1,9 @@
 """Find the command of a shell script that launches training, with the script's own variables filled in.
 
 The script is never run, because its side effects are unwanted. It is read as if no variable were set outside it and no
-argument were given. It understands assignments, arrays, defaults, whole-number arithmetic, functions, here-documents,
-and conditions that the script itself decides. For other conditions, both branches are followed. A variable that they
-set to different values then has no value.
+argument were given. Assignments, arrays, defaults, whole-number arithmetic, functions, here-documents and conditions
+are understood. If the script alone does not decide a condition, both branches are followed. A variable that they set to
+different values then has no value.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SLURM = {
     "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
     "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
 }
-"""Variables that Slurm sets from the options in the script's comments."""
+"""Options of Slurm in the script's comments, and the variables that Slurm sets from them."""
 SBATCH = re.compile(r"(?m)^#SBATCH\s+(.*)$")
 OPTION = re.compile(r"(?:^|\s)(?:--(nodes|ntasks-per-node|gpus-per-node)[= ]|-(N)\s*)(?:\w+:)*(\d+)\b")
 STARTED = re.compile(r"torchrun|torch\.distributed|deepspeed|accelerate|mpirun|mpiexec")
-"""Launchers that start a node's processes themselves."""
+"""Matches a launcher that starts all processes of a node itself."""
 
 Dropped = Callable[[str], bool]
 """Returns True if a flag of this name has no effect on a plan."""
@@ -54,14 +54,14 @@ def is_script(text: str) -> bool:
 
 @dataclass(frozen=True)
 class Script:
-    """What a script launches: its command, and what is known about the variables and files that it uses."""
+    """What a script launches: its command, and what is known about the variables and files that the command uses."""
 
     command: str
     """The command's words, with known variables filled in; empty if no command has flags."""
     files: dict[str, str]
     """Files that the script writes from here-documents, by name."""
     why_open: dict[str, str]
-    """Variables without a value, and the reason for each."""
+    """Variables whose value is not known, and the reason for each."""
     absent: tuple[str, ...] = ()
     """Variables that a condition reads but that nothing sets."""
     tasks: int | None = None
@@ -71,10 +71,11 @@ class Script:
 
 
 def read_script(text: str, without_effect: Dropped = lambda name: False) -> Script:
-    """Return the command that trains; if none does, the one with the most flags. Unknown variables stay as they are.
+    """Return the command that trains. If none is known to train, return the command with the most flags. Unknown
+    variables stay as they are.
 
     Raises LabError if the command uses a variable whose flags are set in a loop, or under a condition that cannot be
-    decided. It is then unknown which flags were meant. Flags ``without_effect`` on the plan may be added there.
+    decided. It is then unknown which flags were meant. Flags ``without_effect`` on the plan may be set there.
     """
     shell = _Shell(without_effect)
     slurm = {name or "nodes": count for line in SBATCH.findall(text) for name, _, count in OPTION.findall(line)}
@@ -119,7 +120,7 @@ class _Shell:
     functions: dict[str, list[Statement]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     flagged: set[str] = field(default_factory=set)
-    """Open variables that hold flags with an effect in one of the branches."""
+    """Names of open variables that hold flags with an effect on the plan, in at least one of the branches."""
     steps: int = 0
     depth: int = 0
 
@@ -142,7 +143,7 @@ class _Shell:
                     self.functions[name] = body
 
     def call(self, name: str, arguments: list[str]) -> None:
-        """Run a function with these arguments."""
+        """Read a function's statements with these arguments."""
         self.called.add(name)
         # A recursive function ends here instead of at Python's limit.
         if self.depth >= MOST_CALLS:
@@ -196,7 +197,7 @@ class _Shell:
         return self._either([body, []], f"set in a loop: {_short(f'{kind} {header}')}")
 
     def _either(self, ways: list[list[Statement]], why: str) -> None:
-        """Follow every branch from here. A variable that ends with different values is open from then on."""
+        """Follow every branch, each from the present state. Afterwards a variable is open if its values differ."""
         before, ends = self.values, list[Values]()
         for way in ways:
             self.values = before.copy()
@@ -220,7 +221,8 @@ class _Shell:
                 self.flagged.add(name)
 
     def _effective(self, text: str) -> list[str]:
-        """Return the words, except flags that do not affect the plan, and their values."""
+        """Return the words of a text, without the flags that have no effect on the plan and without the values of these
+        flags."""
         kept, drops = list[str](), False
         for word in text.replace('"', " ").replace("'", " ").split():
             if word.startswith("--"):
@@ -230,7 +232,8 @@ class _Shell:
         return kept
 
     def _command(self, text: str, document: str) -> None:
-        """Run an assignment or a command. Of commands joined by && and ||, run those that the outcomes lead to."""
+        """Read an assignment or a command. Commands joined by && and || are read if the outcomes before them lead
+        there."""
         parts = words_of(text, "&& ||")
         outcome: bool | None = True
         joined = ""

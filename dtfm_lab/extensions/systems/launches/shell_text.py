@@ -17,11 +17,11 @@ FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\)
 
 @dataclass(frozen=True)
 class Command:
-    """A simple statement: an assignment, a command, or several with ``&&`` between them."""
+    """A simple statement: an assignment, a command, or several of them joined by ``&&`` or ``||``."""
 
     text: str
     document: str = ""
-    """The here-document that it reads."""
+    """Text of the here-document that it reads; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class If:
 
 @dataclass(frozen=True)
 class Loop:
-    """A ``for``, ``while`` or ``until`` loop. ``header`` is the text after that word."""
+    """A ``for``, ``while`` or ``until`` loop. ``kind`` is that word, and ``header`` the text between it and the
+    body."""
 
     kind: str
     header: str
@@ -43,7 +44,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class CaseStatement:
-    """A ``case``: its word, and the statements for each set of patterns."""
+    """A ``case``: the word that is compared, and each set of patterns with its statements."""
 
     word: str
     branches: list[tuple[list[str], list[Statement]]]
@@ -68,9 +69,10 @@ def statements_of(script: str) -> list[Statement]:
 
 
 def words_of(text: str, separators: str = "") -> list[str]:
-    """Return the words of a statement as written, with quotes.
+    """Return the words of a statement as they are written, with their quotes.
 
-    With ``separators``, such as "&& ||", split at these instead. Every second element is then a separator.
+    With ``separators``, such as "&& ||", the text is split at these instead of at spaces. Every second element is then
+    a separator.
     """
     found, stack, at = [""], list[str](), 0
     splits = separators.split()
@@ -91,8 +93,8 @@ def words_of(text: str, separators: str = "") -> list[str]:
 
 
 def _step(text: str, at: int, stack: list[str]) -> int:
-    """Return the number of letters to the next one that may matter. Push opening quotes and brackets on the stack,
-    or pop."""
+    """Return how many letters to go on from here. Push an opening quote or bracket on the stack, and pop it when it is
+    closed."""
     letter, top = text[at], stack[-1] if stack else ""
     # Inside single quotes nothing has a meaning but the end.
     if top == "'":
@@ -187,7 +189,8 @@ class _Parts:
     at: int = field(default=0)
 
     def block(self, ends: set[str]) -> tuple[list[Statement], str]:
-        """Return the statements up to a word that ends them, and that word. The text after it is read next."""
+        """Return the statements up to a word in ``ends``, and that word. The text after the word is what is read
+        next."""
         found: list[Statement] = []
         while self.at < len(self.rest):
             text, document = self.rest[self.at]
@@ -232,7 +235,7 @@ class _Parts:
             self.rest[self.at] = (text.strip(), document)
 
     def _headed(self, text: str, until: str) -> str:
-        """Return a condition or a loop's header, up to the word that opens its body."""
+        """Return a condition or a loop's header: the text up to the word that opens its body."""
         found = [text]
         while self.at < len(self.rest):
             part, document = self.rest[self.at]

@@ -1,4 +1,5 @@
-"""Variables of a shell script as far as their values are known: substitute, compute with and compare them."""
+"""Variables of a shell script, as far as their values are known: put them in texts, compute with them and compare
+them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.systems.launches.shell_text import words_of
 
 VARIABLE = re.compile(r"\$\{(\w+)[^{}]*\}|\$([A-Za-z_]\w*|\d|[@*#])")
-"""Matches a variable that was left in a text because it has no value."""
+"""Matches a variable that is still in a text because its value is not known."""
 OPEN = re.compile(r"\$[\w{(@*#]|`")
 MOST_LETTERS = 10**5
 OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -39,7 +40,7 @@ Pair = tuple[str, str]
 
 @dataclass
 class Values:
-    """What a reader of a script knows about its variables, its arguments, and the files that it uses."""
+    """What is known about a script's variables, its arguments, and the files that it uses."""
 
     known: dict[str, str] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
@@ -47,9 +48,9 @@ class Values:
     arguments: list[str] | None = None
     """Arguments of the function that is being read; None outside functions."""
     sourced: list[str] = field(default_factory=list)
-    """Files that the script reads. They may set any variable."""
+    """Files that the script reads with ``source``. They may set any variable."""
     runs: list[str] = field(default_factory=list)
-    """Scripts that it runs."""
+    """Other scripts that the script runs."""
     absent: set[str] = field(default_factory=set)
     """Variables that a condition reads but that nothing sets."""
 
@@ -58,22 +59,24 @@ class Values:
         return replace(self, known=dict(self.known), open=dict(self.open))
 
     def give(self, name: str, value: str) -> None:
-        """Give a variable a value."""
+        """Set a variable to a known value."""
         self.open.pop(name, None)
         self.known[name] = value
 
     def leave_open(self, name: str, why: str) -> None:
-        """Remove a variable's value."""
+        """Set a variable to an unknown value. ``why`` is the reason."""
         self.known.pop(name, None)
         self.open[name] = why
 
     def is_open(self, text: str) -> bool:
-        """True if a text, as ``put_in`` leaves it, still has something without a value."""
+        """True if a text that ``put_in`` returned still has a variable or a computation without a known value."""
         return bool(OPEN.search(text))
 
     def absent_in(self, left: re.Match[str], names: set[str]) -> str:
-        """Return the value of a variable that was left in a text: "" if it is one of ``names`` and was never set, as a
-        shell does; else the text as it is."""
+        """Return what to put in place of a variable that is still in a text.
+
+        "" if it is one of ``names`` and nothing sets it, as in a shell. Otherwise the variable as it is written.
+        """
         name = left[1] or left[2] or ""
         return "" if name in names and name not in self.open and name not in self.known else left[0]
 
@@ -107,7 +110,7 @@ class Values:
         return made
 
     def _piece(self, text: str, at: int) -> tuple[str, int]:
-        """Return the replacement for the variable or computation that starts here, and where it ends."""
+        """Return what replaces the variable or computation that starts at ``at``, and the position after it."""
         if text.startswith("$((", at) and (end := _closing(text, at + 2)) and text.startswith(")", end + 1):
             result = arithmetic(text[at + 3 : end], self)
             return ("$((...))" if result is None else str(result)), end + 2
@@ -151,7 +154,8 @@ class Values:
                 return whole
 
     def _output(self, command: str) -> str:
-        """Return what a command prints, for the few that compute; for any other, ``$(first word)``."""
+        """Return what a command prints, if it only computes (``expr``, ``bc``). For any other return ``$(first
+        word)``."""
         known = self.put_in(command)
         if printed := re.fullmatch(r"\s*echo\s+(.*?)\s*\|\s*bc(?:\s+-l)?\s*", known, re.DOTALL):
             result = arithmetic(unwrapped(printed[1]), self)
@@ -180,7 +184,7 @@ def unwrapped(value: str) -> str:
 
 
 def _closing(text: str, at: int, pair: str = "()") -> int:
-    """Return the position of the parenthesis that closes this one; 0 if it is never closed."""
+    """Return the position of the parenthesis that closes the one at ``at``; 0 if nothing closes it."""
     depth = 0
     for place in range(at, len(text)):
         depth += (text[place] == pair[0]) - (text[place] == pair[1])
@@ -225,7 +229,7 @@ def arithmetic(text: str, values: Values) -> int | None:
 
 
 def holds(condition: str, values: Values) -> bool | None:
-    """Return whether a shell condition holds; None if that is unknown."""
+    """Return True if a shell condition holds, False if it does not, and None if that is unknown."""
     parts = words_of(condition, "&& ||")
     outcome = _one_holds(parts[0], values)
     for sign, part in zip(parts[1::2], parts[2::2], strict=True):

@@ -57,10 +57,10 @@ def read_toml(text: str) -> Launch:
 
 
 def read_python(text: str) -> Launch:
-    """Return the launch of a Python configuration, which is parsed and not run.
+    """Return the launch of a Python configuration. It is only parsed, and never run.
 
-    Reads the literal arguments of ``TrainingConfig``, ``ParallelismConfig`` and ``CompileConfig``, and the policy of
-    activation checkpointing.
+    The literal arguments of ``TrainingConfig``, ``ParallelismConfig`` and ``CompileConfig`` are read, and so is the
+    policy of activation checkpointing.
     """
     try:
         tree = ast.parse(text)
@@ -91,7 +91,7 @@ def read_python(text: str) -> Launch:
 
 
 class _Computed:
-    """Replaces a value that Python would compute, because the configuration is not run."""
+    """Stands for a value that Python would compute. It is unknown, because the configuration is not run."""
 
 
 def _value(node: ast.expr) -> Any:
@@ -102,7 +102,7 @@ def _value(node: ast.expr) -> Any:
 
 
 def _last_name(node: ast.expr) -> str:
-    """Return ``Config`` of ``trainer.Config``."""
+    """Return the last part of a dotted name: ``Config`` of ``trainer.Config``."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -158,12 +158,12 @@ def _launch(config: Mapping[str, Any]) -> Launch:
 
 
 def _by_section(ignored: list[str], given: Mapping[str, Any]) -> list[str]:
-    """Return the ignored keys. A section without other keys is named as a whole."""
+    """Return the ignored keys. If all keys of a section are ignored, return the section's name instead."""
     return list(dict.fromkeys(name if (of := name.partition(".")[0]) in given else f"[{of}]" for name in ignored))
 
 
 def _reshards(parallel: Mapping[str, Any], stages: int) -> bool:
-    """True if parameters are dropped after the forward. With pipelines they are kept by default."""
+    """True if parameters are dropped after the forward. By default they are, but not with pipelines."""
     policy = parallel.get("fsdp_reshard_after_forward", "default")
     return bool(policy == "always" or (policy == "default" and stages == 1))
 
@@ -211,7 +211,7 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
 
 
 def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the blocks of each part of the model; None if they are as even as possible."""
+    """Return the number of blocks in each part of the model; None if the parts are as even as possible."""
     if (parts := parallel.get("module_fqns_per_model_part")) is not None:
         # Embedding and head are not blocks.
         counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)
@@ -227,8 +227,8 @@ def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> dict[str, Any]:
-    """Return the settings that affect the plan, under torchtitan's present names. Adds the names of the others to
-    one of the lists.
+    """Return the settings that affect the plan, under their present names in torchtitan. Add the names of the others to
+    ``ignored`` or ``notes``.
 
     Raises LabError for a setting that has no model.
     """
@@ -269,7 +269,7 @@ def _sorted(config: Mapping[str, Any], ignored: list[str], notes: list[str]) -> 
 
 
 def _usual(path: str, value: Any) -> Any:
-    """Return the value as today's torchtitan writes it."""
+    """Return a value from a configuration of any version, as the present torchtitan writes it."""
     if path == "parallelism.fsdp_reshard_after_forward" and isinstance(value, bool):
         return "always" if value else "never"
     if path == "activation_checkpoint.mode" and value in ("", "op"):

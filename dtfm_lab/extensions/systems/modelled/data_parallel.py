@@ -62,9 +62,10 @@ class DDP(GridStrategy):
 @described
 @dataclass(frozen=True, kw_only=True)
 class FSDP(GridStrategy):
-    """PyTorch's FSDP: parameters, gradients and states are sharded over all devices. Layers are gathered one ahead.
+    """PyTorch's FSDP: parameters, gradients and states are sharded over all devices.
 
-    There is one group of devices. It works like ZeRO-3, but exchanges gradients in fp32.
+    Each layer is gathered while the one before it computes. There is one group of devices. It works like ZeRO-3, but
+    exchanges gradients in fp32.
     """
 
     name: ClassVar[str] = "fsdp"
@@ -86,7 +87,7 @@ class FSDP(GridStrategy):
     devices: str = TRIED
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Yield one stage in replicas, or pipelines of the given length, on each set of devices that is tried."""
+        """Yield one stage in replicas, or pipelines of ``n_stages`` stages, on each set of devices that is tried."""
         how = job.with_fields(
             schedule=self.schedule,
             synchronisation="ring",

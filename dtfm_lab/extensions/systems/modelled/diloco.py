@@ -59,7 +59,7 @@ class DiLoCoStrategy(LocalWorkers):
 
     @property
     def steps(self) -> int:
-        """H, as given or the default of this kind."""
+        """H, the iterations between two averages: as given, or the default of this kind."""
         return EVERY[self.kind] if self.every is None else self.every
 
     @property
@@ -69,15 +69,15 @@ class DiLoCoStrategy(LocalWorkers):
         return self.kind != "decoupled"
 
     def fragments(self, n_blocks: int) -> int:
-        """Return the number of fragments for this many blocks: of the divisors of H, the nearest to the paper's
-        number."""
+        """Return the number of fragments for this many blocks. It divides H / ``delay``, and is as near as possible to
+        the paper's number."""
         slots = self.steps // max(self.delay, 1)
         wanted = n_blocks / self.fragment_layers
         divide = [n for n in range(1, slots + 1) if not slots % n]
         return min(divide, key=lambda n: (abs(math.log(n / wanted)), n))
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         precision = PRECISION[self.kind] if self.precision is None else self.precision
         in_fp32 = {"gradient_dtype": "fp32", "gradient_compression": "none"}
         local = job.with_fields(
@@ -97,9 +97,9 @@ class DiLoCoStrategy(LocalWorkers):
         """Return the seconds of an iteration. For decoupled learners, the time in which all together train one global
         batch.
 
-        A decoupled learner's iteration takes as long as its passes or, if longer, as its fragments' way to the syncer
-        and back. The syncer waits for a quorum and a grace window; the learners do not wait. A late fragment counts in
-        the next round, weighted by its tokens. Only if the quorum is all learners does each wait for the slowest.
+        A decoupled learner's iteration takes as long as its passes, or as its messages to the syncer or back, whichever
+        is longest. The syncer waits for a quorum and a grace window; the learners do not wait. A late fragment counts
+        in the next round, weighted by its tokens. Only if the quorum is all learners does each wait for the slowest.
         """
         if self.simulated:
             return super().seconds(plan, budget)
@@ -113,10 +113,10 @@ class DiLoCoStrategy(LocalWorkers):
         each_s = np.maximum(ends_s, travel_s.max(axis=0))
         if self.quorum >= plan.job.n_replicas:
             return float(each_s.max())
-        # Without waiting for all, speeds add up and not times.
+        # Learners that do not wait for each other add up their speeds, not their times.
         sequences = np.array(plan.job.microbatch_counts) * plan.job.microbatch
         return float(plan.job.global_batch / (sequences / each_s).sum())
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """Return 0 for decoupled learners, which have no bound before they are simulated."""
+        """Return 0 for decoupled learners, because no lower bound of their closed form is known."""
         return super().least_s(plan, budget) if self.simulated else 0.0

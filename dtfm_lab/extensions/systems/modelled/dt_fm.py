@@ -22,7 +22,7 @@ from dtfm_lab.planning.iteration.structured.candidates import device_sets
 FIRST_SEED = 2022
 """Seed of DT-FM's first random placement. The next ones count up from it."""
 MOST_SETS = 3
-"""Maximum number of sets of devices, besides all of them, that share the search time."""
+"""Maximum number of smaller sets of devices that are tried besides all devices. They share the search time."""
 LEAST_GENERATIONS = 400
 """Minimum generations of DT-FM's search in each shape. After 200, the best of 64 devices on six continents is a quarter
 slower."""
@@ -42,7 +42,8 @@ class GPipeOfDTFM(Strategy):
     microbatches: str = TRIED
 
     def _shaped(self, n_devices: int, job: Job) -> Iterator[Job]:
-        """Yield the job as DT-FM trains it, in each shape, with the given micro-batch size or 1."""
+        """Yield the job as DT-FM trains it, in each shape. Its micro-batch size is the job's, or 1 if the job gives
+        none."""
         how = job.with_fields(
             schedule="gpipe",
             microbatch=job.microbatch or 1,
@@ -55,17 +56,17 @@ class GPipeOfDTFM(Strategy):
                 yield shaped
 
     def _sized(self, found: Plan) -> Iterator[Plan]:
-        """Yield the plan with every micro-batch size that is tried, its own first. Placements do not depend on the
-        size."""
+        """Yield the plan with every micro-batch size that is tried, its own size first. All have the same placement,
+        because it does not depend on the size."""
         sizes = sizes_of(self.microbatches, found.job, MICROBATCHES) or ()
         for microbatch in dict.fromkeys((found.job.microbatch, *sizes)):
             with suppress(LabError):  # it does not divide the batch, or leaves too few micro-batches for the replicas
                 yield self._flushed(found.changed(job=found.job.with_fields(microbatch=microbatch)))
 
     def _flushed(self, found: Plan) -> Plan:
-        """Return the plan with its pipelines emptied as rarely as its devices' memory allows.
+        """Return the plan with its pipelines flushed as rarely as the assumption and the devices' memory allow.
 
-        If it never fits, the pipeline is emptied after every micro-batch.
+        If no interval fits, a pipeline is flushed after every micro-batch.
         """
         flush_every = min(self.flush_every, found.job.n_microbatches)
         while True:
@@ -106,8 +107,8 @@ class DTFM(GPipeOfDTFM):
             yield from self._sized(found)
 
     def _placed(self, topology: Topology, job: Job, budget: Budget, share_s: float) -> Plan:
-        """Return the scheduler's placement after the budget's steps. Without steps, it stops after its share of the
-        seconds.
+        """Return the scheduler's placement after the budget's steps. If the budget has no steps, the search stops after
+        its share of the seconds.
 
         It always completes ``LEAST_GENERATIONS``, so that having many shapes to choose from does not cut the search
         short.
@@ -122,9 +123,9 @@ class DTFM(GPipeOfDTFM):
         return placed(seconds=left_s, start=found) if left_s > 0 else found
 
     def _members(self, topology: Topology) -> list[list[int]]:
-        """Return sets of devices to use: all of them, then the smaller sets that suit equal shares best.
+        """Return the sets of devices to use: all devices, then the smaller sets that suit equal shares best.
 
-        These are ranked by their size times the speed of their slowest device.
+        Smaller sets are ranked by their size times the speed of their slowest device.
         """
         everyone, *fewer = [members.tolist() for members in device_sets(topology)]
         if self.devices != TRIED:
@@ -143,7 +144,8 @@ class DTFMRandom(GPipeOfDTFM):
     n_draws: int = 3
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield one plan: the shape whose first random placement is fastest, with its placement of median seconds.
+        """Yield one plan. Its shape is the one whose first random placement is fastest. Its placement has the median
+        seconds of all random placements of that shape.
 
         The median stands for a user without a scheduler, who cannot pick the best random placement.
         """

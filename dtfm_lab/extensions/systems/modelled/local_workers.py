@@ -17,20 +17,20 @@ from dtfm_lab.extensions.systems.grids import distinct, groupings, sized
 from dtfm_lab.extensions.systems.strategy import TRIED, Branch, Budget, GridStrategy, described
 
 NEVER = 10**9
-"""Averaging interval, in iterations, of workers that are simulated as if they never averaged."""
+"""A number of iterations between two averages that stands for never."""
 
 
 @described
 @dataclass(frozen=True, kw_only=True)
 class LocalWorkers(GridStrategy):
-    """Workers whose devices lie on one island each. All have equal shares of the batch."""
+    """Workers, each with all its devices on one island. All have equal shares of the batch."""
 
     islands: str = "regions"
     most_workers: int = 64
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         raise NotImplementedError
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
@@ -70,10 +70,11 @@ def exchange_s(
     up_bytes_per_s: float | FloatArray,
     down_bytes_per_s: float | FloatArray,
 ) -> float:
-    """Return the seconds until every worker has what all others uploaded once to a storage.
+    """Return the seconds of an exchange through a storage: every worker uploads once, then downloads what all others
+    uploaded.
 
-    Downloads start when all uploads are done, and share the worker's line. Arguments are for one device, or arrays over
-    all devices.
+    ``n_bytes`` is what one device uploads. Downloads start when all uploads are done. A worker's downloads share its
+    line. Arguments are for one device, or arrays over all devices.
     """
     if n_workers < 2:
         return 0.0
@@ -83,10 +84,10 @@ def exchange_s(
 
 
 def lines_bytes_per_s(plan: Plan) -> tuple[FloatArray, FloatArray]:
-    """Return (stages, workers): the highest bytes/s that each device sends to, and receives from, other workers'
-    devices.
+    """Return (stages, workers) bytes/s at which each device can send to other workers, and the same for receiving.
 
-    A device has one such line, not one per peer. Devices that share their host's NIC share its line.
+    A device has one such line, not one per peer. The line is as fast as its fastest link to another worker. Devices
+    that share their host's NIC share its line.
     """
     grid, bandwidth = plan.placement.devices, plan.topology.bandwidth_bytes_per_s
     flat = grid.ravel()
@@ -101,8 +102,8 @@ def lines_bytes_per_s(plan: Plan) -> tuple[FloatArray, FloatArray]:
 
 
 def _fastest(topology: Topology, islands: list[IntArray]) -> Iterator[list[IntArray]]:
-    """Yield all islands, then without the slowest ones. Workers have equal shares of the batch, so slow islands
-    delay all."""
+    """Yield all islands, then all except the slowest, and so on. Workers have equal shares of the batch, so slow
+    islands delay all."""
     slowest = [min(topology.devices[device].peak_flop_per_s for device in island) for island in islands]
     for least in sorted(set(slowest)):
         yield [island for island, speed in zip(islands, slowest, strict=True) if speed >= least]
@@ -117,7 +118,7 @@ def _lengths(islands: list[IntArray], n_blocks: int) -> list[int]:
 
 
 def _pipelines(islands: list[IntArray], length: int) -> IntArray:
-    """Return (length, workers): as many pipelines as fit on the islands, each within one island, in the network's
-    order."""
+    """Return (length, workers) devices of as many pipelines as fit on the islands. Each is within one island, in the
+    network's order."""
     whole = [island[: len(island) // length * length].reshape(-1, length) for island in islands]
     return np.vstack(whole).T

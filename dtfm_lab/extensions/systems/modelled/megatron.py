@@ -29,14 +29,15 @@ AS_SHIPPED: dict[str, Any] = {
     "microbatches": "given",
     "devices": "all",
 }
-"""Assumptions about Megatron-LM if no flags are given: the job's micro-batch size, on all devices."""
+"""Assumptions about Megatron-LM if no flags say otherwise: the job's own micro-batch size, and all devices."""
 
 
 def has_flash_attention(gpu: str) -> bool:
     """True if NVIDIA's and FlashAttention's fused kernels run on a GPU. These need Ampere or later, the GPUs with bf16.
 
-    A GPU that is not in the table counts as capable. Source: FlashAttention's README ("Ampere, Ada, or Hopper GPUs");
-    cuDNN's and FlashAttention's requirements in transformer_engine/pytorch/attention (sm80 and later).
+    Apple's GPUs, and GPUs that are not in the table, count as capable. Source: FlashAttention's README ("Ampere, Ada,
+    or Hopper GPUs"); cuDNN's and FlashAttention's requirements in transformer_engine/pytorch/attention (sm80 and
+    later).
     """
     known = hardware_of(gpu)
     return known is None or "bf16" in known.peak or gpu.startswith("Apple")
@@ -107,8 +108,8 @@ class Megatron(GridStrategy):
         )
 
     def _ways(self, job: Job) -> list[dict[str, Any]]:
-        """Return the fields of a shaped job that its flags change, for each way. Empty if the shape cannot be
-        interleaved."""
+        """Return the ways to train in this shape, each as the fields of the job that flags change. Empty if stages
+        should interleave and this shape does not allow it."""
         interleaved: dict[str, Any] = {}
         if self.stages_per_device > 1 and job.n_stages > 1:
             if job.n_microbatches % job.n_stages:  # Megatron's interleaving requires it

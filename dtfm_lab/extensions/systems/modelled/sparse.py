@@ -1,4 +1,4 @@
-"""Workers that send a few of every thousand numbers: SparseLoCo every H iterations, DisTrO in every one."""
+"""Workers that send only a few of every thousand numbers: SparseLoCo every H iterations, DisTrO in every iteration."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -32,14 +32,12 @@ class SparseWorkers(LocalWorkers):
 
     @property
     def copies(self) -> str:
-        """How the numbers that a worker chose reach all other workers.
-
-        ``storage``: it uploads them once, and the others download them. ``peers``: it sends them to each of the others.
-        """
+        """``storage`` if a worker uploads its chosen numbers once and the others download them. ``peers`` if it sends
+        them to each of the others."""
         return "storage"
 
     def exchanged_s(self, plan: Plan) -> float:
-        """Return the seconds of one exchange."""
+        """Return the seconds of one exchange among all workers."""
         job = plan.job
         n_bytes = self.bytes_per_parameter * np.array(device_gradient_elements(job, job.n_stages), dtype=float)[:, None]
         up, down = lines_bytes_per_s(plan)
@@ -68,7 +66,8 @@ class SparseWorkers(LocalWorkers):
         return self._whole_s(passes_s, self.exchanged_s(plan)) - passes_s
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """Return the lower bound of the passes, with the exact seconds of the exchange."""
+        """Return a lower bound of the seconds of an iteration: the passes' lower bound, with the exact seconds of the
+        exchange."""
         passes_s = least_iteration_s(alone(plan), budget.efficiency, budget.queueing)
         return self._whole_s(passes_s, self.exchanged_s(plan))
 
@@ -93,7 +92,7 @@ class SparseLoCo(SparseWorkers):
         return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         how = {"schedule": "1f1b", "synchronisation": "ring", "gradient_compression": "int8"}
         return job.with_fields(synchronise_every=self.every, **how)
 
@@ -121,7 +120,7 @@ class DisTrO(SparseWorkers):
         return self.kept / self.chunk * (self.value_bits + self.index_bits) / 8
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         return job.with_fields(schedule="1f1b", synchronisation="ring", gradient_compression="int8")
 
     def _whole_s(self, passes_s: float, exchange_s: float) -> float:

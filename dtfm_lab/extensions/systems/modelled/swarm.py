@@ -25,10 +25,11 @@ class RoutedPipelines(GridStrategy):
     No schedule fixes which device computes which micro-batch, so the seconds are a closed form (``seconds``). ``trace``
     keeps the plan's pipelines: it shows where the time goes, but its seconds differ.
 
-    All stages have the same number of devices, and as nearly the same speed as dealing out the devices allows.
-    Remaining devices are idle, and the user may leave out the slowest. (The paper also moves devices between stages
-    until none lags behind; its repository does not.) Not modelled: delayed parameter updates, churn, and the published
-    trainers, CPU nodes that every message passes. Here a stage sends directly to the next.
+    All stages have the same number of devices. Devices are dealt out so that stages are about equally fast. Remaining
+    devices are idle, and the user may leave out the slowest. (The paper also moves devices between stages until none
+    lags behind; its repository does not.) Three things are not modelled: delayed parameter updates, churn, and the
+    trainers of the published code, which are CPU nodes that relay every message. Here a stage sends directly to the
+    next.
 
     A device sends to many others, which is cheap if each pair has its own link (``queueing="pairs"``).
     """
@@ -41,7 +42,7 @@ class RoutedPipelines(GridStrategy):
     @property
     @abstractmethod
     def trainers(self) -> int:
-        """Micro-batches in flight per device."""
+        """Number of micro-batches in flight per device."""
 
     @property
     @abstractmethod
@@ -50,28 +51,28 @@ class RoutedPipelines(GridStrategy):
 
     @abstractmethod
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
-        """Return (stages - 1,) bytes of a micro-batch's activations from each stage to the next, and (stages - 1,)
-        bytes of their gradients back."""
+        """Return the bytes of a micro-batch's activations from each stage to the next, and those of their gradients
+        back. Both are (stages - 1,)."""
         onward = np.array(boundary_bytes(job, n_stages))[1:-1]
         return onward, onward
 
     def joined_s(
         self, first_and_last_s: float, between_s: float, job: Job, averaging_s: float, n_replicas: int
     ) -> float:
-        """Return the seconds of an iteration: the paths of the first and the last micro-batches, the others between
-        them, and the averaging at the end.
+        """Return the seconds of an iteration, from those of its parts.
 
-        ``between_s`` separates the ends of two consecutive micro-batches.
+        They are the path of the first and the last micro-batches, the other micro-batches between them, and the
+        averaging at the end. The ends of two consecutive micro-batches are ``between_s`` apart.
         """
         rest = max(sum(job.microbatch_counts) - n_replicas, 0)
         return first_and_last_s + rest * between_s + averaging_s
 
     def averages_s(self, job: Job, grid: IntArray, links: Links) -> float:
-        """Return the seconds in which the stages average: every device sends a shard to every other device of its
-        stage, and gets its average back."""
+        """Return the seconds for averaging in all stages. Every device sends a shard to every other device of its
+        stage, and gets the averages back."""
         n_stages, n_replicas = grid.shape
         sender, receiver = np.broadcast_arrays(grid[:, :, None], grid[:, None, :])
         shard_bytes = shard(np.array(device_gradient_bytes(job, n_stages))[:, None, None], n_replicas)
@@ -93,7 +94,7 @@ class RoutedPipelines(GridStrategy):
         return self._iteration_s(plan.topology, plan.job, plan.placement.devices, links, budget.efficiency)
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """Return the same seconds, because no simulation follows."""
+        """Return ``seconds``: the closed form is quick, so it is its own lower bound."""
         return self.seconds(plan, budget)
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
@@ -161,7 +162,7 @@ class SwarmStrategy(RoutedPipelines):
     microbatches: str = TRIED
 
     def trained(self, job: Job) -> Job:
-        """Return the job as the system trains it, in any shape."""
+        """Return the job as the system trains it. Its shape is set later."""
         return job.with_fields(
             schedule="1f1b",
             synchronisation="sharded-at-once",
@@ -171,17 +172,18 @@ class SwarmStrategy(RoutedPipelines):
         )
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
-        """Return the bytes of activations onward, and of gradients back with the inputs of the stage that they go
-        to."""
+        """Return the bytes of activations onward, and of gradients back, per hop. With a gradient, a stage also gets
+        its inputs again if ``resends_inputs`` is True."""
         inputs = np.array(boundary_bytes(job, n_stages))[:-1]  # of each stage; the first gets tokens, which are free
         inputs[0] = 0.0
         return inputs[1:], inputs[1:] + (inputs[:-1] if self.resends_inputs else 0.0)
 
 
 def _way(seconds: FloatArray, share: FloatArray) -> tuple[float, float]:
-    """Return the mean and variance of one micro-batch's seconds, summed over all stages or all hops.
+    """Return the mean and the variance of the seconds of one micro-batch, summed over all stages or all hops.
 
-    Each row of both arrays is a stage or a hop, with the seconds and the shares of its devices or links.
+    Each row of both arrays is a stage or a hop. It has the seconds of its devices or links, and the shares of the
+    micro-batches that take them.
     """
     axes = tuple(range(1, share.ndim))
     mean = (share * seconds).sum(axis=axes)
@@ -189,7 +191,8 @@ def _way(seconds: FloatArray, share: FloatArray) -> tuple[float, float]:
 
 
 def _pass_s(topology: Topology, job: Job, grid: IntArray, efficiency: GivenEfficiency) -> FloatArray:
-    """Return (stages, replicas): seconds of a forward and backward of one micro-batch, alone on its device."""
+    """Return (stages, replicas): seconds of a forward plus a backward of one micro-batch that is alone on its
+    device."""
     backward = job.modelled().backward.whole
     flop = [
         sum((1 + backward) * one.forward_flop + repeated_flop(job, one) for one in layers)
@@ -211,8 +214,8 @@ def _busiest_s(links: Links, sender: IntArray, receiver: IntArray, seconds: Floa
 
 
 def _dealt(by_speed: IntArray, n_stages: int) -> IntArray:
-    """Return (stages, replicas): devices dealt out back and forth, the fastest first. Remaining devices are left
-    out."""
+    """Return (stages, replicas) devices, dealt out to stages from first to last and back, the fastest first. Remaining
+    devices are left out."""
     n_replicas = len(by_speed) // n_stages
     grid = by_speed[: n_stages * n_replicas].reshape(n_replicas, n_stages).copy()
     grid[1::2] = grid[1::2, ::-1]

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from dtfm_lab.widgets.workbench import Lab
 
 STEP = "systems"
-"""Name of this pane."""
+"""Name of this pane among the lab's steps."""
 ASSUMPTIONS, WHY = PARTS = ("Assumptions", "Why")
 NOTHING_YET = (
     "Press the button: Megatron-LM, FSDP, DiLoCo and others each plan this network their own way, all predicted "
@@ -70,25 +70,24 @@ class SystemsSettings:
 class SystemsPanel(Panel):
     """Asks every modelled system on a thread. ``outcomes`` has the results so far.
 
-    Clicking a system shows its plan on the network and explains its iteration time. A button sets
-    ``lab_state.topology``, ``job`` and ``plan`` to it.
+    Clicking a system shows its plan on the network and explains its iteration time. A button makes its plan the lab's:
+    it sets ``lab_state.topology``, ``job`` and ``plan``.
     """
 
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None], names: Sequence[str] | None = None) -> None:
-        """``set_job`` makes a job the one that the lab's controls show. ``names`` are the systems to ask; None for
-        all."""
+        """``set_job`` sets the job that the lab's controls show. ``names`` are the systems to ask; None for all."""
         self._lab_state, self._names = lab_state, names
         self._report_error = partial(lab_state.report_error, STEP)
         self.taking = Taking(lab_state, set_job)
         self.asking: Stream[Outcomes] | None = None
         """The comparison that is running; None while no comparison runs."""
         self._asks: list[Strategy] = []
-        """The systems of the running comparison."""
+        """The systems that the running comparison asks."""
         self.outcomes: Outcomes | None = None
         self.question: SystemsQuestion | None = None
-        """The network and work that the outcomes belong to."""
+        """The network and the work that the outcomes are for; None before the first comparison."""
         self.ungrouped: Topology | None = None
-        """The network of single GPUs, if the lab shows groups of them. Systems may group the GPUs otherwise."""
+        """If the lab shows groups of GPUs, the network of single GPUs. Systems may group them in other ways."""
         self._changed = ChangedAssumptions()
         self._again: dict[str, Strategy] = {}
         """Systems to ask again when the running comparison ends."""
@@ -138,11 +137,11 @@ class SystemsPanel(Panel):
         self._changed.restore(settings.get("assumptions"))
 
     def observe_edits(self, call: Callable[[], None]) -> None:
-        """Call back when an assumption is changed."""
+        """Call ``call`` whenever an assumption is changed."""
         self._edited.append(call)
 
     def result(self, _: LabState) -> str:
-        """Return the outcomes in a few words; empty without outcomes."""
+        """Return the outcomes in one sentence; empty without outcomes."""
         return "" if self.outcomes is None or not len(self.outcomes) else self.outcomes.sentence
 
     def staleness(self, lab_state: LabState) -> str:

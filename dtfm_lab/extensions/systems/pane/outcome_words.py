@@ -24,7 +24,8 @@ from dtfm_lab.widgets.tasks import FRAME_S, Stream, begin
 
 
 class AssumptionControls:
-    """``view`` shows one system's assumptions. ``changed`` is called with the system that the controls describe."""
+    """``view`` shows one system's assumptions. When the user changes one, ``changed`` is called with the changed
+    system."""
 
     def __init__(self, changed: Callable[[Strategy], None]) -> None:
         self._changed = changed
@@ -92,19 +93,19 @@ class AssumptionControls:
 
 
 class ChangedAssumptions:
-    """Systems with changed assumptions, by name. A workspace file stores only the changes."""
+    """Systems whose assumptions were changed, by name. A workspace file stores only the changes."""
 
     def __init__(self) -> None:
         self._changed: dict[str, Strategy] = {}
 
     def keep(self, strategy: Strategy) -> None:
-        """Keep a system if it differs from its model."""
+        """Remember a system if its assumptions differ from its model's defaults. Otherwise forget its changes."""
         self._changed.pop(strategy.name, None)
         if strategy.changed:
             self._changed[strategy.name] = strategy
 
     def strategy(self, name: str) -> Strategy:
-        """Return a system with its changes."""
+        """Return the system of this name, with its changes if it has any."""
         kept = self._changed.get(name)
         return strategies[name]() if kept is None else kept
 
@@ -115,7 +116,7 @@ class ChangedAssumptions:
         }
 
     def restore(self, saved: object) -> None:
-        """Take over saved changes, as far as they are valid."""
+        """Replace all changes by saved ones. Invalid ones are skipped."""
         if not isinstance(saved, Mapping):
             return
         self._changed = {}
@@ -142,7 +143,7 @@ def _value(one: Assumption, control: w.ValueWidget) -> Any:
 
 
 def _system(strategy: Strategy) -> str:
-    """Return the system's sentence, what it changes about the training, and its authors."""
+    """Return as HTML: the system's sentence, what it changes about the training, and its authors."""
     first = (type(strategy).__doc__ or "").strip().splitlines()[0]
     cite = escape(strategy.cite)
     if strategy.url.startswith(markup.LINKS):
@@ -198,8 +199,8 @@ def shape_words(outcome: Outcome) -> str:
 
 
 def outcome_html(outcome: Outcome, job: Job | None = None) -> str:
-    """Return the outcome's sentence, what it changes about the training, and which of its choices the lab's job
-    pins."""
+    """Return as HTML: the outcome's sentence, what it changes about the training, and which of its choices the lab's
+    job pins."""
     if outcome.found is None:
         return markup.line(f"<b>{escape(outcome.title)}</b> has no plan here: {escape(outcome.reason)}")
     only = outcome.considered == 1
@@ -220,12 +221,12 @@ class WhyText:
         self.explaining: Stream[Why] | None = None
         """The explanation that is being computed; None while nothing is computed."""
         self.known: dict[Outcome, Why] = {}
-        """The complete explanations."""
+        """Explanations that are complete, by outcome."""
         self.view = classed(w.HTML(), "dtfm-systems-why")
 
     def explain(self, outcome: Outcome | None, faster: Outcome | None = None) -> None:
-        """Explain an outcome, compared with a ``faster`` one. None clears the view. Any other running explanation
-        stops."""
+        """Explain an outcome, compared with a ``faster`` one. Stop the explanation of any other outcome. None clears
+        the view."""
         if self.explaining is not None:
             self.explaining.stop()
             self.explaining = None
@@ -256,9 +257,9 @@ class WhyText:
 
 
 def why_html(why: Why | None, state: str = "") -> str:
-    """Return a bar for each thing that saves time when removed, then the explanation's other sentences.
+    """Return as HTML: a bar for each thing that saves time when removed, then the explanation's other sentences.
 
-    ``state`` says that more is to come; empty if this is all.
+    ``state`` is a text that says that more is to come; empty if the explanation is complete.
     """
     waiting = markup.line(escape(state)) if state else ""
     if why is None:

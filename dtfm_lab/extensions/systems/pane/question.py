@@ -1,4 +1,4 @@
-"""Ask the systems and collect their outcomes; use a system's plan as the lab's, and restore the previous one."""
+"""Ask the systems and collect their outcomes. Make a system's plan the lab's plan, and restore the previous one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dtfm_lab.extensions.systems.api import Budget, Outcome, Outcomes, Strategy,
 from dtfm_lab.widgets.lab_state import LabState, is_plan_of, roles_of
 
 CHANGED = ("topology", "job", "plan", "schedule", "queueing", "choices")
-"""Traits of the lab's state that change when a plan is taken."""
+"""Traits of the lab's state that change when a system's plan becomes the lab's."""
 
 
 def answers(
@@ -35,10 +35,10 @@ def answers(
 
 
 class SystemsQuestion:
-    """The network and work that were asked about, in all forms in which they may come back.
+    """The network and the work that the systems are asked about, and other forms of the same.
 
-    Taking a system's plan changes the lab's network to groups of GPUs, and the job to the system's way of training. The
-    question is still the same.
+    When a system's plan becomes the lab's, the lab's network may change to groups of GPUs, and the job to the system's
+    way of training. These are still the same question.
     """
 
     def __init__(self, topology: Topology, job: Job) -> None:
@@ -46,18 +46,18 @@ class SystemsQuestion:
         self._known = {(topology.fingerprint, work_of(job))}
 
     def add(self, outcomes: Outcomes) -> None:
-        """Recognise the plans of these outcomes as well."""
+        """Let ``covers`` also recognise the networks and jobs of these outcomes' plans."""
         self._known |= {(one.found.topology.fingerprint, work_of(one.found.job)) for one in outcomes if one.found}
 
     def covers(self, topology: Topology | None, job: Job | None) -> bool:
-        """True if this network and job are what was asked about."""
+        """True if the question is about this network and job."""
         if topology is None or job is None or job.model is None:
             return False
         return (topology.fingerprint, work_of(job)) in self._known
 
 
 def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
-    """Return ``alone``, a network of single GPUs, if ``topology`` has groups of them; else ``topology``."""
+    """Return the network of single GPUs: ``alone`` if ``topology`` has its GPUs in groups, else ``topology`` itself."""
     n = topology.devices[0].gpus
     if alone is None or n <= 1 or n not in alone.group_sizes:
         return topology
@@ -65,17 +65,17 @@ def single_gpus(topology: Topology, alone: Topology | None) -> Topology:
 
 
 class Taking:
-    """``take`` sets topology, job and plan of the lab's state. ``put_back`` restores the values from before the first
-    ``take``."""
+    """Makes a system's plan the lab's (``take``), and restores what the lab had before the first one (``put_back``)."""
 
     def __init__(self, lab_state: LabState, set_job: Callable[[Job], None]) -> None:
-        """``set_job`` makes a job the one that the lab's controls show."""
+        """``set_job`` sets the job that the lab's controls show."""
         self._lab_state, self._set_job = lab_state, set_job
         self.before: dict[str, Any] | None = None
-        """Traits of the lab's state, by name, that ``put_back`` restores; None if no plan was taken."""
+        """Values that ``put_back`` restores, by trait of the lab's state; None if no plan was taken."""
 
     def take(self, outcome: Outcome) -> None:
-        """Make the plan the lab's. Raises PlanError if the system has none."""
+        """Make the system's plan the lab's plan. Raises PlanError if the system has none, or if the lab cannot show
+        it."""
         plan, state = outcome.plan, self._lab_state
         # Keep only the state before the first plan: after a second one, `put_back` must not restore the first.
         if self.before is None:
@@ -101,7 +101,7 @@ class Taking:
             self._lab_state.set_trait(name, before[name])
 
     def _set(self, topology: Topology | None, job: Job | None, plan: Plan | None) -> None:
-        """Set all three. The network comes first, because it decides which shapes the job may have."""
+        """Set all three, in this order: the network decides which shapes the job may have."""
         state = self._lab_state
         if topology is not None and (state.topology is None or state.topology.fingerprint != topology.fingerprint):
             state.topology = topology
@@ -113,9 +113,9 @@ class Taking:
 
 
 def tasks_of(plan: Plan, specified: Topology) -> dict[str, list[int]]:
-    """Return {device: [stage, replica]} of a plan by the device names of the lab's network; empty for another network.
+    """Return [stage, replica] by the device names of the lab's network; empty if the plan is for another network.
 
-    A group of GPUs of the plan is shown as its members.
+    If a device of the plan is a group of GPUs, each of its GPUs gets the entry.
     """
     try:
         members = _members(plan.topology, specified)
@@ -128,7 +128,8 @@ def tasks_of(plan: Plan, specified: Topology) -> dict[str, list[int]]:
 
 
 def _members(planned: Topology, specified: Topology) -> dict[str, list[str]]:
-    """Return the lab's devices for each device of the plan. Raises TopologyError if there are no such groups."""
+    """Return, for each device of the plan, the names of the lab's devices in it. Raises TopologyError if there are no
+    such groups."""
     if set(planned.names) <= set(specified.names):
         return {name: [name] for name in planned.names}
     names, n = specified.names, planned.devices[0].gpus
