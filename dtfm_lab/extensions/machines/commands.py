@@ -165,7 +165,7 @@ def _hardware(peaks: Mapping[str, str]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _numbers(text: str) -> tuple[float, float | None]:
-    """Return TFLOP/s and GiB of memory, which is None if missing: ``125`` or ``125,119``. Raises LabError."""
+    """Return TFLOP/s and GiB of memory. A missing memory becomes None: ``125`` or ``125,119``. Raises LabError."""
     peak, comma, memory = text.partition(",")
     try:
         return float(peak), float(memory.lower().removesuffix("gib")) if comma else None

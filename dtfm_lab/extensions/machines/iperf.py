@@ -35,7 +35,7 @@ class _Test(ToolOutput):
     target_bitrate: float | None = None
     """Limit of each stream in bit/s, set by ``-b``. The default for UDP is 1 Mbit/s."""
     fqrate: float = 0.0
-    """Limit of each stream in bit/s, set by ``--fq-rate``; 0 if there is none."""
+    """Limit of each stream in bit/s, set by ``--fq-rate``; 0 without a limit."""
 
 
 class _Start(ToolOutput):

@@ -155,7 +155,7 @@ def _rows(lines: Sequence[str]) -> Iterator[_NcclRow]:
 def _row(columns: Sequence[str], words: Sequence[str]) -> Iterator[_NcclRow]:
     """Yield the row of one message, or nothing if it cannot be read.
 
-    Its first columns are those of the header. But old versions print nothing in the column ``redop`` for tests that do
+    Its first columns have the header's names. But old versions print nothing in the column ``redop`` for tests that do
     not reduce.
     """
     n_halves = columns.count("busbw")

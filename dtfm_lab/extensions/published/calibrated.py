@@ -57,7 +57,7 @@ class MeasuredRow:
     efficiency: float
     """The efficiency that predicts this row exactly."""
     from_others: float | None = None
-    """The efficiency for this row that follows from all other rows; None if there are none."""
+    """The efficiency for this row that follows from all other rows; None without other rows."""
     predicted: float | None = None
     """The prediction with ``from_others``, in ``unit``; None if there are no other rows."""
     factor: float | None = None
@@ -121,7 +121,7 @@ class Calibration:
 
     def by(self, what: str) -> Mapping[str, Calibration]:
         """Return a calibration for each ``gpu``, ``model``, ``size`` or ``group`` of the rows. Each row is judged by
-        the others of its own calibration.
+        the other rows of the same calibration.
 
         Raises LabError for another name.
         """

@@ -306,8 +306,8 @@ def _collectives(one: Configuration) -> tuple[CollectiveSpeed, ...]:
 
 
 def _shared(one: Configuration) -> float:
-    """Return the bandwidth of each of several data-parallel groups that share hosts, divided by that of a single group
-    with all GPUs of each host."""
+    """Return the bandwidth of each of several data-parallel groups that share hosts, divided by the bandwidth of a
+    single group with all GPUs of each host."""
     here = min(max(PER_HOST // one.tp, 1), one.dp)
     return (here / PER_HOST) ** SHARED_EXPONENT if _hosts_of_stage(one) > 1 else 1.0
 

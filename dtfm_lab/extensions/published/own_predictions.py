@@ -105,8 +105,8 @@ def predicted(row: OwnRow, plan: Plan, efficiency: GivenEfficiency) -> float:
 def predicted_with_interval(
     row: OwnRow, plan: Plan, efficiency: GivenEfficiency
 ) -> tuple[float, tuple[float, float] | None]:
-    """Return the row's quantity in its unit, and the range that should hold it in 9 of 10 cases. The range is None if
-    no spread is known."""
+    """Return the row's quantity in its unit, and the range that should hold it in 9 of 10 cases. Without a known
+    spread, the range is missing (None)."""
     try:
         trace = simulate(plan, row.schedule, queueing=row.queueing, efficiency=efficiency)
         value = UNITS[row.quantity][row.unit](Prediction(plan, trace))

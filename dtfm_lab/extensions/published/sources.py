@@ -48,7 +48,7 @@ class Source:
     omitted: tuple[Omission, ...] = ()
     """Rows that are not predicted."""
     fitted_elsewhere: str = ""
-    """Constants that were fitted to the same GPUs and framework, in rows of other sources; empty if there are none."""
+    """Constants that were fitted to the same GPUs and framework, in rows of other sources; may be empty."""
     noise: Mapping[str, float] = field(default_factory=dict)
     """How much two measurements of the same plan differ, by quantity: the mean relative difference. Only if the source
     tells."""

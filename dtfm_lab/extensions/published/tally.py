@@ -12,7 +12,7 @@ from dtfm_lab.extensions.published.row import NO_WORSE, Distance, Evidence, Know
 from dtfm_lab.extensions.published.sources import Source
 
 MEAN = "mean"
-"""Stands in place of the quantity in a source's known misses, if a group misses its goal."""
+"""Replaces the quantity in a source's known misses, if a group misses its goal."""
 RATES = ("iteration", "throughput")
 """Quantities to which the goals of groups apply."""
 

@@ -29,7 +29,7 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 TRIED = "tried"
 """Value of an assumption: the model tries every option that the system offers, and takes the fastest one that fits."""
 ORDERS = ("dp-pp", "pp-dp")
-"""Which devices have neighbouring ranks: those of one data-parallel group (``dp-pp``), or those of one pipeline
+"""Which devices have neighbouring ranks: the devices of a data-parallel group (``dp-pp``), or of a pipeline
 (``pp-dp``)."""
 
 

@@ -31,7 +31,7 @@ INSIDE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Switch:
-    """What changes from this step on. A field that is None stays as before. The first switch is the start."""
+    """What changes from this step on. A field stays as before if it is missing. The first switch is the start."""
 
     sentence: str
     """What is now assumed, such as ``A stage waits until what it sends has arrived.``"""
@@ -59,7 +59,7 @@ class WaterfallStep:
     against: Outcome | None = None
     """The outcome of the system that the values are multiples of; None if values are seconds."""
     before: WaterfallStep | None = None
-    """The last earlier step that has a value; None if there is none."""
+    """The last earlier step that has a value; None without one."""
 
     @property
     def sentence(self) -> str:
@@ -90,14 +90,14 @@ class WaterfallStep:
 
     @property
     def change(self) -> float | None:
-        """The value minus that of the previous step that has one; None for the first."""
+        """The value minus the previous step's value; None for the first. Steps without a value are skipped."""
         if self.before is None or self.before.value is None or self.value is None:
             return None
         return self.value - self.before.value
 
     @property
     def ratio(self) -> float | None:
-        """The value divided by that of the previous step that has one; None for the first."""
+        """The value divided by the previous step's value; None for the first. Steps without a value are skipped."""
         if self.before is None or not self.before.value or self.value is None:
             return None
         return self.value / self.before.value

@@ -65,7 +65,7 @@ class Why:
 
     outcome: Outcome
     against: Outcome | None = None
-    """The faster system to compare with; None if there is none."""
+    """The faster system to compare with; None if no system is faster."""
     ablations: tuple[Ablation, ...] = ()
     """Everything that was removed so far, the greatest gain first."""
     towards: Waterfall | None = None

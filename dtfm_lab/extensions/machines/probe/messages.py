@@ -227,7 +227,7 @@ def _print(mark: str, answer: dict[str, Any]) -> None:
 def _reached(others: dict[str, tuple[list[str], int]], token: bytes) -> dict[str, dict[str, str]]:
     """Try to reach other hosts at all of their addresses. Return one entry per host, by name.
 
-    ``at`` is the first address at which the host proves that it holds the token. If there is none, ``why`` has the
+    ``at`` is the first address at which the host proves that it holds the token. If it does so nowhere, ``why`` has the
     reasons.
     """
     # Until a thread says otherwise.

@@ -25,7 +25,7 @@ Seconds = Callable[[str, Setting], float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """One ratio of seconds that the paper states: of which systems, and in which settings."""
+    """One ratio of seconds that the paper states, with its two systems and its settings."""
 
     name: str
     published: tuple[float, float]

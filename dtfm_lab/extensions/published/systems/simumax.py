@@ -23,7 +23,7 @@ TRIED = (0.4, 0.6)
 """The two efficiencies at which an iteration is simulated. The line through both results gives all others
 (``SecondsLine``)."""
 BETWEEN = "8"
-"""Number of micro-batches of the rows that add no information: their milliseconds are on a line with those of the same
+"""Number of micro-batches of the rows that add no information: their milliseconds lie on a line through the same
 grid's two other rows.
 
 The distance is at most 1.6 %; for DeepSeek-V2 without a pipeline, 4 %.

@@ -21,7 +21,7 @@ class Command:
 
     text: str
     document: str = ""
-    """Text of the here-document that it reads; empty if there is none."""
+    """Text of the here-document that it reads; empty without one."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def words_of(text: str, separators: str = "") -> list[str]:
 
 
 def _step(text: str, at: int, stack: list[str]) -> int:
-    """Return how many letters to go on from here. Push an opening quote or bracket on the stack, and pop it when it is
-    closed."""
+    """Return how many letters to move forward from here. An opening quote or bracket is pushed on the stack, and popped
+    when it is closed."""
     letter, top = text[at], stack[-1] if stack else ""
     # Inside single quotes nothing has a meaning but the end.
     if top == "'":

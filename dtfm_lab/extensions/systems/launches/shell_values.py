@@ -73,7 +73,7 @@ class Values:
         return bool(OPEN.search(text))
 
     def absent_in(self, left: re.Match[str], names: set[str]) -> str:
-        """Return what to put in place of a variable that is still in a text.
+        """Return what replaces a variable that is still in a text.
 
         "" if it is one of ``names`` and nothing sets it, as in a shell. Otherwise the variable as it is written.
         """

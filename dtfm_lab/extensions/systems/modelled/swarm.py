@@ -54,7 +54,7 @@ class RoutedPipelines(GridStrategy):
         """Return the job as the system trains it. Its shape is set later."""
 
     def hops_bytes(self, job: Job, n_stages: int) -> tuple[FloatArray, FloatArray]:
-        """Return the bytes of a micro-batch's activations from each stage to the next, and those of their gradients
+        """Return the bytes of a micro-batch's activations from each stage to the next, and of their gradients
         back. Both are (stages - 1,)."""
         onward = np.array(boundary_bytes(job, n_stages))[1:-1]
         return onward, onward
@@ -62,7 +62,7 @@ class RoutedPipelines(GridStrategy):
     def joined_s(
         self, first_and_last_s: float, between_s: float, job: Job, averaging_s: float, n_replicas: int
     ) -> float:
-        """Return the seconds of an iteration, from those of its parts.
+        """Return the seconds of an iteration, from the seconds of its parts.
 
         They are the path of the first and the last micro-batches, the other micro-batches between them, and the
         averaging at the end. The ends of two consecutive micro-batches are ``between_s`` apart.
