@@ -36,6 +36,8 @@ SIZE = {"width": 1280, "height": 760}
 SMALL = {"width": 980, "height": 660}
 """of tour.png, which is shown in a notebook's cell"""
 PATIENCE_S = 180
+ITERATIONS = 16
+"""Iterations after which the run is stopped by hand."""
 LARGE_BATCH = 512
 """At this batch, the planner of ``worldwide`` puts whole pipelines into cities. At 64, each city is one stage."""
 CURSOR = """() => {
@@ -215,14 +217,15 @@ def slow_down(lab: LabPage) -> None:
 
 def run_and_kill(lab: LabPage) -> None:
     page, run = lab.page, lab.pane("Run")
-    lab.fill(run.get_by_label("Iterations", exact=True), "30")
+    lab.fill(run.get_by_label("Iterations", exact=True), "2000")  # it must not end before the kill
     lab.press_next("Run it for real")
     until(page, "len(the_lab.run_panel.run.losses) >= 2")
     run.get_by_role("button", name=re.compile("^Disturb")).click()
     page.wait_for_timeout(200)
     page.get_by_role("menuitem", name=re.compile("^Kill")).dispatch_event("click")  # its menu is drawn again meanwhile
     until(page, "len(the_lab.run_panel.run.faults) == 1")
-    page.wait_for_timeout(300)
+    until(page, f"len(the_lab.run_panel.run.losses) >= {ITERATIONS}")
+    run.get_by_role("button", name="Stop", exact=True).click()
     until(page, "the_lab.comparison is not None")
     page.wait_for_timeout(900)
 

@@ -122,7 +122,7 @@ class DeviceSection(HardwareSection):
     region: Name | None = None
     """Region that it is in. A device listed under a region is in that region."""
     position: tuple[float, float] | None = None
-    """x and y on the canvas in pixels, y downwards. It affects no cost."""
+    """Place on the canvas in pixels, x and y, y downwards. It affects no cost."""
     gpus: int = Field(default=1, ge=1)
     """Number of GPUs that act as one device. The device's numbers are their totals."""
     inner: SpeedSection | None = None

@@ -231,12 +231,22 @@ class LiveReplanning(Panel):
             # A user who took another plan by hand does not want it replaced.
             if self._cancelled.is_set() or busy or lab_state.plan is not found.plan or not self.switch.value:
                 return
-            better = await run_on_thread(partial(improved, found, job, self._cancelled, budget_s, live), self._woken)
+            further = partial(self._improved, found, job, self._cancelled, budget_s, live)
+            better = await run_on_thread(further, self._woken)
             if better is None or lab_state.plan is not found.plan or not self.switch.value or lab_state.plan_is_stale:
                 return
             gain = gain_words(found.plan, better.plan)
             found = better._replace(gain=gain or found.gain)
             self._take(found)
+
+    def _improved(
+        self, found: Replanned, job: Job, cancelled: Cancellation, budget_s: float, live: LiveSearch
+    ) -> Replanned | None:
+        """Search longer, and predict what was found before it is set. Else the chart would be old for a moment."""
+        better = improved(found, job, cancelled, budget_s, live)
+        if better is not None and not cancelled.is_set():
+            self.foresee(better.plan)
+        return better
 
     def _take(self, found: Replanned) -> None:
         self._lab_state.not_planned = ""
