@@ -152,7 +152,6 @@ LONGER_LISTS = {
     "domain/job/model/experts.py": {"moe"},  # keys of a model's configuration
     "domain/job/model/families.py": {"llama"},
     "extensions/elasticity/replaying.py": {"replay"},  # written out, so that an editor shows a user what may be given
-    "widgets/views/gantt/__init__.py": {"set_predicted"},  # what the page draws
 }
 """Functions of more parameters, by module. A command's are its options, and compiled loops cannot take objects."""
 
