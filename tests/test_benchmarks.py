@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 FILES = sorted(FOLDER.rglob("*.py"))
+HELPERS = {path.stem for path in (ROOT / "tests").rglob("*.py")}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -51,9 +52,9 @@ def test_benchmarks_that_pages_and_the_makefile_name_are_there(listed: dict[str,
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(FOLDER).as_posix())
 def test_what_a_benchmark_imports_is_there(path: Path) -> None:
-    """Names of the package, of its neighbours and of the tests' helpers: a renamed one breaks it unseen."""
-    neighbours = {each.stem: each for each in [*(ROOT / "tests").rglob("*.py"), *FOLDER.glob("*.py")]}
-    neighbours |= {each.stem: each for each in path.parent.glob("*.py")}
+    """Names of the package, of its neighbours and of the tests' helpers: a renamed or moved one breaks it unseen."""
+    folders = (*helper_folders(path), FOLDER, path.parent)
+    neighbours = {each.stem: each for folder in folders for each in folder.glob("*.py")}
     missing = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -62,7 +63,17 @@ def test_what_a_benchmark_imports_is_there(path: Path) -> None:
                 missing += [f"{node.module}.{name}" for name in names if not offers(node.module, name)]
             elif node.module in neighbours:
                 missing += sorted(f"{node.module}.{name}" for name in names - defined(neighbours[node.module]))
+            elif node.module in HELPERS:
+                missing.append(f"{node.module} (in none of the folders on sys.path)")
     assert missing == []
+
+
+def helper_folders(path: Path) -> list[Path]:
+    """Folders of tests that a benchmark, or the runner of its folder, adds to ``sys.path``."""
+    runner = path.with_name("__main__.py")
+    text = path.read_text() + (runner.read_text() if runner.exists() else "")
+    found = re.findall(r'"tests"((?: / "\w+")+)', text)
+    return [ROOT.joinpath("tests", *re.findall(r"\w+", parts)) for parts in found]
 
 
 def offers(module: str, name: str) -> bool:

@@ -151,9 +151,7 @@ def test_a_name_of_a_class_means_one_class() -> None:
 LONGER_LISTS = {
     "domain/job/model/experts.py": {"moe"},  # keys of a model's configuration
     "domain/job/model/families.py": {"llama"},
-    "domain/schedule/program.py": {"lower"},
     "extensions/elasticity/replaying.py": {"replay"},  # written out, so that an editor shows a user what may be given
-    "widgets/views/gantt/__init__.py": {"set_predicted"},  # what the page draws
 }
 """Functions of more parameters, by module. A command's are its options, and compiled loops cannot take objects."""
 

@@ -12,6 +12,7 @@ CHART = """
 import json, time
 import numpy as np
 from dtfm_lab.widgets.views.gantt import GanttView
+from dtfm_lab.widgets.views.gantt.bars import Bars, Chart
 kinds = [{"name": "forward", "color": "#0072B2"}, {"name": "backward", "color": "#E69F00"}]
 gantt = GanttView(title="Many bars", height=700)
 def show(n_bars, n_rows, seed):
@@ -22,7 +23,8 @@ def show(n_bars, n_rows, seed):
     row, number = np.repeat(np.arange(n_rows), each), np.tile(np.arange(each), n_rows)
     rows = [f"device {r}" for r in range(n_rows)]
     began_s = time.time()
-    gantt.set_predicted(start, end, row, number % 2, number // 2, rows=rows, kinds=kinds)
+    bars = Bars.of(start, end, row, number % 2, number // 2)
+    gantt.set_predicted(Chart(bars), rows=rows, kinds=kinds)
     print(json.dumps([began_s, time.time()]))
 gantt
 """

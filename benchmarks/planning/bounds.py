@@ -21,7 +21,7 @@ from dtfm_lab.extensions.proofs.bound_search import increasing_bounds
 from dtfm_lab.planning.cost import bound_of_pairs, pair_costs
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "planning"))
+sys.path.insert(0, str(ROOT / "tests" / "extensions" / "proofs"))
 from bound_networks import KINDS, NETWORKS, drawn_case, optimum, reference  # noqa: E402
 
 

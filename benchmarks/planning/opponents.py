@@ -89,7 +89,7 @@ class PlanPricer:
         if self.job.global_batch // microbatch < r:
             return None
         shape_search = self.shape_search(n, r, microbatch)
-        shares = shape_search.even_shares()
+        shares = shape_search.even_counts()
         row = np.concatenate([grid.ravel(), np.setdiff1d(np.arange(len(self.topology)), grid)])
         blocks = np.array(self.even_blocks(n), dtype=np.int64)
         best: Ranked | None = None

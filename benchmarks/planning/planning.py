@@ -21,7 +21,7 @@ from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning.cost import align, pair_costs, total_costs
 from dtfm_lab.planning.search import PROVEN, PlanStep, search
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "planning"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "extensions" / "proofs"))
 from bound_networks import NETWORKS, reference
 
 CASES = {

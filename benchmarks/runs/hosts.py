@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "runtime"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "extensions" / "hosts"))
 
 from host_helpers import Hosts, free_port
 from run_helpers import small_plan

@@ -197,7 +197,7 @@ def lead_iterations(spec: RunSpec) -> Any:
         reading, _writing = os.pipe()
         commands.fd = reading
         began_s, began_cpu_s = time.monotonic(), time.process_time()
-        coordinator = Coordinator(spec, commands, lambda rank: Handle(rank, connections[rank], None))
+        coordinator = Coordinator(spec, commands, lambda _spec, rank: Handle(rank, connections[rank], None))
         try:
             coordinator.run()
         finally:

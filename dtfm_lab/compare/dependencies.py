@@ -10,7 +10,7 @@ import numpy as np
 
 from dtfm_lab.domain.errors import TraceError
 from dtfm_lab.domain.network import nics_of, queues_of
-from dtfm_lab.domain.schedule import Kind, Programs, TaskGraph, lower, task_graph
+from dtfm_lab.domain.schedule import Averaging, Kind, Programs, TaskGraph, lower, task_graph
 from dtfm_lab.domain.schedule.task_graph import COMPUTATION, RECEIVE, SEND, Edges, chained
 from dtfm_lab.domain.trace import Trace
 from dtfm_lab.domain.units import IntArray
@@ -38,21 +38,24 @@ def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
     context = trace.context
     if not context.plan.orders:
         raise TraceError("the trace does not hold its schedule; wanted one of a simulation or a run")
+    # The schedule alone does not say whether stages are tied and gradients compressed; the trace shows what ran.
     kinds = {action.kind for action in trace.actions}
+    averaging = Averaging(
+        context.plan.synchronisation,
+        _regions(trace) if context.plan.synchronisation == "hierarchical" else None,
+        compressed=Kind.PACK in kinds,
+        locally=context.synchronise_every > 1 or context.plan.fragments > 1 or context.plan.fragment_delay > 0,
+        sharding=context.plan.sharding,
+        delayed=context.plan.fragment_delay > 0,
+        buckets=context.plan.buckets,
+    )
     return lower(
         context.recorded_schedule,
         len(context.devices[0]),
-        context.plan.synchronisation,
-        _regions(trace) if context.plan.synchronisation == "hierarchical" else None,
-        # The schedule alone does not say these; the trace shows what ran.
+        averaging,
         tied=Kind.SEND_E in kinds,
-        compressed=Kind.PACK in kinds,
         synchronise=synchronise,
-        locally=context.synchronise_every > 1 or context.plan.fragments > 1 or context.plan.fragment_delay > 0,
-        delayed=context.plan.fragment_delay > 0,
-        sharding=context.plan.sharding,
         microbatch_counts=context.plan.microbatches_per_replica or None,
-        buckets=context.plan.buckets,
         transport=context.plan.transport,
         absent=context.plan.absent_at,
         whole_rings=trace.takes_rings_whole,

@@ -25,7 +25,7 @@ from dtfm_lab.domain.job import (
 )
 from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Kind, Programs, Schedule, lower
+from dtfm_lab.domain.schedule import ACROSS_STAGES, PASSES, Averaging, Kind, Programs, Schedule, lower
 from dtfm_lab.domain.schedule.task_graph import RECEIVE, SEND, TaskGraph, task_graph
 from dtfm_lab.domain.trace import ComputeTime
 from dtfm_lab.domain.trace.columns import BETWEEN_REPLICAS
@@ -74,21 +74,24 @@ def programs_of(
     regions = None
     if job.synchronisation == "hierarchical":  # no other way of averaging depends on them
         regions = tuple(tuple(devices[int(d)].region for d in row) for row in plan.placement.devices)
+    averaging = Averaging(
+        job.synchronisation,
+        regions,
+        compressed=job.codes_gradients,
+        locally=job.synchronise_every > 1,
+        sharding=job.sharding,
+        averaged=job.averaged_share,
+        delayed=job.fragment_delay > 0,
+        buckets=buckets_of(job, schedule),
+    )
     return lower(
         schedule,
         job.n_replicas,
-        job.synchronisation,
-        regions,
+        averaging,
         tied=job.ties_stages,
-        compressed=job.codes_gradients,
         synchronise=synchronise,
-        locally=job.synchronise_every > 1,
-        sharding=job.sharding,
         microbatch_counts=job.microbatch_counts,
-        buckets=buckets_of(job, schedule),
         transport=job.transport,
-        averaged=job.averaged_share,
-        delayed=job.fragment_delay > 0,
         absent=plan.absent_at,
         whole_rings=whole_rings,
         period=period,

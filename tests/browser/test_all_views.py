@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 from dtfm_lab.widgets import views as folder
+from dtfm_lab.widgets.views.gantt.bars import Bars, Chart
 from dtfm_lab.widgets.views.view import View
 
 def classes():
@@ -28,7 +29,8 @@ views["TopologyEditor"].document = {
     "regions": [], "between": [], "links": [], "default": {"latency_ms": 50.0, "bandwidth_gbps": 1.0},
 }
 views["ConvergenceView"].extend([[1, .1, 9, 2, 9]])
-views["GanttView"].set_predicted([0, 1], [1, 2], [0, 1], [0, 0], [0, 1], rows=["ada", "bob"], kinds=[
+bars = Bars.of([0, 1], [1, 2], [0, 1], [0, 0], [0, 1])
+views["GanttView"].set_predicted(Chart(bars), rows=["ada", "bob"], kinds=[
     {"name": "forward", "color": "#0072B2", "shades": ["#0072B2"], "edge": "", "message": False},
 ])
 print(len(views))

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 GANTT = """
 import numpy as np
 from dtfm_lab.widgets.views.gantt import GanttView
+from dtfm_lab.widgets.views.gantt.bars import Bars, Chart, CriticalPath, MessageColumns
 kinds = [{"name": "forward", "color": "#0072B2"}, {"name": "backward", "color": "#E69F00"}]
 predicted = np.array([[0, .1, 0, 0, 0], [.1, .2, 0, 0, 1], [.1, .2, 1, 0, 0], [.2, .4, 1, 1, 0]])
 gantt = GanttView(title="Two stages")
@@ -14,7 +15,7 @@ gantt
 
 SEVERAL = """
 twice = np.array([[0, .1, 0, 0, -1], [.1, .2, 0, 0, -1], [.3, .4, 0, 0, -1]])
-gantt.set_predicted(*twice.T, rows=['ada'], kinds=kinds)
+gantt.set_predicted(Chart(Bars.of(*twice.T)), rows=['ada'], kinds=kinds)
 gantt.reset_measured(0)
 gantt.extend_measured(*(twice + [.09, .09, 0, 0, 0]).T)
 """
@@ -27,7 +28,7 @@ gantt.gaps = [{'device': 'bob', 'from': -.2, 'to': 0, 'text': '200 ms lost', 'ti
 def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, ask_kernel, eventually):
     open_notebook(page, [GANTT])
     page.get_by_text("No schedule yet").wait_for()
-    ask_kernel(page, "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], kinds=kinds)")
+    ask_kernel(page, "gantt.set_predicted(Chart(Bars.of(*predicted.T)), rows=['ada', 'bob'], kinds=kinds)")
     page.wait_for_selector(".dtfm-gantt[data-predicted='4']")
     box = page.locator(".dtfm-gantt .dtfm-box")
     size = box.bounding_box()
@@ -54,14 +55,14 @@ def test_measured_bars_stream_in_over_the_predicted_ones(page, open_notebook, as
 
 
 WAITING = """
-from dtfm_lab.widgets.views.gantt.bars import CriticalPath, MessageColumns
-gantt.set_predicted(
-    [0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0],
-    rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, {"name": "activation", "color": "#56B4E9"}],
-    after=[-1, 0, -2],
+chart = Chart(
+    Bars.of([0, .1, .2], [.1, .2, .4], [0, 0, 1], [0, 0, 1], [0, 1, 0]),
+    after=np.array([-1, 0, -2]),
     messages=MessageColumns.of([0], [1], [.1], [.2], [2], [0]),
     path=CriticalPath.of([0, 1], [0, .2], [.1, .4], [0, 2]),
 )
+activation = {"name": "activation", "color": "#56B4E9"}
+gantt.set_predicted(chart, rows=["ada", "bob"], names=["S0 · ada", "S1 · bob"], kinds=[*kinds, activation])
 """
 
 
@@ -109,10 +110,9 @@ def test_the_chart_tells_what_a_bar_waited_for_and_draws_path_and_messages(page,
 CROWDED = """
 n = 4000
 at = np.arange(n) / n
-gantt.set_predicted(
-    at, at + 1 / n, np.zeros(n), np.zeros(n), np.arange(n), rows=["ada", "bob"], kinds=kinds,
-    messages=MessageColumns.of(np.zeros(n), np.ones(n), at, at + .01, np.zeros(n), np.arange(n)),
-)
+bars = Bars.of(at, at + 1 / n, np.zeros(n), np.zeros(n), np.arange(n))
+messages = MessageColumns.of(np.zeros(n), np.ones(n), at, at + .01, np.zeros(n), np.arange(n))
+gantt.set_predicted(Chart(bars, messages=messages), rows=["ada", "bob"], kinds=kinds)
 """
 
 
@@ -128,7 +128,9 @@ def test_a_tangle_of_messages_is_drawn_once_zoomed_in(page, open_notebook, ask_k
     expect(chart.locator(".dtfm-tangle")).to_have_text("")
 
 
-WITH_DEVICES = "gantt.set_predicted(*predicted.T, rows=['ada', 'bob'], devices=['ada', 'bob'], kinds=kinds)"
+WITH_DEVICES = """
+gantt.set_predicted(Chart(Bars.of(*predicted.T)), rows=['ada', 'bob'], devices=['ada', 'bob'], kinds=kinds)
+"""
 
 
 def test_a_click_holds_a_bar_selects_its_device_and_a_picture_is_downloaded(
@@ -191,7 +193,7 @@ def test_wheel_buttons_and_overview_move_the_window_and_new_bars_are_painted(pag
     expect(tip).to_contain_text("ada · forward 0")
     chart.get_by_role("button", name="Show the whole iteration (0)").click()
     painted = float(chart.get_attribute("data-painted"))
-    ask_kernel(page, "gantt.set_predicted(*predicted[:3].T, rows=['ada', 'bob'], kinds=kinds)")
+    ask_kernel(page, "gantt.set_predicted(Chart(Bars.of(*predicted[:3].T)), rows=['ada', 'bob'], kinds=kinds)")
     page.wait_for_selector(".dtfm-gantt[data-predicted='3']")
     page.wait_for_function("(before) => +document.querySelector('.dtfm-gantt').dataset.painted > before", arg=painted)
 
@@ -205,10 +207,9 @@ units = [
 ]
 at = np.arange(8) / 10
 def show(by=0.0, **more):
-    gantt.set_predicted(
-        at + by, at + by + .1, np.arange(8), np.arange(8) % 2, np.zeros(8), rows=list("aabbccdd"),
-        devices=list("aabbccdd"), kinds=kinds, units=units, n_stages=2, **more,
-    )
+    bars = Bars.of(at + by, at + by + .1, np.arange(8), np.arange(8) % 2, np.zeros(8))
+    rows = list("aabbccdd")
+    gantt.set_predicted(Chart(bars), rows=rows, devices=rows, kinds=kinds, units=units, n_stages=2, **more)
 show()
 """
 

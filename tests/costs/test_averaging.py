@@ -9,7 +9,7 @@ from dtfm_lab.costs.seconds import WAYS, Coded, GroupRings, ring_link_s, ring_ro
 from dtfm_lab.domain.job import Job, coded_bytes, compressed_bytes, gpt
 from dtfm_lab.domain.job.options import COMPRESSIONS, SHARDINGS, coding_of
 from dtfm_lab.domain.network import Links, Topology
-from dtfm_lab.domain.schedule import BY_SHARDS, Kind, Step, lower
+from dtfm_lab.domain.schedule import BY_SHARDS, Averaging, Kind, Step, lower
 from dtfm_lab.simulation.schedules import schedules
 
 WHOLE_S = 7.0
@@ -21,8 +21,8 @@ def tails(way: str, n: int, *, splits: bool, locally: bool) -> tuple[tuple[Step,
     """What each of n replicas does behind its passes, with compressed gradients."""
     schedule = schedules["1f1b"](1, 1)
     sharding = "zero-1" if splits else "none"
-    options = {"compressed": True, "locally": locally, "sharding": sharding}
-    return lower(schedule, n, way, (REGIONS[:n],), **options).tails[0]
+    averaging = Averaging(way, (REGIONS[:n],), compressed=True, locally=locally, sharding=sharding)
+    return lower(schedule, n, averaging).tails[0]
 
 
 def closed_form(way: str, replica: int, n: int, *, splits: bool) -> Coded:

@@ -8,8 +8,19 @@ from hypothesis import strategies as st
 from test_schedule import shuffled
 
 from dtfm_lab.domain.errors import ScheduleError
-from dtfm_lab.domain.schedule import PASSES, RECEIVES, SENDS, Action, Kind, Programs, Schedule, lower, synchronisations
-from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS
+from dtfm_lab.domain.schedule import (
+    BY_SHARDS,
+    PASSES,
+    RECEIVES,
+    SENDS,
+    Action,
+    Averaging,
+    Kind,
+    Programs,
+    Schedule,
+    lower,
+    synchronisations,
+)
 
 REGIONS = ("", "Tokyo", "Seoul")
 TIED = {Kind.SEND_E, Kind.RECV_E}
@@ -25,15 +36,18 @@ def lowered(draw) -> Programs:
     region = st.sampled_from(REGIONS)
     row = st.tuples(*[region] * n_replicas)
     synchronisation = draw(st.sampled_from(sorted(synchronisations)))
+    averaging = Averaging(
+        synchronisation,
+        draw(st.tuples(*[row] * n_devices)),
+        compressed=draw(st.booleans()),
+        sharding=draw(st.sampled_from(("none", "zero-1") if synchronisation in BY_SHARDS else ("none",))),
+    )
     return lower(
         schedule,
         n_replicas,
-        synchronisation,
-        draw(st.tuples(*[row] * n_devices)),
+        averaging,
         tied=draw(st.booleans()),
-        compressed=draw(st.booleans()),
         synchronise=draw(st.booleans()),
-        sharding=draw(st.sampled_from(("none", "zero-1") if synchronisation in BY_SHARDS else ("none",))),
         microbatch_counts=draw(counts),
     )
 
@@ -154,9 +168,9 @@ def test_counts_that_are_none_of_the_schedules_are_refused(counts):
         lower(shuffled(2, 2, 0), 3, microbatch_counts=counts)
 
 
-def tail_kinds(**options) -> list[Counter]:
+def tail_kinds(*, compressed: bool) -> list[Counter]:
     """Of the two ends and the middle of three devices, two replicas."""
-    programs = lower(shuffled(3, 2, 0), 2, **options)
+    programs = lower(shuffled(3, 2, 0), 2, Averaging(compressed=compressed))
     return [Counter(step.action.kind for step in tails[0]) for tails in programs.tails]
 
 
@@ -188,8 +202,8 @@ def test_the_tied_gradient_is_sent_when_the_replicas_have_averaged_theirs():
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("name", sorted(synchronisations))
 def test_local_updates_step_on_their_own_gradients_and_average_afterwards(name, compressed):
-    regions = (("a", "a", "b"),) * 2
-    steps = lower(shuffled(2, 2, 0), 3, name, regions, tied=True, compressed=compressed, locally=True).of(0, 1)
+    averaging = Averaging(name, (("a", "a", "b"),) * 2, compressed=compressed, locally=True)
+    steps = lower(shuffled(2, 2, 0), 3, averaging, tied=True).of(0, 1)
     (stepped,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.STEP)
     assert Kind.RECV_E in {steps[need].action.kind for need in steps[stepped].needs}
     between = [i for i, step in enumerate(steps) if step.action.kind in (Kind.PACK, Kind.SEND_G, Kind.REDUCE)]
@@ -203,7 +217,8 @@ def test_local_updates_step_on_their_own_gradients_and_average_afterwards(name, 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("name", BY_SHARDS)
 def test_replicas_that_split_states_step_between_the_average_of_their_shard_and_sending_it_on(name, compressed):
-    steps = lower(shuffled(2, 2, 0), 3, name, tied=True, compressed=compressed, sharding="zero-1").of(0, 1)
+    averaging = Averaging(name, compressed=compressed, sharding="zero-1")
+    steps = lower(shuffled(2, 2, 0), 3, averaging, tied=True).of(0, 1)
     (stepped,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.STEP)
     *sums, last = (i for i, step in enumerate(steps) if step.action.kind is Kind.REDUCE)
     assert max(sums) == stepped - 1
@@ -218,7 +233,7 @@ def test_replicas_that_split_states_step_between_the_average_of_their_shard_and_
 
 
 def test_a_tied_gradient_is_exchanged_before_shards_of_it_are_sent():
-    steps = lower(shuffled(2, 2, 0), 3, tied=True, sharding="zero-1").of(0, 1)
+    steps = lower(shuffled(2, 2, 0), 3, Averaging(sharding="zero-1"), tied=True).of(0, 1)
     (received,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.RECV_E)
     assert all(received in step.needs for step in steps if step.action.kind is Kind.SEND_G)
 
@@ -227,15 +242,16 @@ def test_a_tied_gradient_is_exchanged_before_shards_of_it_are_sent():
 @settings(max_examples=25)
 def test_an_iteration_alone_exchanges_nothing_between_replicas(programs):
     between = {Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P, Kind.REDUCE, Kind.PACK}
-    alone = lower(programs.schedule, programs.n_replicas, "ring", tied=True, compressed=True, synchronise=False)
+    averaging = Averaging("ring", compressed=True)
+    alone = lower(programs.schedule, programs.n_replicas, averaging, tied=True, synchronise=False)
     for position, replica in devices_of(alone):
         assert not {step.action.kind for step in alone.of(position, replica)} & between
 
 
 def test_gradients_are_packed_once_before_they_are_sent_and_only_where_compressed():
-    assert [kinds[Kind.PACK] for kinds in tail_kinds()] == [0, 0, 0]
+    assert [kinds[Kind.PACK] for kinds in tail_kinds(compressed=False)] == [0, 0, 0]
     assert [kinds[Kind.PACK] for kinds in tail_kinds(compressed=True)] == [1, 1, 1]
-    steps = lower(shuffled(1, 1, 0), 3, compressed=True).of(0, 0)
+    steps = lower(shuffled(1, 1, 0), 3, Averaging(compressed=True)).of(0, 0)
     (packed,) = (i for i, step in enumerate(steps) if step.action.kind is Kind.PACK)
     assert all(packed in step.needs for step in steps if step.action.kind is Kind.SEND_G)
 
@@ -264,5 +280,5 @@ def test_more_actions_than_can_be_held_are_refused_before_they_are_made(name):
     with pytest.raises(
         ScheduleError, match=r"1 stage x 4,096 replicas are some [\d,]+ actions an iteration; wanted at most"
     ):
-        lower(shuffled(1, 1, 0), 4096, name)
-    assert lower(shuffled(1, 1, 0), 4096, "central").n_replicas == 4096
+        lower(shuffled(1, 1, 0), 4096, Averaging(name))
+    assert lower(shuffled(1, 1, 0), 4096, Averaging("central")).n_replicas == 4096

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from test_schedule import shuffled
 
 from dtfm_lab.domain.errors import UnknownName
-from dtfm_lab.domain.schedule import COMPUTE, RECEIVES, SENDS, Action, Kind, Programs, Step, lower, synchronisations
+from dtfm_lab.domain.schedule import (
+    COMPUTE,
+    RECEIVES,
+    SENDS,
+    Action,
+    Averaging,
+    Kind,
+    Programs,
+    Step,
+    lower,
+    synchronisations,
+)
 
 names = st.sampled_from(sorted(synchronisations))
 regions = st.lists(st.sampled_from(["", "Tokyo", "Seoul", "Oregon"]), min_size=1, max_size=9).map(tuple)
@@ -34,7 +45,7 @@ class Sums:
 
     def __init__(self, name: str, in_region: tuple[str, ...]) -> None:
         self.name, self.n, self.leaders = name, len(in_region), leaders_of(in_region)
-        self.programs: Programs = lower(shuffled(1, 1, 0), self.n, name, (in_region,))
+        self.programs: Programs = lower(shuffled(1, 1, 0), self.n, Averaging(name, (in_region,)))
         self.steps: list[tuple[Step, ...]] = [self.programs.of(0, r) for r in range(self.n)]
         self.at = [{step.action: i for i, step in enumerate(steps)} for steps in self.steps]
         self.n_shards = {"central": 1, "tree": 1, "hierarchical": len(self.leaders)}.get(name, self.n)
@@ -110,7 +121,7 @@ def test_every_replica_steps_with_the_sum_of_all_gradients_and_none_counts_twice
 @settings(max_examples=45)
 def test_messages_carry_what_the_textbook_says(name, n):
     """Gradients sent per device: (D - 1) / D out and as much back; central and tree move whole ones, D - 1 each way."""
-    programs = lower(shuffled(1, 1, 0), n, name)
+    programs = lower(shuffled(1, 1, 0), n, Averaging(name))
     sent = [sum(step.share for step in programs.of(0, r) if step.action.kind in SENDS) for r in range(n)]
     received = [sum(step.share for step in programs.of(0, r) if step.action.kind in RECEIVES) for r in range(n)]
     if name == "central":
@@ -141,7 +152,7 @@ def test_what_passes_a_codec_is_what_comes_in_and_each_sum_that_goes_out(name, i
     """A message is decoded where it comes in; a sum is coded once for all its receivers, and passed on as it is."""
     n = len(in_region)
     sums = Sums(name, in_region)
-    programs = lower(shuffled(1, 1, 0), n, name, (in_region,), compressed=True)
+    programs = lower(shuffled(1, 1, 0), n, Averaging(name, (in_region,), compressed=True))
     for replica in range(n):
         steps = programs.of(0, replica)
         came = sum(step.share for step in steps if step.action.kind in RECEIVES)
@@ -162,25 +173,28 @@ def test_what_passes_a_codec_is_what_comes_in_and_each_sum_that_goes_out(name, i
 
 @pytest.mark.parametrize("name", sorted(synchronisations))
 def test_a_single_replica_averages_nothing(name):
-    assert [step.action.kind for step in lower(shuffled(1, 2, 0), 1, name).of(0, 0)][4:] == [Kind.STEP]
+    assert [step.action.kind for step in lower(shuffled(1, 2, 0), 1, Averaging(name)).of(0, 0)][4:] == [Kind.STEP]
 
 
 @pytest.mark.parametrize("name", sorted(synchronisations))
 def test_only_sharded_takes_turns(name):
-    steps = lower(shuffled(1, 1, 0), 4, name).of(0, 0)
+    steps = lower(shuffled(1, 1, 0), 4, Averaging(name)).of(0, 0)
     assert {step.in_turn for step in steps if step.action.kind in SENDS} == {name == "sharded"}
 
 
 def test_devices_of_no_region_are_each_their_own():
-    alone = lower(shuffled(1, 1, 0), 3, "hierarchical", (("", "", ""),))
-    assert alone.tails == lower(shuffled(1, 1, 0), 3, "hierarchical", (("a", "b", "c"),)).tails
+    alone, apart = (
+        lower(shuffled(1, 1, 0), 3, Averaging("hierarchical", (in_region,)))
+        for in_region in (("", "", ""), ("a", "b", "c"))
+    )
+    assert alone.tails == apart.tails
     found = Counter(step.action.kind for step in alone.of(0, 0))
     assert (found[Kind.SEND_G], found[Kind.RECV_G], found[Kind.REDUCE]) == (2, 2, 1)
 
 
 def test_an_unknown_way_is_refused_with_the_known_ones():
     with pytest.raises(UnknownName, match="no synchronisation named 'rings'; did you mean 'ring'"):
-        lower(shuffled(1, 1, 0), 2, "rings")
+        lower(shuffled(1, 1, 0), 2, Averaging("rings"))
 
 
 @given(names, regions)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtfm_lab.domain.job import INT8_BLOCK
-from dtfm_lab.domain.schedule import SENDS, Kind, Schedule, lower, synchronisations
+from dtfm_lab.domain.schedule import SENDS, Averaging, Kind, Schedule, lower, synchronisations
 from dtfm_lab.runtime.protocol.gradient_shards import AVERAGED, Shard, shards_of
 
 ONE = Schedule.from_orders("one", ["0F0 0B0"])
@@ -19,7 +19,7 @@ ONE = Schedule.from_orders("one", ["0F0 0B0"])
 @settings(max_examples=25)
 def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name, n, data):
     regions = tuple(data.draw(st.sampled_from(["", "a", "b"])) for _ in range(n))
-    programs = lower(ONE, n, name, (regions,))
+    programs = lower(ONE, n, Averaging(name, (regions,)))
     shards = [shards_of(programs.of(0, replica), name, replica, range(n), n) for replica in range(n)]
     for replica in range(n):
         for step in programs.of(0, replica):
@@ -36,7 +36,8 @@ def test_a_message_carries_for_its_receiver_what_it_carries_for_its_sender(name,
 def test_around_a_ring_every_member_sends_on_what_it_received_whoever_is_absent(n, data):
     gone = data.draw(st.sets(st.integers(0, n - 1), max_size=n - 2))
     members = [replica for replica in range(n) if replica not in gone]
-    programs, last = lower(ONE, n, "ring", absent=tuple((0, replica) for replica in sorted(gone))), len(members) - 2
+    absent, last = tuple((0, replica) for replica in sorted(gone)), len(members) - 2
+    programs = lower(ONE, n, Averaging("ring"), absent=absent)
     begins = set()
     for replica in members:
         shards = shards_of(programs.of(0, replica), "ring", replica, members, n)

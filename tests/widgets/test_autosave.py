@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,17 @@ async def written(path: Path) -> None:
     await until(lambda: path.exists() and path.read_text() != "")
 
 
+async def idle() -> None:
+    """Wait until nothing else is left on the event loop, so that nothing will be written."""
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+
+
 async def test_many_changes_in_a_row_are_written_once(tmp_path) -> None:
     writes = []
     kept = Autosave(tmp_path / "lab.json", lambda path: lambda: writes.append(path), nothing)
     for _ in range(5):
         kept.changed()
-    await until(lambda: bool(writes))
-    await asyncio.sleep(0.2)
+    await idle()
     assert writes == [tmp_path / "lab.json"]
 
 
@@ -78,32 +81,31 @@ async def test_a_damaged_file_is_one_line_and_no_error(tmp_path) -> None:
     assert not kept.restore.disabled
 
 
-async def test_a_change_while_one_is_written_is_written_after_it(tmp_path) -> None:
-    at_once, most, texts, changed = 0, 0, [], threading.Event()
+async def test_a_change_while_one_is_written_is_written_after_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(autosave, "DELAY_S", 0)  # a second write would begin within a few turns of the loop
+    n_begun, ended, changed = 0, [], threading.Event()
 
     def write(_path: Path):
+        nonlocal n_begun
+        n_begun += 1
+
         def work() -> None:
-            nonlocal at_once, most
-            at_once += 1
-            most = max(most, at_once)
             changed.wait(WAIT_S)
-            time.sleep(0.1)  # longer than the delay
-            texts.append("written")
-            at_once -= 1
+            ended.append(n_begun)
 
         return work
 
     kept = Autosave(tmp_path / "lab.json", write, nothing)
     kept.changed()
-    await until(lambda: at_once == 1)
+    await until(lambda: n_begun == 1)
     for _ in range(3):
         kept.changed()
-        await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert n_begun == 1, "two never write one file at once"
     changed.set()
-    await until(lambda: len(texts) == 2 and at_once == 0)  # the last change is not lost
-    await asyncio.sleep(0.2)
-    assert len(texts) == 2
-    assert most == 1, "two never write one file at once"
+    await idle()
+    assert ended == [1, 2], "the last change is not lost"
 
 
 async def test_nothing_is_offered_where_there_is_no_room_to_keep_it(tmp_path) -> None:

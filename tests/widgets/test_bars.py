@@ -27,6 +27,7 @@ from dtfm_lab.widgets.views.gantt.bars import (
     NO_BARS,
     ROWS_PER_DEVICE,
     Bars,
+    Chart,
     ChartRows,
     lateness_s,
     legend,
@@ -135,9 +136,7 @@ def test_a_device_with_two_stages_names_both_and_shades_their_passes(plan):
 def test_what_bars_are_called_survives_the_sorting_of_the_view(plan):
     _, rows, chart = charted(plan, "zb-h1")
     view = GanttView()
-    view.set_predicted(
-        *chart.bars, rows=rows.labels, kinds=legend(1), after=chart.after, path=chart.path, messages=chart.messages
-    )
+    view.set_predicted(chart, rows=rows.labels, kinds=legend(1))
     start, end = (np.frombuffer(column, "<f4") for column in (view.start, view.end))
     after, bar = np.frombuffer(view.after, "<i4"), np.frombuffer(view.path["bar"], "<i4")
     assert start[after > NO_BAR] == pytest.approx(end[after[after > NO_BAR]], rel=1e-5)
@@ -160,9 +159,7 @@ def drawn(plan: Plan, schedule: str = "1f1b") -> GanttView:
     rows = ChartRows(trace.context)
     chart = rows.chart(trace)
     view = GanttView(title="<one> & iteration", caption="a < b")
-    view.set_predicted(
-        *chart.bars, rows=rows.labels, kinds=legend(1), devices=rows.devices, after=chart.after, path=chart.path
-    )
+    view.set_predicted(chart, rows=rows.labels, kinds=legend(1), devices=rows.devices)
     return view
 
 
@@ -233,7 +230,8 @@ def test_what_the_other_chart_does_not_do_has_no_lateness():
 def test_measured_bars_come_with_how_much_later_they_end():
     view, sent = GanttView(), []
     view.send = lambda content, buffers=(): sent.append((content, buffers))
-    view.set_predicted([0, 1], [1, 2], [0, 0], [0, 0], [0, 1], rows=["ada"], kinds=[{"name": "forward"}])
+    chart = Chart(Bars.of([0, 1], [1, 2], [0, 0], [0, 0], [0, 1]))
+    view.set_predicted(chart, rows=["ada"], kinds=[{"name": "forward"}])
     view.reset_measured(3)
     view.extend_measured([0.5], [1.5], [0], [0], [0])
     assert [end["text"] for end in view.ends] == ["predicted 2 s"], "the iteration is not whole yet"
@@ -254,7 +252,8 @@ def test_what_was_stays_as_a_line_with_a_mark_where_it_ended(plan):
     view = drawn(plan)
     before, ends = view.predicted, view.ends
     assert ends == []
-    view.set_predicted([0.0], [1.0], [0], [0], [0], rows=["ada"], kinds=[{"name": "forward"}], before=before)
+    chart = Chart(Bars.of([0.0], [1.0], [0], [0], [0]))
+    view.set_predicted(chart, rows=["ada"], kinds=[{"name": "forward"}], before=before)
     assert len(np.frombuffer(view.ghost["start"], "<f4")) == len(before.start)
     assert [(end["text"][:4], end["dashed"]) for end in view.ends] == [("was ", True)]
     assert view.ends[0]["at"] == before.end.max()

@@ -8,7 +8,7 @@ import pytest
 from dtfm_lab.domain.trace import Fault
 from dtfm_lab.widgets.running.run_progress import SHOWN_S, LossGaps
 from dtfm_lab.widgets.views.gantt import GanttView
-from dtfm_lab.widgets.views.gantt.bars import LONGEST, gaps_before
+from dtfm_lab.widgets.views.gantt.bars import LONGEST, Bars, Chart, gaps_before
 
 KILLED = Fault(3, "ada", "was killed by SIGKILL", "alan", 0.6)
 WHOLE_S = 10.0
@@ -17,9 +17,8 @@ WHOLE_S = 10.0
 def a_chart() -> GanttView:
     """Two devices, each with a row for computations; the iteration lasts ten seconds."""
     chart = GanttView()
-    chart.set_predicted(
-        [0.0, 4.0], [4.0, WHOLE_S], [0, 1], [0, 0], [0, 0], rows=["a", "b"], kinds=[{"name": "forward"}]
-    )
+    bars = Bars.of([0.0, 4.0], [4.0, WHOLE_S], [0, 1], [0, 0], [0, 0])
+    chart.set_predicted(Chart(bars), rows=["a", "b"], kinds=[{"name": "forward"}])
     chart.devices = ["ada", "alan"]
     return chart
 

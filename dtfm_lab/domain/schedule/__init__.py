@@ -23,5 +23,5 @@ from dtfm_lab.domain.schedule.schedule import (
     taking_turns,
     with_warmups,
 )
-from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, Bucket, synchronisations
+from dtfm_lab.domain.schedule.synchronisation import BY_SHARDS, Averaging, Bucket, synchronisations
 from dtfm_lab.domain.schedule.task_graph import TaskGraph, task_graph

@@ -33,6 +33,8 @@ from dtfm_lab.domain.schedule.synchronisation import (
 )
 from dtfm_lab.domain.units import counted
 
+AVERAGING = Averaging()
+"""The default: uncompressed gradients, in shards, before the optimizer step."""
 MOST_STEPS = 10**7
 """Maximum number of actions per iteration. Simulating that many takes about 4 GB."""
 
@@ -94,19 +96,12 @@ class Programs:
 def lower(
     schedule: Schedule,
     n_replicas: int,
-    synchronisation: str = "sharded",
-    regions: tuple[tuple[str, ...], ...] | None = None,
+    averaging: Averaging = AVERAGING,
     *,
     tied: bool = False,
-    compressed: bool = False,
     synchronise: bool = True,
-    locally: bool = False,
-    sharding: str | None = "none",
     microbatch_counts: tuple[int, ...] | None = None,
-    buckets: tuple[tuple[Bucket, ...], ...] = (),
     transport: str = "overlapped",
-    averaged: float = 1.0,
-    delayed: bool = False,
     absent: Absent = (),
     whole_rings: bool = False,
     period: int | None = None,
@@ -115,40 +110,20 @@ def lower(
 
     Parameters
     ----------
-    regions
-        (positions, replicas) region of each device; None if the synchronisation does not depend on regions.
+    averaging
+        How replicas average.
     tied
         The first and the last stage share one embedding and exchange its gradient.
-    compressed
-        Gradients are compressed in a separate step before they are sent.
     synchronise
         False for an iteration in which each replica only updates itself.
-    locally
-        Replicas first update themselves and then average their parameters, instead of averaging gradients before
-        the step.
-        A last REDUCE, in a separate round, writes the averages into the parameters.
-    sharding
-        With ``zero-1`` and ``zero-2``, each replica steps the shard that it averages and sends the updated parameters
-        instead of the averages (Rajbhandari et al. 2020). A last REDUCE, in a separate round, writes the parameters
-        from the other replicas. The gradient of a tied embedding is exchanged before it is averaged. Requires a
-        synchronisation of ``BY_SHARDS``, and not ``locally``. With ``zero-3`` the passes scatter the gradients, and
-        nothing is synchronised after them. With a single replica nothing changes.
     microbatch_counts
         (replicas,) micro-batches of each pipeline; None for the schedule's number. A pipeline with fewer runs the
         schedule's order without the last micro-batches.
-    buckets
-        By position, the parts of the gradient that are synchronised while the last backwards still run. Empty if
-        synchronisation follows the last pass.
     transport
         Unless it is ``overlapped``, a device waits until a pipeline's message has arrived before it continues.
-    averaged
-        Fraction of each device's parameters that is averaged after local updates.
-    delayed
-        Average the changes up to the beginning of the iteration. They travel during all passes, and the average is due
-        at the end.
     absent
         (position, replica) of devices that have left. Devices that hold the same stage share their passes: see
-        ``sharing``. Requires sharding ``none``, no ``buckets``, and neither ``tied`` nor ``locally``.
+        ``sharing``. Requires sharding ``none``, no buckets, and neither ``tied`` nor ``locally``.
     whole_rings
         Combine the rounds of a ring into one action of each kind per replica. For simulation only.
     period
@@ -164,15 +139,16 @@ def lower(
             f"schedule {schedule.name}: micro-batches of the pipelines are {shortened(list(counts))}; wanted one "
             f"count for each of {counted(n_replicas, 'replica')}, from 1 to the schedule's {schedule.n_microbatches}"
         )
-    synchronise = synchronise and sharding != "zero-3"
+    synchronise = synchronise and averaging.sharding != "zero-3"
     blocking = transport != "overlapped"
     # no buckets if there is nothing to average, or if the averages travel during all passes anyway
-    buckets = buckets if synchronise and n_replicas > 1 and not delayed else ()
+    buckets = averaging.buckets if synchronise and n_replicas > 1 and not averaging.delayed else ()
     cut = buckets or ((),) * schedule.n_devices
     counts = counts[:period]
-    averaging = parts_by(synchronisation, whole_rings)
+    parts_at = parts_by(averaging.synchronisation, whole_rings)
+    regions = averaging.regions
     groups_of = (("",) * n_replicas,) * schedule.n_devices if regions is None else regions
-    _check_size(schedule, counts, averaging if synchronise else None, groups_of, cut)
+    _check_size(schedule, counts, parts_at if synchronise else None, groups_of, cut)
     whole = _with_messages(schedule)
     pipelines = {
         count: tuple(_in_parts(_restricted(steps, count, schedule), of) for steps, of in zip(whole, cut, strict=True))
@@ -180,8 +156,7 @@ def lower(
     }
     if blocking:
         pipelines = {count: tuple(map(_blocking, devices)) for count, devices in pipelines.items()}
-    how = Averaging(compressed, locally, sharding in ("zero-1", "zero-2"), averaged, delayed)
-    tail_at = partial(tail_of, schedule, how)
+    tail_at = partial(tail_of, schedule, averaging)
     if absent:
         sharing = Sharing(schedule.n_devices, counts, absent)
 
@@ -190,7 +165,7 @@ def lower(
                 return ()
             passes = sharing.passes(position, replica, whole[position])
             in_group = tuple("" if regions is None else regions[position][member] for member in members)
-            among = averaging(members.index(replica), in_group) if synchronise else ()
+            among = parts_at(members.index(replica), in_group) if synchronise else ()
             parts = sharing.synchronising(position, replica, among)
             steps = passes + tail_at(position, passes, parts, len(members), None, ())
             return _blocking(steps) if blocking else steps
@@ -209,7 +184,7 @@ def lower(
         """Replicas of a ring all do the same."""
         of_position = []
         for n, (replica, in_region) in zip(counts, groups, strict=True):
-            key = n, tuple(averaging(replica, in_region))
+            key = n, tuple(parts_at(replica, in_region))
             if key not in made:
                 pipeline = pipelines[n][position]
                 tail = tail_at(position, pipeline, key[1], len(in_region), partner, cut[position])
@@ -222,7 +197,7 @@ def lower(
 def _check_size(
     schedule: Schedule,
     counts: tuple[int, ...],
-    averaging: Synchronise | None,
+    parts_at: Synchronise | None,
     groups: tuple[tuple[str, ...], ...],
     buckets: tuple[tuple[Bucket, ...], ...],
 ) -> None:
@@ -236,7 +211,7 @@ def _check_size(
     for in_group, of_device in zip(groups, buckets, strict=True):
         # the first replica may be a root with more parts; the last one stands for all others
         for replica, times in ((0, 1), (n_replicas - 1, len(counts) - 1)):
-            parts = () if averaging is None else averaging(replica, in_group)
+            parts = () if parts_at is None else parts_at(replica, in_group)
             n_steps += times * max(len(of_device), 1) * sum(1 for _ in parts)
     _refuse_many(n_steps, schedule.name, schedule.n_microbatches, schedule.n_devices, n_replicas)
 

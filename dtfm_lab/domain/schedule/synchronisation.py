@@ -283,15 +283,42 @@ def parts_of(buckets: tuple[Bucket, ...], last: Action) -> list[tuple[Action, fl
 
 
 class Averaging(NamedTuple):
-    """How replicas average: see ``program.lower``."""
+    """How replicas average."""
 
-    compressed: bool
-    locally: bool
-    shards_states: bool
-    """True if each replica updates only the shard of the parameters that it averages."""
-    averaged: float
-    """Fraction of each device's parameters that is averaged."""
-    delayed: bool
+    synchronisation: str = "sharded"
+    """The name of a way in which replicas average, see ``synchronisations``."""
+    regions: tuple[tuple[str, ...], ...] | None = None
+    """(positions, replicas) region of each device; None if the synchronisation does not depend on regions."""
+    compressed: bool = False
+    """True if gradients are compressed in a separate step before they are sent."""
+    locally: bool = False
+    """True if replicas first update themselves and then average their parameters, instead of averaging gradients before
+    the step.
+
+    A last REDUCE, in a separate round, writes the averages into the parameters.
+    """
+    sharding: str | None = "none"
+    """How replicas split what they hold (Rajbhandari et al. 2020).
+
+    With ``zero-1`` and ``zero-2``, each replica steps the shard that it averages and sends the updated parameters
+    instead of the averages. A last REDUCE, in a separate round, writes the parameters from the other replicas. The
+    gradient of a tied embedding is exchanged before it is averaged. Requires a synchronisation of ``BY_SHARDS``, and
+    not ``locally``. With ``zero-3`` the passes scatter the gradients, and nothing is synchronised after them. With a
+    single replica nothing changes.
+    """
+    averaged: float = 1.0
+    """Fraction of each device's parameters that is averaged after local updates."""
+    delayed: bool = False
+    """True to average the changes up to the beginning of the iteration. They travel during all passes, and the average
+    is due at the end."""
+    buckets: tuple[tuple[Bucket, ...], ...] = ()
+    """By position, the parts of the gradient that are synchronised while the last backwards still run. Empty if
+    synchronisation follows the last pass."""
+
+    @property
+    def shards_states(self) -> bool:
+        """True if each replica updates only the shard of the parameters that it averages."""
+        return self.sharding in ("zero-1", "zero-2")
 
 
 def tail_of(

@@ -9,6 +9,7 @@ import numpy as np
 
 from dtfm_lab import lab
 from dtfm_lab.domain.plan import Plan
+from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.files.workspaces import WorkspaceState
 from dtfm_lab.runtime.client.launch import FACTOR, Secret
 
@@ -39,7 +40,7 @@ def daily_links() -> list[str]:
     replicas."""
     hops = [(a, b) for here, there in itertools.pairwise(STAGES) for a, b in zip(here, there, strict=True)]
     replicas = [(a, b) for stage in STAGES for a in stage for b in stage if a < b]
-    return sorted(f"{a} -> {b}" for one in (*hops, *replicas) for a, b in (one, one[::-1]))
+    return sorted(LINK_SEPARATOR.join(ends) for one in (*hops, *replicas) for ends in (one, one[::-1]))
 
 
 def daily_state() -> WorkspaceState:

@@ -6,8 +6,9 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -64,10 +65,24 @@ def _assumable(_context: click.Context, _parameter: click.Parameter, begun: str)
     return [text for text in every if text.startswith(begun)]
 
 
-def _asked_systems(by_default: str) -> Decorator:
-    """Return a decorator that adds two options: which systems to ask, and which of their assumptions to change."""
+class NamedSystems(NamedTuple):
+    """The systems that a command line names."""
+
+    names: tuple[str, ...]
+    """All of ``--system``; empty without it."""
+    variants: list[Strategy]
+    """All of ``--assume``."""
+
+
+def _named_systems(by_default: str) -> Decorator:
+    """Return a decorator that adds ``--system`` and ``--assume``, and passes both as the keyword argument ``named``."""
 
     def decorate(command: Command) -> Command:
+        @wraps(command)
+        def gather(*args: Any, systems: tuple[str, ...], assumed: tuple[str, ...], **values: Any) -> Any:
+            names = tuple(strategies) if systems == ("all",) else systems
+            return command(*args, named=NamedSystems(names, variants_of(assumed)), **values)
+
         assume = click.option(
             "--assume",
             "assumed",
@@ -79,7 +94,7 @@ def _asked_systems(by_default: str) -> Decorator:
         )
         help = f"Ask this system. Repeat it for several, or give all. By default: {by_default}."
         return click.option("--system", "systems", multiple=True, shell_complete=system_names, help=help)(
-            assume(command)
+            assume(gather)
         )
 
     return decorate
@@ -87,7 +102,7 @@ def _asked_systems(by_default: str) -> Decorator:
 
 @click.command(cls=_Listing)
 @work_options
-@_asked_systems("all")
+@_named_systems("all")
 @click.option(
     "--flags",
     metavar="TEXT",
@@ -108,8 +123,7 @@ def _asked_systems(by_default: str) -> Decorator:
 def strategies_command(
     topology: Topology,
     job: Job,
-    systems: tuple[str, ...],
-    assumed: tuple[str, ...],
+    named: NamedSystems,
     flags: str | None,
     budget: dict[str, Any],
     why: str | None,
@@ -126,7 +140,7 @@ def strategies_command(
     """
     if output is not None:
         ending_of(output, (*ENDINGS, *PICTURES))
-    names = strategies if systems in ((), ("all",)) else systems
+    names = named.names or tuple(strategies)
     launched: list[Strategy] = []
     remarks: list[str] = []
     if flags is not None:
@@ -136,14 +150,14 @@ def strategies_command(
             raise LabError(f"{launch.asks}; wanted --batch, the sequences of an iteration")
         launch = launch.keeping_microbatch() if _typed("microbatch") else launch
         topology, job = launch.on(topology, job)
-        launched, names, remarks = [launch.strategy], systems, launch.remarks
-    asked = chosen([*launched, *names, *variants_of(assumed)])
+        launched, names, remarks = [launch.strategy], named.names, launch.remarks
+    asked = chosen([*launched, *names, *named.variants])
     # A system with one variant may be named without its assumptions.
     if why is not None and why not in (labels := [one.label for one in asked]):
-        named = [one.label for one in asked if one.name == why]
-        if len(named) != 1:
+        variants = [one.label for one in asked if one.name == why]
+        if len(variants) != 1:
             raise unknown("system among those asked", why, labels)
-        why = named[0]
+        why = variants[0]
     with row_progress("strategies", noun="systems", total=len(asked)) as show:
         found = asked_of(topology, job, systems=asked, executor=executor, progress=show, **budget)
     if plans is not None:
@@ -175,7 +189,7 @@ def strategies_command(
     metavar="V,V...|LOW:HIGH:N",
     help="Values of what varies: Gbit/s, ms, sequences, or multiples of the devices' speed.",
 )
-@_asked_systems("all that need no search")
+@_named_systems("all that need no search")
 @gathered(CROSSINGS, into="options", over="bandwidth")
 @executor_option
 @file_option("-o", "--output", help=f"Write it to this file: {', '.join(CROSSING_ENDINGS)}.")
@@ -184,8 +198,7 @@ def crossings_command(
     topology: Topology,
     job: Job,
     values: str | None,
-    systems: tuple[str, ...],
-    assumed: tuple[str, ...],
+    named: NamedSystems,
     options: dict[str, Any],
     executor: str | None,
     output: str | None,
@@ -195,9 +208,8 @@ def crossings_command(
     if output is not None:
         ending_of(output, CROSSING_ENDINGS)
     asked: list[Any] | None = None
-    if systems or assumed:
-        names = list(strategies) if systems == ("all",) else list(systems)
-        asked = [*(names or compared_by_default(None)), *variants_of(assumed)]
+    if named.names or named.variants:
+        asked = [*(named.names or compared_by_default(None)), *named.variants]
     options["values"] = None if values is None else _values(values)
     with row_progress("crossings", lambda found: f"values  {found.latest}") as show:
         found = asked_of(topology, job, systems=asked, executor=executor, progress=show, **options)

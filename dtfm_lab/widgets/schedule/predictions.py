@@ -194,15 +194,12 @@ class PredictionChart(GanttView):
         # One message, else the page would draw new bars with old rows.
         with self.hold_sync():
             self.set_predicted(
-                *chart.bars,
+                chart,
                 rows=rows.labels,
                 names=[name for name in rows.names for _ in range(ROWS_PER_DEVICE)],
                 devices=rows.devices,
                 kinds=legend(n_shades),
                 devices_per_pipeline=len(context.devices) if n_shades > 1 else 0,
-                after=chart.after,
-                path=chart.path,
-                messages=chart.messages,
                 units=units_of(rows, regions),
                 n_stages=len(context.devices),
                 before=before.chart.bars if before is not None and has_ghost else NO_BARS,

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import dtfm_lab as lab
 from dtfm_lab.cli import cli
+from dtfm_lab.domain.errors import LabError
 from dtfm_lab.extensions.systems.commands import _assumable, system_names
 
 SMALL = ("lecture-hall", "--job", "tiny", "--steps", "1")
@@ -41,6 +42,18 @@ def test_an_assumption_is_asked_beside_the_system_itself(tmp_path):
 
 def test_a_name_too_long_for_a_file_is_refused_as_any_other(refuses):
     refuses("x" * 50, "strategies", "lecture-hall", "--flags", "x" * 400)
+
+
+def test_a_launch_is_asked_besides_all_systems(monkeypatch):
+    asked = []
+
+    def refused(topology, job, *, systems, **options):
+        asked.extend(one.name for one in systems)
+        raise LabError("no plan")
+
+    monkeypatch.setattr("dtfm_lab.extensions.systems.commands.asked_of", refused)
+    invoked("strategies", *SMALL, "--flags", "--micro-batch-size 1 --global-batch-size 8", "--system", "all")
+    assert asked == ["megatron", *lab.systems.strategies]
 
 
 def test_why_one_is_slower_is_said_below_the_table():

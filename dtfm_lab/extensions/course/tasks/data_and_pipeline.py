@@ -9,7 +9,7 @@ import numpy as np
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import LINK_SEPARATOR, Trace
 from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.extensions.course.checks import MissionsOf, Number, TextValues, plan_of, require
 from dtfm_lab.extensions.course.mission import Given
@@ -56,7 +56,7 @@ def bytes_between_regions(trace: Trace, topology: Topology) -> float:
     sends = rows[rows["kind"].str.startswith("SEND")]
     total = 0.0
     for link, seconds in (sends["end_s"] - sends["start_s"]).groupby(sends["link"]).sum().items():
-        source, target = str(link).split(" -> ")
+        source, target = str(link).split(LINK_SEPARATOR)
         if region[source] != region[target]:
             total += float(seconds * topology.bandwidth_bytes_per_s[topology.index(source), topology.index(target)])
     return total

@@ -11,7 +11,7 @@ import numpy as np
 from dtfm_lab.compare import compare
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan, cut_subplan
-from dtfm_lab.domain.trace import Trace
+from dtfm_lab.domain.trace import LINK_SEPARATOR, Trace
 from dtfm_lab.domain.units import counted, format_share, signed_share
 from dtfm_lab.extensions.course.checks import (
     MissionsOf,
@@ -110,12 +110,13 @@ def mystery_link_measured(answer: Sequence[object], given: Given) -> TextValues:
     require(measured.context.links == "emulated", "no link was emulated in this run; wanted the virtual clock")
     source, target = secret_link(given)
     links = compare(simulate(given.plan, like=measured), measured).links
-    wanted = f"{source} -> {target}"
+    wanted = LINK_SEPARATOR.join((source, target))
     late = float((links["measured_s"] / links["predicted_s"])[wanted])
     require(late > 2, "all its messages took as long as drawn: this run was not on emulated=given.secretly")
-    said = " -> ".join(part.strip() for part in name.split("->"))
+    # A hand-in may have other spaces around the arrow.
+    said = LINK_SEPARATOR.join(part.strip() for part in name.split(LINK_SEPARATOR.strip()))
     # The most likely wrong answer gets its own sentence.
-    require(said != f"{target} -> {source}", "that is the way back; each direction is a separate link")
+    require(said != LINK_SEPARATOR.join((target, source)), "that is the way back; each direction is a separate link")
     require(
         said not in given.plan.topology.names,
         "that is a device. Its computations took as long as predicted. What did it send, or wait for?",

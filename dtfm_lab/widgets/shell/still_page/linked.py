@@ -21,7 +21,7 @@ from dtfm_lab.widgets.quiet import untold
 from dtfm_lab.widgets.schedule.predictions import PredictionChart
 from dtfm_lab.widgets.shell.still_page import VIEWS, built, html_of, made_of, title_of, views_of
 from dtfm_lab.widgets.views.frame import Glossary, Legend, TopBar
-from dtfm_lab.widgets.views.gantt.bars import KIND_INDEX, NO_BAR, NO_BARS, ChartRows, legend
+from dtfm_lab.widgets.views.gantt.bars import KIND_INDEX, NO_BAR, NO_BARS, Chart, ChartRows, legend
 from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
 
@@ -151,7 +151,7 @@ def _varints(column: IntArray) -> bytes:
 def default_views() -> dict[str, Any]:
     """Return the page's views without a plan, by name."""
     gantt = PredictionChart(bare=False, overview=True, empty_words="No iteration in this link", title="One iteration")
-    gantt.set_predicted(*NO_BARS, rows=[], kinds=legend(1))
+    gantt.set_predicted(Chart(NO_BARS), rows=[], kinds=legend(1))
     views = TopBar(lambda _: None, still=True), MapView(height=0, still=True), PlayerView(), gantt
     return dict(zip(VIEWS, (*views, Legend(shortcuts="Space plays · ? words"), Glossary()), strict=True))
 

@@ -15,9 +15,8 @@ from dtfm_lab.widgets.views.gantt.bars import (
     FIRST_MESSAGE,
     NO_BAR,
     NO_BARS,
-    NO_MESSAGES,
-    NO_PATH,
     Bars,
+    Chart,
     ChartRows,
     CriticalPath,
     MessageColumns,
@@ -125,31 +124,27 @@ class GanttView(View):
 
     def set_predicted(
         self,
-        *columns: npt.ArrayLike,
+        chart: Chart,
+        *,
         rows: Sequence[str],
         kinds: Sequence[dict[str, Any]],
         names: Sequence[str] = (),
         devices: Sequence[str] = (),
         devices_per_pipeline: int = 0,
-        after: npt.ArrayLike | None = None,
-        path: CriticalPath = NO_PATH,
-        messages: MessageColumns = NO_MESSAGES,
         units: Sequence[dict[str, Any]] = (),
         n_stages: int = 1,
         before: Bars = NO_BARS,
     ) -> None:
-        """Replace the predicted bars. ``columns`` are those of ``Bars``.
-
-        ``after`` and ``path.bar`` index the bars in the given order.
+        """Replace the predicted bars, their critical path and messages by those of ``chart``.
 
         Bars of the same rows glide to their new places. ``before`` are bars of the same rows, drawn as a line under
         each lane, with a mark where they end.
         """
         # The page searches by row and start, so indices are renumbered.
-        bars, order = Bars.of(*columns).ordered()
+        bars, order = chart.bars.ordered()
         place = np.empty(len(order) + 1, dtype="<i4")
         place[order], place[-1] = np.arange(len(order)), NO_BAR  # index NO_BAR gives NO_BAR
-        waited = np.full(len(order), NO_BAR) if after is None else np.asarray(after)[order]
+        waited = np.full(len(order), NO_BAR) if chart.after is None else chart.after[order]
         self._upper = bars
         with self.hold_sync():
             for name, column in _packed(bars).items():
@@ -157,7 +152,8 @@ class GanttView(View):
             # Numbers of messages stay as they are, because only bars were reordered.
             to_bar = waited > FIRST_MESSAGE
             self.after = np.where(to_bar, place[np.where(to_bar, waited, NO_BAR)], waited).astype("<i4").tobytes()
-            self.path, self.messages = _packed(path._replace(bar=place[path.bar])), _packed(messages)
+            self.path = _packed(chart.path._replace(bar=place[chart.path.bar]))
+            self.messages = _packed(chart.messages)
             self.rows, self.kinds, self.names = list(rows), [dict(kind) for kind in kinds], list(names)
             self.devices, self.devices_per_pipeline = list(devices), devices_per_pipeline
             self.units, self.n_stages = list(units), n_stages
@@ -173,7 +169,7 @@ class GanttView(View):
 
     def clear(self) -> None:
         """Remove all bars and the caption."""
-        self.set_predicted(*NO_BARS, rows=[], kinds=[])
+        self.set_predicted(Chart(NO_BARS), rows=[], kinds=[])
         self.caption, self.interval = "", []
         self.shares, self.stale = [], ""
         self.reset_measured()

@@ -146,6 +146,8 @@ class Chart(NamedTuple):
 
     bars: Bars
     after: IntArray | None = None
+    """For each bar, the bar that it waited for last, FIRST_MESSAGE - m for message m, NO_BAR for none; None if that is
+    unknown."""
     path: CriticalPath = NO_PATH
     messages: MessageColumns = NO_MESSAGES
 

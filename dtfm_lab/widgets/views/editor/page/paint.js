@@ -1,4 +1,5 @@
 // Paints the canvas: boxes, lines, devices in their GPU's shape and stage's colour, names; and what runs on them.
+import { paintNumber } from "shared/cell.js";
 import { linkDash, linkWidth } from "shared/links.js";
 import { fitting } from "shared/text.js";
 import { alarm, inkOn, kindColor, stageColor } from "shared/theme.js";
@@ -6,7 +7,7 @@ import { curve, inCircle, inRectangle, trace } from "./geometry.js";
 import { framesOf } from "./hosts.js";
 import { LEAST_NAME } from "./style.js";
 import { there } from "shared/there.js";
-/** @import { Context, Point, Task, Theme } from "shared/types.d.ts" */
+/** @import { Context, Point, Theme } from "shared/types.d.ts" */
 /** @import { Curve, Ends, Frame, Inside, Laid, LineKind, Look, Rectangle, Scene, SceneDevice, SceneLine, View } from "../types.d.ts" */
 
 const FADED = 0.28;
@@ -17,7 +18,7 @@ const BESIDE_TITLE = 10; // pixels beside a small region that its title, above i
 /** @type {(size: number, weight?: number) => string} */
 const font = (size, weight = 400) => `${weight} ${size}px ${FONT}`;
 const LEAST_NUMBER = 12.5; // pixels of a device's height for its number
-const [LEAST_DIGIT, LEAST_CELL, LEAST_EDGE] = [9.5, 8, 14]; // pixels of a cell for its number and its rounding, of a box for its edge
+const [LEAST_CELL, LEAST_EDGE] = [8, 14]; // pixels of a cell for its rounding, of a box for its edge
 
 /**
  * The lines of a scene as curves on the screen, and the rectangles that labels keep off.
@@ -336,7 +337,7 @@ function paintCells(context, scene, { members, cells }, laid, look, alpha, litDe
       context.lineWidth = 1;
       context.stroke();
     }
-    if (task) paintNumber(context, task, frame, scene, theme);
+    if (task) paintNumber(context, task[0], frame, scene.nStages, theme);
     context.globalAlpha = alpha(litDevice(name));
     const isWrong = condition === "slow" || scene.slow.has(name);
     if (parts.has(name) || scene.bound.has(name) || isWrong || (task && task[0] === stage)) {
@@ -348,17 +349,6 @@ function paintCells(context, scene, { members, cells }, laid, look, alpha, litDe
     if (condition === "killed") paintCrack(context, frame, theme);
     if (condition === "paused") paintPause(context, frame, theme);
   });
-}
-
-/** @type {(context: Context, task: Task, frame: Frame, scene: Scene, theme: Theme) => void} */
-function paintNumber(context, [stage], { x, y, width, height }, { nStages }, theme) {
-  const least = Math.min(width, height);
-  if (least < LEAST_DIGIT) return;
-  context.font = font(Math.min(14, Math.max(9, Math.round(least * 0.62))), 650);
-  context.fillStyle = inkOn(stageColor(stage, nStages, theme.dark));
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  if (context.measureText(String(stage)).width <= width - 1) context.fillText(String(stage), x, y + 0.5);
 }
 
 /**

@@ -1,4 +1,5 @@
 // Draws pipes, cards and badges at one moment.
+import { LEAST_DIGIT, paintNumber } from "shared/cell.js";
 import { gpuShape } from "shared/gpus.js";
 import { linkDash, linkWidth } from "shared/links.js";
 import { fitting } from "shared/text.js";
@@ -10,7 +11,6 @@ import { NAME } from "./layout.js";
 const TURN = 2 * Math.PI;
 /** Stands for the GPU of a badge that is a host. */
 export const HOST = "\u0000host";
-const LEAST_DIGIT = 9.5; // pixels of a host's cell that its number fits in
 const READABLE = [11.5, 14]; // pixels of a badge that a number of one digit fits in, and one of two
 
 /** @type {(theme: Theme, pixels: number, weight?: number) => string} */
@@ -198,16 +198,11 @@ function cellsOf(stages, radius) {
 }
 
 /** @type {(context: Context, stage: number, cell: { x: number, y: number, width: number, height: number }, theme: Theme, nStages: number) => void} */
-function paintCell(context, stage, { x, y, width, height }, theme, nStages) {
-  const color = stageColor(stage, nStages, theme.dark);
-  context.fillStyle = stage < 0 ? theme.raised : color;
+function paintCell(context, stage, cell, theme, nStages) {
+  const { x, y, width, height } = cell;
+  context.fillStyle = stage < 0 ? theme.raised : stageColor(stage, nStages, theme.dark);
   context.fillRect(x - width / 2, y - height / 2, width, height);
-  if (stage < 0 || Math.min(width, height) < LEAST_DIGIT) return;
-  context.fillStyle = inkOn(color);
-  context.font = sized(theme, Math.min(14, Math.max(9, Math.round(0.62 * width))), 650);
-  context.textAlign = "center";
-  context.textBaseline = "middle";
-  if (context.measureText(String(stage)).width < width) context.fillText(String(stage), x, y + 0.5);
+  if (stage >= 0) paintNumber(context, stage, cell, nStages, theme);
 }
 
 /**
