@@ -30,8 +30,8 @@ from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
 
 OF_HOME = 3.0
-"""Search time of an option with all your own machines, relative to a rented host or a single machine. It applies if the
-time is limited."""
+"""With a time limit, an option with all your own machines is searched this many times as long as a rented host or a
+single machine. So are the upgrades."""
 CHANGES: tuple[dict[str, Any], ...] = (
     {"checkpointing": None, "recompute": False},
     {"microbatch": 1},

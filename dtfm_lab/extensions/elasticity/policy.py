@@ -38,7 +38,8 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 QUARTER_S = 900.0
-"""Default seconds between two checkpoints. All policies use the same, so that none has an advantage."""
+"""Default seconds between two checkpoints. All built-in policies but ``varuna``, which counts steps, use the same
+default, so that none has an advantage."""
 
 
 REMEMBERED = 16
@@ -83,7 +84,7 @@ class Fleet(Protocol):
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """Return the operation in which the peers of lost devices, which hold the same stage, do their work.
 
-        None if a stage has no device left.
+        None if a stage has no device left, or if its peers cannot take over the work.
         """
 
     def shared(

@@ -55,8 +55,8 @@ def replay(
     """Return the history of a run under the policy. The availability must have as many devices as the fleet, in the
     same order.
 
-    ``progress`` is called with the seconds played so far, at every change. Raises PlanError if the policy answers with
-    devices that are not online.
+    ``progress`` is called with the seconds played so far, at every change. Raises PlanError if the numbers of devices
+    differ, if the policy answers with devices that are not online, or if there are more than ``MOST_TURNS`` intervals.
     """
     if len(availability.devices) != fleet.n_devices:
         raise PlanError(
@@ -267,8 +267,8 @@ class _Run:
                 self.ask(asked)
 
     def _pass(self, to_s: float) -> PolicyEvent | None:
-        """Advance by one interval, at most to second ``to_s``. Return the event at which the policy wants to be asked;
-        None if nothing happened."""
+        """Advance by one interval, at most to second ``to_s``. Return the event that ended the interval if the policy
+        wants to be asked at it, otherwise None."""
         operation = self.operation
         if operation is None:
             self._book(IDLE if self.so_far.present else STOPPED, to_s, None)
