@@ -182,7 +182,7 @@ def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
         more = replanned(with_one_more(plan.topology, twin, best), plan, plan, **limits)
         if more is not None and more.iteration_s is not None:
             yield UpgradeGain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
-    # of links with the same gain keep the last, such as that of two whole regions instead of a single one
+    # If several have the same gain, keep the last: all links between two regions come after the single links.
     links = [one for one in gains(plan, factor=FACTOR, what=["bandwidth"]) if one.of in ("link", "regions")]
     faster = {round(one.change, 6): one for one in links}
     for gain in [one for change, one in sorted(faster.items()) if change < -LEAST_GAIN][:MOST_GAINS]:

@@ -225,7 +225,8 @@ class History:
         }
 
     def compared_with(self, after: History) -> Any:
-        """Return the ``HistoryComparison`` with another history of the same hours, as ``lab.compare`` does.
+        """Return the ``HistoryComparison`` of this history, as the prediction, with ``after``, as the measurement.
+        ``lab.compare`` returns the same.
 
         It has ``.text``, ``.goodput_error`` and its two factors, and ``.to_frame()`` with one row per interval between
         two changes.

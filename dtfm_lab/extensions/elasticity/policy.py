@@ -185,8 +185,9 @@ class Response:
     """Seconds of the pause until the operation starts."""
     keeps: WorkKept = WorkKept.STEPS
     meanwhile: bool = False
-    """True if the previous operation continues to train during the pause, while the next one is prepared. All devices
-    of the previous operation must still be online, as after an arrival or an announced departure."""
+    """True if the previous operation continues to train during the pause, while the next one is prepared. All its
+    devices must still be online, as after an arrival or an announced departure. The answer to a loss is an exception:
+    as in some published simulators, lost devices then work until the pause ends."""
     after_s: float | None = None
     """Seconds to prepare the operation while the previous one continues. The switch follows as soon as a step ends
     after that. It is cancelled if the policy is asked again before. None to switch at once."""

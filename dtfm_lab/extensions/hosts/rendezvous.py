@@ -142,9 +142,9 @@ def _require_shared(shared: dict[str, str] | None, host: str) -> None:
     if shared is None:
         return
     folder, deadline_s = Path(shared["folder"]), time.monotonic() + APPEAR_S
+    # Network file systems show a new file with a delay.
     while not (folder / shared["file"]).exists():
         if not folder.is_dir() or time.monotonic() > deadline_s:
-            # Network file systems show a new file with a delay.
             raise LabError(f"checkpoint_folder {folder} on host {host} is not the first host's; wanted a shared folder")
         time.sleep(0.2)
 

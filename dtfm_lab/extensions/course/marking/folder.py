@@ -188,9 +188,9 @@ def mark_folder(
             again = []
             for done in as_completed(running):
                 try:
-                    # Marked again alone at the end, when no other notebook can disturb it.
                     yield done.result()
                 except JobLost:
+                    # Marked again alone at the end, when no other notebook can disturb it.
                     again.append(running[done])
             for hand_in in again:
                 yield replace(marker, alone=True).mark(hand_in)
