@@ -222,7 +222,7 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
     """Return the network with one more device.
 
     Its links have the assumed latency and bandwidth (``LINE_S``, ``LINE_BYTES_PER_S``). With ``like``, they are copies
-    of the links of device ``like`` instead, and the link between the two is as fast as the best link of ``like``.
+    of the links of device ``like`` instead. The link between the two is as fast as the best link of ``like``.
     """
     n = len(topology)
     links = topology.latency_s, topology.bandwidth_bytes_per_s

@@ -226,8 +226,7 @@ class _Run:
         self.first_of_step, self.done = len(self.ends_s), 0.0
 
     def _void(self, first: int, until: int) -> None:
-        """Mark the training in segments ``first`` to ``until`` (exclusive) as work to redo, whose steps do not
-        count."""
+        """Mark the training in segments ``first`` to ``until`` (exclusive) as work to redo. Its steps do not count."""
         redone_s = samples = 0.0
         for i in range(first, until):
             if self.states[i] == TRAINING:

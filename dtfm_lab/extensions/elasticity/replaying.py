@@ -238,8 +238,9 @@ def run_hours(
     the availability takes ``time_scale`` hours.
 
     ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours. A change in the run
-    takes at least as many seconds. Raises LabError for rounds of local steps, and for policies such as bamboo and
-    skippipe, in which a device also does the work of another stage or skips one. Other options are passed to ``start``.
+    takes at least as many seconds. Raises LabError if the prediction contains what workers cannot do: rounds of local
+    steps (diloco), a device that does the work of two stages (bamboo), or a skipped stage (skippipe). Other options are
+    passed to ``start``.
     """
     if availability is None:
         raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")

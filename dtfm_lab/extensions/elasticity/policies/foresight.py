@@ -63,14 +63,14 @@ def migrated(now: Situation, operation: Operation) -> Response | None:
 class Goodput(Policy):
     """The lab's own policy: it continues in the way that is expected to train most samples until the next change.
 
-    After a loss, the peers of a stage share its work as in SWARM, or all devices regroup in the best shape as in
-    Oobleck, whichever yields more. It treats an announced departure as Parcae does. If arrivals or another shape allow
-    a faster operation, the policy prepares it while work continues. It does so only if that pays within the expected
-    time until the next loss, which follows from the losses so far.
+    After a loss it does what trains more: the peers of a stage share its work as in SWARM, or all devices regroup in
+    the best shape as in Oobleck. It treats an announced departure as Parcae does. If arrivals or another shape allow a
+    faster operation, the policy prepares it while work continues. It does so only if that pays within the expected time
+    until the next loss, which follows from the losses so far.
 
-    Checkpoints follow Daly's interval. It depends on the rate of setbacks (returns to a checkpoint), which is estimated
-    from the setbacks so far and from how past losses would have affected the current plan. A plan's value is its speed
-    less the cost of checkpoints and setbacks.
+    Checkpoints follow Daly's interval. It depends on the rate of setbacks (returns to a checkpoint). The policy
+    estimates that rate from the setbacks so far, and from how past losses would have affected the current plan. A
+    plan's value is its speed less the cost of checkpoints and setbacks.
     """
 
     every_s: float = QUARTER_S
