@@ -247,6 +247,6 @@ def described(plan: Plan) -> str:
 
 
 def gpus(plan: Plan) -> str:
-    """Return the GPUs in use, such as ``8 A100, 4 T4``."""
+    """Return the devices in use by GPU, such as ``8 A100, 4 T4``. A group of GPUs counts as one device."""
     counts = Counter(plan.topology.devices[int(d)].gpu for d in plan.placement.devices.flat)
     return ", ".join(f"{n} {gpu}" for gpu, n in counts.most_common())
