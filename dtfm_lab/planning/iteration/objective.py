@@ -181,7 +181,7 @@ homogeneous clusters of thousands of GPUs the best estimate is found within 0.1 
 OTHER_WAYS_SHARE = 0.05
 """Share of the time limit for trying the best plan of a turn with other ways to average."""
 STRUCTURED_SHARE = 0.4
-"""From this share of the time limit on, no further structured plan is simulated once there is one."""
+"""From this share of the time limit on, no further structured plan is simulated once a plan fits."""
 STRUCTURED_STEPS = 12
 """Number of structured plans that are simulated if the search counts steps."""
 FIRST_LEADER = 10**6

@@ -266,9 +266,8 @@ class ChoiceAnnealing:
         """Yield plans near the given ones.
 
         The given plans are mended first. After a device is lost or a link slows down, such a plan can be several times
-        slower than after a few exchanges. The same would go for plans derived from it. Then the best plan is reshaped
-        to the shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a
-        time.
+        slower than after a few exchanges. Plans derived from it would be as slow. Then the best plan is reshaped to the
+        shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a time.
         """
         for shape_search in [shape_search for shape_search in self.shape_searches if shape_search.best is not None]:
             self._anneal(shape_search, MENDING_LENGTH, mends=True)

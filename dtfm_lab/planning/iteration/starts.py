@@ -2,10 +2,10 @@
 
 The distance of two devices is the seconds of one micro-batch's message there and back. Some grids have each stage
 within one cluster of near devices, along cheap chains of clusters. A beam search finds the chains, because the best
-chain is a travelling salesman problem. Such grids matter on networks of regions with slow links between them. There
-the best plan of many shapes has each stage's replicas in one region, so synchronisation is cheap. Neighbouring stages
-are in regions near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move
-together.
+chain is a travelling salesman problem. Such grids matter on networks of regions with slow links between them. There the
+best plan of many shapes has each stage's replicas in one region, so synchronisation is cheap. Neighbouring stages are
+in regions near each other. Annealing seldom finds such a plan from other placements, because all devices of a stage
+have to move together.
 """
 
 from __future__ import annotations

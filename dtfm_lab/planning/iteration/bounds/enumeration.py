@@ -152,7 +152,7 @@ def _groups(problem: IterationProblem, splits: bool, max_price_per_hour: float |
 def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray:
     """Return (K, S * R) grids. Grids that differ only in interchangeable devices count once.
 
-    So do those that differ only in which pipeline comes first, unless that matters for averaging.
+    Grids that differ only in which pipeline comes first also count once, unless that matters for averaging.
     """
     alike = problem.alike.tolist()
     turns = problem.job.synchronisation not in ("central", "hierarchical")

@@ -319,7 +319,7 @@ FIRST_SHARE = 0.1
 """Share of the search's time for the bound before the first generation is complete. Plans found by then are far from
 the best, and if the time limit comes first, one of them is the result."""
 TURNS = 50
-"""Number of steps that the bound may take for each step of a search that counts steps."""
+"""Number of steps of the bound for each step of the search, in a search that is limited by steps instead of time."""
 MOST_BOUNDED = 512
 """On networks of more devices the bound stays at ``work_bound_s``, since one proof for a shape takes minutes."""
 BEGIN = 0.3
@@ -331,8 +331,8 @@ class IncrementalBound:
     """The bounds of one or more problems, raised between the steps of a search. Any of the problems may have the best
     plan.
 
-    A search that counts steps raises the bound at its last step, ``TURNS`` times for each step. So equal steps give
-    equal bounds.
+    A search that is limited by steps raises the bound at its last step. The bound then takes ``TURNS`` steps for each
+    step of the search. So equal steps give equal bounds.
     """
 
     def __init__(self, problems: Sequence[IterationProblem], target: SearchTarget, request: SearchRequest) -> None:

@@ -100,7 +100,7 @@ def anneal(
     that are not fixed are shared out again after every move.
 
     ``best`` becomes the best valid plan seen. If none is valid, it becomes the plan with the lowest penalised
-    objective. Returns its objective, as estimated or replayed, and how much it exceeds memory and limits.
+    objective. Returns its objective, as estimated or replayed, and how far it exceeds memory and limits (``lacking``).
     """
     # One long loop: split into functions, even inlined ones, it is a sixth slower, as each counts references to arrays.
     n, r = trial.grid.shape

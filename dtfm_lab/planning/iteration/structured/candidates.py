@@ -44,7 +44,7 @@ class Candidate(Generation):
     """
 
     topology: Topology = field(repr=False)
-    """The network that it is placed on, with groups of GPUs as devices."""
+    """The network that the plan is placed on, with groups of GPUs as devices."""
     job: Job = field(repr=False)
     """The job with everything that the plan chose."""
     iteration_s: float

@@ -112,7 +112,7 @@ STAGES_UP_TO = 8
 scale are tried."""
 STAGE_RATIO = 1.25
 COARSE_STAGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Numbers of stages that are tried on parts of a network. Annealing tries those between."""
+"""Numbers of stages that are tried on parts of a network. Annealing tries the numbers between them."""
 FEWER = 3
 """Maximum number of times that a number of replicas is halved, since idle devices may cost less than slow averaging."""
 
@@ -127,7 +127,7 @@ class GridLayout:
     """(S, R) device indices."""
     order: str
     members: IntArray
-    """The set of devices that it is made of, in the order of their ranks. Some may be idle."""
+    """Devices that ``grid`` was made from, in the order of their ranks. Devices that are left over are idle."""
 
     @property
     def shape(self) -> tuple[int, int]:
