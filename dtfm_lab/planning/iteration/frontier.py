@@ -247,6 +247,9 @@ def described(plan: Plan) -> str:
 
 
 def gpus(plan: Plan) -> str:
-    """Return the devices in use by GPU, such as ``8 A100, 4 T4``. A group of GPUs counts as one device."""
-    counts = Counter(plan.topology.devices[int(d)].gpu for d in plan.placement.devices.flat)
+    """Return the GPUs in use by model, such as ``8 A100, 4 T4``. Every GPU of a group counts."""
+    counts: Counter[str] = Counter()
+    for number in plan.placement.devices.flat:
+        device = plan.topology.devices[int(number)]
+        counts[device.gpu] += device.gpus
     return ", ".join(f"{n} {gpu}" for gpu, n in counts.most_common())

@@ -13,7 +13,7 @@ from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.planning import plan, stream_frontier
 from dtfm_lab.planning.iteration.bounds.iteration_bound import PriceBound
-from dtfm_lab.planning.iteration.frontier import non_dominated
+from dtfm_lab.planning.iteration.frontier import gpus, non_dominated
 
 STEPS = 3
 
@@ -26,8 +26,8 @@ def priced(n=5, prices=(1.0, 2.5, 0.4)):
     rng = np.random.default_rng(1)
     gpus = [("A100", "H100", "T4")[i % 3] for i in range(n)]
     return Topology.from_matrices(
-        rng.uniform(1, 40, (n, n)),
-        10 ** rng.uniform(-1, 1, (n, n)),
+        rng.uniform(0.05, 0.5, (n, n)),
+        10 ** rng.uniform(1, 2.3, (n, n)),
         regions=["here" if i < n // 2 else "there" for i in range(n)],
         gpu=gpus,
         price_per_hour=[prices[i % 3] for i in range(n)],
@@ -47,6 +47,7 @@ def found(job):
 def test_no_plan_of_a_frontier_is_beaten_and_they_are_in_order(found):
     table = found[-1].to_frame()
     assert len(table) > 1
+    assert table["devices"].max() > 1
     assert table["iteration_s"].is_monotonic_increasing
     assert (np.diff(table["price_per_hour"]) < 0).all()
     by_token = found[-1].by_token().to_frame()
@@ -65,6 +66,15 @@ def test_a_frontier_is_no_slower_than_the_fastest_plan_and_no_dearer_than_the_ch
     alone = {what: plan(priced(), job, objective=what, steps=STEPS, seed=3) for what in ("iteration", "price")}
     assert found[-1].fastest.iteration_s <= alone["iteration"].iteration_s
     assert found[-1].cheapest.price_per_billion_tokens <= alone["price"].price_per_billion_tokens
+
+
+def test_every_gpu_of_a_group_is_counted(job):
+    four = Topology.from_matrices([[0.01] * 4] * 4, [[300.0] * 4] * 4, hosts=["one"] * 4, gpu="A100")
+    grouped = lab.evaluate(
+        four.grouped(2), job.with_fields(n_stages=1, n_replicas=2, tensor_parallel=2), stages=[[0, 1]]
+    )
+    assert gpus(grouped) == "4 A100"
+    assert gpus(lab.evaluate(priced(), job.with_fields(n_stages=1, n_replicas=3), stages=[[0, 2, 3]])) == "2 A100, 1 T4"
 
 
 def test_a_frontier_only_gets_better(found):
