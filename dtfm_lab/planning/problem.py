@@ -173,8 +173,8 @@ class Problem:
         return float(total_costs(grid, self.pair))
 
     def rematched(self, grid: IntArray) -> IntArray:
-        """Return the (S, D) grid of the same groups with the best pairing of pipelines, in a cheaper stage order if
-        there is one."""
+        """Return the (S, D) grid of the same groups with the best pairing of pipelines, in a cheaper stage order if one
+        is found. With more than ``REORDER_UP_TO`` stages, the order stays."""
         as_is = np.arange(self.n_stages)
         if self.n_stages > REORDER_UP_TO:
             return align(grid, as_is, self.pair.hop_s)
@@ -209,7 +209,7 @@ class Generation:
     parents: tuple[int, ...] = ()
     """Birth numbers of the newest individual's parents. The initial population has 0, 1, 2, ... in order."""
     compiling_s: float = 0.0
-    """Seconds waited so far for kernels to compile. No time limit counts them."""
+    """Seconds waited so far for kernels to compile; 0 in all generations after the wait. No time limit counts them."""
     bound_s: float | None = None
     """Lower bound in seconds that the planner itself proved; None if it proved none. The larger of this and
     ``Problem.bound_s`` holds."""
@@ -257,10 +257,10 @@ def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> fl
 
 
 def canonical_order(pair: PairCosts) -> IntArray:
-    """Return (N,) device indices sorted by their costs to all others, with each class together. The order does not
-    depend on how devices are numbered.
+    """Return (N,) device indices sorted by their costs to all others, with interchangeable devices together. The order
+    does not depend on how devices are numbered.
 
-    Classes with equal costs stay in the order of their first devices.
+    Classes of interchangeable devices with equal costs stay in the order of their first devices.
     """
     # sorted, a device's costs do not depend on how the others are numbered
     costs_s = np.hstack([np.sort(pair.hop_s, axis=1), np.sort(pair.group_s, axis=1)])

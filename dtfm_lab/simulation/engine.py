@@ -265,7 +265,8 @@ class TaskTimes:
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray
-    """The node whose end each node waited for last; -1 if it waited for none."""
+    """The node that each node waited for last; -1 if it waited for none. A receive may wait for the first byte from its
+    send. All other waits are for the end of a node."""
     before: IntArray
     """The previous node on the node's link or NIC; -1 for none."""
     ahead: IntArray
@@ -284,8 +285,8 @@ class TaskTimes:
         return np.asarray(self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s))
 
     def changed_s(self, computing: FloatArray | float = 1.0, sending: float = 1.0) -> float:
-        """Return the seconds of the iteration if all computations and all messages are multiplied by factors. Queues
-        keep their order.
+        """Return the seconds of the iteration if computations take ``computing`` times as long, and messages
+        ``sending`` times. Queues keep their order, unless the rounds of rings are taken together.
 
         ``computing`` may have one factor per node.
         """
@@ -429,7 +430,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "shared_ring_times": shared_ring_times,
 }
 compiled_kernels: dict[str, Callable[..., Any]] = {}
-"""The compiled form of each kernel, by name; empty until ``start_compiling`` has finished."""
+"""The compiled form of each kernel, by name; empty until all are compiled, and if that failed."""
 _starting = threading.Lock()
 _started = threading.Event()
 _finished = threading.Event()

@@ -19,18 +19,18 @@ from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 GROUP_WEIGHT = 0.1
-"""Weight in the annealed cost of the mean group, which is added to the slowest. It gives a direction on plateaus.
-Chosen by hand."""
+"""Weight of the mean group's cost. Annealing adds it to the cost of the slowest group, which gives a direction on
+plateaus. Chosen by hand."""
 REVERSALS = 0.1
 """Share of moves that reverse a run of stages. Chosen by hand. A reversal needs at most two matchings (it is the 2-opt
 move). Only reversals repair a path that crosses the network twice."""
 SIMILAR_SHARE = 0.3
 """Share of swaps in which the partner is one of the device's most similar devices. Chosen by hand."""
 COOLED_EVERY = 64
-"""Number of moves between two temperatures. Chosen by hand: an exponential takes as long as a small move. The path's
-sum is also recomputed then, before rounding errors add up."""
+"""Number of moves after which the temperature is lowered. Chosen by hand: an exponential takes as long as a small move.
+The path's sum is also recomputed then, before rounding errors add up."""
 BETTER = 1e-9
-"""Minimum relative gain for a new best row, larger than rounding errors. Chosen by hand."""
+"""Relative gain above which a row replaces the best one, larger than rounding errors. Chosen by hand."""
 
 
 class AnnealingState(NamedTuple):
