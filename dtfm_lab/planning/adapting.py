@@ -3,7 +3,7 @@
 ``adapt_plan`` returns the adapted plan, ``starting_plans`` the plans that a search begins with. Of all plans that cost
 the same by symmetry, ``nearest`` picks the one that moves the fewest devices.
 
-A search does not know which of sixteen equal GPUs of a city was where before, so it may return the old plan with all of
+A search does not know where each of sixteen equal GPUs of a city was before. It may return the old plan with all of
 them exchanged. Devices with the same attributes and links can change places without changing any cost. ``nearest``
 therefore solves an assignment problem that puts each class of such devices back into its old places.
 """
@@ -230,7 +230,8 @@ def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
 
 
 def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]], pipelines: IntArray) -> Plan:
-    """Return the plan with only these pipelines, their vacant places filled. They take over all micro-batches."""
+    """Return the plan with only the pipelines of these indices, their vacant places filled. They take over all
+    micro-batches."""
     kept: list[list[str | None]] = []
     for group in grid:
         # devices of the same stage in removed pipelines fill its vacant places first

@@ -46,7 +46,7 @@ DRAWS = 1000
 CONFIDENCE = 0.95
 """Confidence level of an interval."""
 QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
-"""Quantile columns of the table of plans: the share of draws in which a plan takes at most these seconds."""
+"""Column of the table of plans -> share of draws in which the plan takes at most the seconds in this column."""
 
 
 class Overtaking(NamedTuple):

@@ -1,4 +1,4 @@
-"""Price placements that the user gives."""
+"""Make plans of given placements, simulate plans, and open a plan's job for another search."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -90,7 +90,7 @@ class PopulationFrame:
     individuals: tuple[Individual, ...]
     """Individuals, the cheapest first."""
     best: Individual
-    """The cheapest so far."""
+    """The cheapest individual that the search has found so far."""
     median_s: float
     """Median of the individuals' costs."""
     evaluations: int
@@ -239,9 +239,9 @@ planners: Registry[Planner] = Registry("planner", group="dtfm_lab.planners")
 def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> float:
     """Return how differently the other individuals group their devices compared with the best, from 0 (all alike) to 1.
 
-    It takes the pairs of devices that share a group in the best, and the fraction of them that do not in another
-    individual, averaged over the others. ``groups`` (P, N) is the group of each device; S if idle. ``best`` is a row of
-    it.
+    It takes all pairs of devices that share a group in the best individual. The result is the fraction of them that do
+    not share a group in another individual, averaged over the others. ``groups`` (P, N) is the group of each device; S
+    if idle. ``best`` is a row of it.
     """
     n_others, n_pairs = len(groups) - 1, n_stages * n_replicas * (n_replicas - 1) // 2
     if not n_others or not n_pairs:

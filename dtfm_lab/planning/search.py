@@ -161,7 +161,7 @@ class SearchRequest:
     that has the job's shape."""
     queueing: str = "pairs"
     """Which messages wait for each other in the simulated iteration: messages of one pair (``pairs``) or of one NIC
-    (``nics``)."""
+    (``nics``). Messages of a NIC that several devices of a host share always do."""
     efficiency: GivenEfficiency = None
     """Share of their peak that devices reach, as in ``simulate``."""
     max_price_per_hour: float | None = None

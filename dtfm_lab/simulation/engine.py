@@ -172,10 +172,10 @@ class PlacedTasks:
         return self.played(links, self._queues(links, sender, receiver), self.compute_s + moving_s, latency_s)
 
     def played(self, links: Links, queues: Queues, duration_s: FloatArray, latency_s: FloatArray) -> TaskTimes:
-        """Return the times of the tasks if they take these seconds, with the given queues.
+        """Return the times of the tasks if nodes take ``duration_s`` and sends have a latency of ``latency_s``.
 
         If the rounds of a ring are taken together, a message node lasts as long as one message, and a sum node as long
-        as all sums.
+        as all sums. Raises ScheduleError as ``simulate``.
         """
         graph, n = self.graph, len(self.graph)
         nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)
@@ -281,7 +281,7 @@ class TaskTimes:
     @cached_property
     def slack_s(self) -> FloatArray:
         """Seconds by which each node could start later without delaying the end of the iteration. Queues keep their
-        order."""
+        order. Wrong if the rounds of rings are taken together, because rings then have no edges."""
         return np.asarray(self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s))
 
     def changed_s(self, computing: FloatArray | float = 1.0, sending: float = 1.0) -> float:

@@ -125,8 +125,8 @@ def gains(
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
 ) -> Iterator[SensitivityGain]:
-    """Yield the gain of each improvement. It improves each link that carries messages, all links between two regions or
-    within one, all links between hosts, each device, and all devices with the same GPU.
+    """Yield the gain of each improvement. It improves each link that carries messages and each device. It also improves
+    together all links between two regions or within one, all links between hosts, and all devices with the same GPU.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def simulate(
         plan, or devices were absent, the prediction covers the same devices.
     queueing
         ``pairs`` (every directed pair is a separate link, as in the paper) or ``nics`` (one NIC per device, in and
-        out). By default the queueing of ``like``, or else of the plan.
+        out). With both, devices of one host share its NIC. By default the queueing of ``like``, or else of the plan.
     profile
         Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
     efficiency

@@ -87,7 +87,7 @@ def swap(state: AnnealingState, p: int, q: int) -> None:
 
 @compiled
 def recompute_places(state: AnnealingState) -> None:
-    """Recompute the positions from the row."""
+    """Recompute ``place`` from ``row``."""
     for p in range(len(state.row)):
         state.place[state.row[p]] = p
 

@@ -26,7 +26,7 @@ FIRST, FIRST_BACK = 6, 7
 """Rows of ``times`` with the second at which the first message of gradients starts (``FIRST``), or of averages
 (``FIRST_BACK``)."""
 SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3
-"""Kinds of events."""
+"""Kinds of events in ``shared_ring_times``."""
 
 
 def ring_times(parts: FloatArray, turn: IntArray, computer: IntArray, n_rounds: int, times: FloatArray) -> None:
