@@ -496,8 +496,8 @@ class _Intervals:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """Return (keys,) times: for each key, the entry of ``when`` for its action of one of these kinds. nan for a key
-        without such an action."""
+        """Return (keys,) times: the entry of ``when`` for the action that has this key and one of these kinds. nan if
+        no action does."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]

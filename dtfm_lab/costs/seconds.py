@@ -561,8 +561,8 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
 
 
 def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
-    """Return how much each computation of a kind codes on average, in whole gradients, and the number of these
-    computations."""
+    """Return how much each computation of a kind codes on average, as a multiple of a whole gradient, and the number of
+    these computations."""
     steps = [step for step in tail if step.action.kind is kind]
     n_steps = sum(step.rounds for step in steps)
     return (float(np.sum([step.coded for step in steps]) / n_steps) if steps else 0.0), n_steps

@@ -106,8 +106,8 @@ def why_not_simulated(plan: Plan) -> str:
 
 
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
-    """Return the job with these numbers of stages and replicas. Raises JobError if they do not divide its model or
-    batch."""
+    """Return the job with these numbers of stages and replicas. An open micro-batch becomes one sequence. Raises
+    JobError if the numbers do not divide the job's model or batch."""
     if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
         return job
     return job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=job.microbatch or 1)

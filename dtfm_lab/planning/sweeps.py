@@ -174,7 +174,8 @@ def sweep_points(
     kept: StoredRows | None = None,
     **varied: Any,
 ) -> Iterator[SweepPoint]:
-    """Simulate every combination of the settings, the last one varying fastest. Yield each point when it is done.
+    """Simulate every combination of the settings, the last one varying fastest (the seed, if combinations are planned).
+    Yield the points in this order, as they are done.
 
     An impossible combination, such as a batch that does not divide, is a point with an error.
 

@@ -241,8 +241,8 @@ class PlacedTasks:
 
 @lru_cache(maxsize=4)
 def _sizing(graph: TaskGraph) -> tuple[IntArray, IntArray]:
-    """Return how to find the size of each node's message: (nodes,) the kind of size, a value of ``_SIZES``, and
-    (nodes,) the stage boundary that the message crosses."""
+    """Return how to find the size of each node's message: (nodes,) the kind of size, a value of ``_SIZES`` or 0 for a
+    share of the gradient, and (nodes,) the stage boundary that the message crosses."""
     kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])
     crossed = [boundary_of(one.kind, one.stage) if one.kind in ACROSS_STAGES else 0 for one in graph.actions]
     return kinds[graph.action], np.array(crossed)[graph.action]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     Profile = Iterable[ComputeTime] | pd.DataFrame
 else:
-    Profile = Iterable[ComputeTime] | Any  # a DataFrame, for which pandas would be loaded
+    Profile = Iterable[ComputeTime] | Any  # Any stands for DataFrame, because naming that type would load pandas
 """Compute times as rows or as a table of stage, replica, kind and seconds, like ``Trace.profile_frame``."""
 
 
@@ -385,7 +385,8 @@ def swings_of(
 
 
 TURNING = ("ring", "sharded", "sharded-at-once")
-"""Ways to average in which all replicas do the same, each with the replicas after it."""
+"""Ways to average in which no replica has a special role: each does the same with the replicas that follow it,
+cyclically."""
 
 
 def period_of_counts(job: Job) -> int:

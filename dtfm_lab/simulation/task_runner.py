@@ -219,7 +219,8 @@ def of_plain(kind: type[T], row: object) -> T:
 
 
 def _number(what: str, value: object, kind: type) -> Any:
-    """Return a value of ``plain`` as a ``kind``; NaN for null. Raises LabError for an impossible value."""
+    """Return a value that ``plain`` wrote as a ``kind``; NaN for null. Raises LabError for an impossible value, which
+    ``what`` names."""
     if kind is float and value is None:
         return math.nan
     if kind is str:

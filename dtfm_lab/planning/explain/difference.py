@@ -179,8 +179,8 @@ class Difference:
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s (after minus
-        before).
+        """The cost by part, in the columns before_s, carried_s (see ``carried``; for the iteration, ``carried_plan``),
+        after_s and change_s (after minus before).
 
         Rows: the iteration (if ``by_seconds``), data parallel, pipeline, total.
         """

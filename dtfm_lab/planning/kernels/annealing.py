@@ -58,7 +58,7 @@ class AnnealingState(NamedTuple):
     slowest_s: FloatArray
     """(S,) largest entry of ``sums_s`` in each group."""
     worst_s: FloatArray
-    """(S - 1,) bottleneck of each hop."""
+    """(S - 1,) cost of each hop: its bottleneck matching."""
     reals: FloatArray
     """(D + 4, D) scratch."""
     integers: IntArray
@@ -258,7 +258,8 @@ def _try_swap(
 
     Returns True if they were swapped, the seconds of the slowest group, and the changes of the groups' sum and of the
     path. Groups are priced first, in O(D). A changed hop costs at least the new device's cheapest link, so most moves
-    are rejected before any matching. ``hops`` and ``new_links_s`` are (4,) scratch.
+    are rejected before any matching. ``now_s`` is the present total and ``slowest_s`` the present slowest group.
+    ``hops`` and ``new_links_s`` are (4,) scratch.
     """
     n_stages, d = state.n_stages, state.n_replicas
     p = below(random, len(state.row))
