@@ -4,5 +4,6 @@ The simulator, the search, its bounds, the memory report and the modelled system
 has one definition.
 
 ``efficiency`` has the share of its peak FLOP/s that a device reaches. ``seconds`` has the time of a layer, of a
-collective and of averaging. ``memory`` has what a device holds all the time, and for a micro-batch.
+collective and of averaging. ``sharded_passes`` adds the messages of sharded parameters and gradients. ``memory`` has
+what a device holds all the time, and for a micro-batch. ``basis`` says how far to trust a prediction.
 """

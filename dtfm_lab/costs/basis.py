@@ -17,10 +17,11 @@ from dtfm_lab.domain.trace import Basis
 from dtfm_lab.domain.units import counted
 
 MOST_STEADY_HOSTS = 8
-"""Maximum number of hosts of a data centre's network for which measurements were steady. With 16 hosts or more, the 5th
-and the 95th percentile of an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
+"""Up to this number of hosts, measurements of a data centre's network were steady. With 16 hosts or more, the 5th and
+the 95th percentile of an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
 MOST_TENSOR = 8
-"""Maximum number of GPUs that share a layer in the published measurements that were compared. One source has more."""
+"""Up to this number of GPUs that share a layer, predictions count as tested. Of the published measurements that were
+compared, one source has more."""
 PARAMETERS = 1e9, 1.1e12
 """Minimum and maximum number of parameters of the models that were tested."""
 

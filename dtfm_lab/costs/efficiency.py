@@ -133,7 +133,8 @@ class Products(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A matrix product on one GPU: rows x columns results, each a sum over depth, ``times`` per forward."""
+    """A matrix product on one GPU: rows x columns results, each a sum of ``depth`` terms. A forward computes it
+    ``times`` times."""
 
     rows: float
     columns: float
@@ -404,7 +405,7 @@ def _flop_in_waves(rows: float, columns: float, depth: float, times: float, know
 def share_of(job: Job, device: Device, efficiency: GivenEfficiency = None, microbatch: int | None = None) -> float:
     """Return the share of its peak that a device reaches. ``microbatch`` is as in ``efficiency_of``.
 
-    Raises JobError for an efficiency that is not valid.
+    Raises JobError for an efficiency that is not above 0 and at most 1.
     """
     factor = getattr(efficiency, "factor", 1.0 if efficiency is None else None)
     if factor is not None:
@@ -420,7 +421,7 @@ def speeds_of(
 ) -> list[float]:
     """Return the FLOP/s that each device reaches in a job's passes. ``microbatch`` is as in ``efficiency_of``.
 
-    Raises JobError for an efficiency that is not a share.
+    Raises JobError for an efficiency that is not above 0 and at most 1.
     """
     speed_of: dict[tuple[object, ...], float] = {}
     speeds = []

@@ -59,7 +59,8 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 def message_bytes_of(job: Job, parameters: int, beside_bytes: float) -> tuple[float, float]:
     """Return the bytes of a layer's weights when they are gathered, and of its gradient when it is scattered.
 
-    The weights include ``beside_bytes`` of frozen ones. The gradient is compressed if the job says so.
+    The layer has ``parameters`` trained weights and ``beside_bytes`` of frozen ones. The gradient is compressed if the
+    job says so.
     """
     gradient_bytes = float(coded_bytes(parameters, job.gradient_coding))
     return float(parameters * BYTES_PER_ELEMENT[job.dtype]) + beside_bytes, gradient_bytes
@@ -308,7 +309,7 @@ def _most_at_once(job: Job, layers: Sequence[Layer]) -> int:
 def activation_budget(plan: Plan) -> IntArray:
     """Return (stages, replicas) the maximum number of micro-batches whose activations a device can hold at once.
 
-    Every device has one stage. Each micro-batch counts with one message that waits to be sent or used. Two more
+    This assumes one stage per device. Each micro-batch counts with one message that waits to be sent or used. Two more
     messages are in use by the running passes.
     """
     job = plan.job
@@ -468,8 +469,8 @@ class _Intervals:
         return start
 
     def _synchronisation(self) -> None:
-        """Add the gradients received from other replicas until they are averaged, and copies of the device's own
-        gradient until the step."""
+        """Add what averaging holds. Gradients from other replicas are held until they are averaged. A tied embedding's
+        gradient from the other stage, and compressed messages and averages, are held until the step."""
         job, start = self.job, self.rows.start
         whole = np.array(device_gradient_bytes(job, self.n_stages))[self.position]
         shares = np.ceil(self.rows.share * whole).astype(np.int64)
@@ -495,8 +496,8 @@ class _Intervals:
         return np.flatnonzero(np.isin(self.kind, [_KINDS[kind] for kind in kinds]))
 
     def _moments(self, when: FloatArray, *kinds: Kind) -> FloatArray:
-        """Return (keys,) times: for each key, the entry of ``when`` for its action of one of these kinds. nan for a key
-        without such an action."""
+        """Return (keys,) times: the entry of ``when`` for the action that has this key and one of these kinds. nan if
+        no action does."""
         moments = np.full(self.n_keys, np.nan)
         which = self._rows(*kinds)
         moments[self.key[which]] = when[which]

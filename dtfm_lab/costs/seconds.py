@@ -66,7 +66,7 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 
 
 WAYS = ("sharded", "sharded-at-once", "central", "ring", "hierarchical")
-"""Ways to average gradients whose seconds are known without a simulation. Their index is their number."""
+"""Ways to average gradients whose seconds are known without a simulation. Compiled loops get the index."""
 SHARDED, AT_ONCE, CENTRAL, RING, HIERARCHICAL, NOTHING = range(6)
 """Indices of the ways in ``WAYS``, for compiled loops. NOTHING means that nothing is averaged after the passes."""
 
@@ -119,8 +119,8 @@ def ring_rounds_s(n: Any, round_s: Any) -> Any:
 
 
 def ring_gather_s(n_bytes: float, n: int, bandwidth_bytes_per_s: float, latency_s: float) -> float:
-    """Return the seconds of an all-gather, in which n members with 1/n of ``n_bytes`` each send all of it to every
-    member. A reduce-scatter takes as long."""
+    """Return the seconds of an all-gather: n members hold 1/n of ``n_bytes`` each, and every member gets all of it. A
+    reduce-scatter takes as long."""
     return float(ring_rounds_s(n, latency_s + shard(n_bytes, n) / bandwidth_bytes_per_s)) if n > 1 else 0.0
 
 
@@ -230,8 +230,8 @@ def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
 def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float]:
     """Return the seconds of each of a replica's sums, and of its work after the last message that it receives.
 
-    ``whole_s`` is the seconds to code a whole gradient. If replicas step ``apart``, alone or each with its shard, that
-    work is a sum too. All sums then take the same average time.
+    ``whole_s`` is the seconds to code a whole gradient. If replicas step ``apart``, alone or each with its shard, the
+    work after the last message counts as one more sum. All sums then take the same average time.
     """
     if not apart:
         return (whole_s * coded.summed / coded.n_sums if coded.n_sums else 0.0), whole_s * coded.unpacked
@@ -290,7 +290,7 @@ def layer_passes(job: Job, layer: Layer, device: Device, flop_per_s: float) -> P
 
 def block_launch_s(job: Job, device: Device) -> float:
     """Return the minimum seconds of a block's forward and backward together: what the job states, otherwise what was
-    measured on the GPU."""
+    measured on the GPU; 0 if neither is known."""
     return job.block_launch_s or (0.0 if device.measured is None else device.measured.block_launch_s)
 
 
@@ -468,8 +468,8 @@ def analytic(
     optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding, for averaging within a group
     of GPUs, and with ``memory_traffic``.
 
-    Raises JobError if the efficiency is not within 0 and 1, or if the job counts memory traffic and a GPU's memory
-    bandwidth is unknown.
+    Raises JobError if the efficiency is not above 0 and at most 1, or if the job counts memory traffic and a GPU's
+    memory bandwidth is unknown.
     """
     passes = pass_times(plan, programs.schedule.n_stages, efficiency, links, programs.n_replicas)
     return (*passes, *_synchronising(plan, programs))
@@ -561,8 +561,8 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
 
 
 def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
-    """Return how much each computation of a kind codes on average, in whole gradients, and the number of these
-    computations."""
+    """Return how much each computation of a kind codes on average, as a multiple of a whole gradient, and the number of
+    these computations."""
     steps = [step for step in tail if step.action.kind is kind]
     n_steps = sum(step.rounds for step in steps)
     return (float(np.sum([step.coded for step in steps]) / n_steps) if steps else 0.0), n_steps

@@ -1,7 +1,10 @@
-"""Topology + Job -> Plan: search for placements with a low communication cost, bound the cost and explain it.
+"""Topology + Job -> Plan: search for plans with a low communication cost, iteration time or price, and explain them.
 
-The package itself has the cost, the problem that a planner gets and the search that runs a planner. ``planners`` has
-the planners, ``bounds`` lower bounds, ``explain`` the causes of a plan's cost, ``kernels`` the compiled loops.
+The package itself has the communication cost, the problem that a planner gets and the search that runs a planner.
+``planners`` has the planners, ``bounds`` the lower bound during a search, ``explain`` the causes of a plan's cost,
+``kernels`` the compiled loops. ``iteration`` searches by the simulated iteration time or price. ``adapting``,
+``replanning`` and ``moving`` bring a plan to another network, ``draws`` compares plans on random variations of a
+network, and ``sweeps`` plans or simulates many combinations of settings.
 """
 
 from dtfm_lab.planning import planners as _registered

@@ -3,7 +3,7 @@
 ``adapt_plan`` returns the adapted plan, ``starting_plans`` the plans that a search begins with. Of all plans that cost
 the same by symmetry, ``nearest`` picks the one that moves the fewest devices.
 
-A search does not know which of sixteen equal GPUs of a city was where before, so it may return the old plan with all of
+A search does not know where each of sixteen equal GPUs of a city was before. It may return the old plan with all of
 them exchanged. Devices with the same attributes and links can change places without changing any cost. ``nearest``
 therefore solves an assignment problem that puts each class of such devices back into its old places.
 """
@@ -43,7 +43,7 @@ def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
     numbers of micro-batches per pipeline, every device stays in its pipeline.
 
     If the shape differs, the devices are listed stage by stage, then the devices without a place. The list is cut into
-    the new stages. Fields that the job leaves open are copied from the plan's job.
+    the new stages. Fields that the job leaves open are copied from the plan's job, as far as they suit the new one.
 
     Raises
     ------
@@ -113,16 +113,18 @@ def filled(placed: list[list[str | None]], free: list[str], topology: Topology, 
 
 
 STAGE = 2.0
-"""Score of a device that keeps its stage, in the assignment of ``nearest_grid``. It exceeds ``REPLICA``, because a
-device that changes stage has to load other parameters."""
+"""Score of a device that keeps its stage, in the assignment of ``nearest_grid``. A device that holds only a part of its
+new stage's parameters gets that part of the score. It exceeds ``REPLICA``, because a device that changes stage has to
+load other parameters."""
 REPLICA = 1.0
 """Score of a device that keeps its pipeline."""
 ABSENT = 1e6
-"""Penalty for giving a place to an absent device. It exceeds the score of all places kept."""
+"""Penalty for giving a place to an absent device. It exceeds the sum of all scores."""
 
 
 def nearest(plan: Plan, before: Plan | None) -> Plan:
-    """Return ``plan`` with interchangeable devices exchanged so that most of them keep their stage in ``before``.
+    """Return ``plan`` with interchangeable devices exchanged so that as many as possible keep their stage in
+    ``before``.
 
     Devices without a stage to keep are sorted: the earlier device in the topology gets the earlier stage. If there is
     no plan ``before``, this applies to all devices. Devices are matched by name. Returns the plan itself if it cannot
@@ -179,10 +181,10 @@ def _kept(was: tuple[int, int] | None, now: tuple[int, int] | None, shared: Floa
 
 
 def shared_stages(before: Job, after: Job) -> FloatArray:
-    """Return (S, S') how much of each stage in ``after`` a device keeps if it comes from each stage of ``before``.
+    """Return (S, S') shares: how much of stage j of ``after`` a device already holds if it had stage i of ``before``.
 
-    An entry is the fraction of the later stage's parameters that the earlier stage also holds. If either job has no
-    model, or the models differ, it is 1 for stages with the same number and 0 for others.
+    Entry (i, j) is the fraction of stage j's parameters that stage i also has. If either job has no model, or the
+    models differ, it is 1 for i = j and 0 otherwise.
     """
     if before.model is None or after.model is None or before.model.layers != after.model.layers:
         return np.eye(before.n_stages, after.n_stages)
@@ -207,8 +209,8 @@ def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
 
     The first is the old plan with its vacant places filled. If the network has too few devices, some pipelines are
     removed. Their devices fill vacant places of the same stage, and the nearest idle devices fill the rest. If used
-    devices are gone, two more plans follow: the old plan without the pipelines that lost a device, and the old plan
-    without the stages that lost one.
+    devices are gone, up to two more plans follow: the old plan without the pipelines that lost a device, and the old
+    plan without the stages that lost one. Plans that the job does not allow are left out.
     """
     grid = _with_holes(plan, network)
     holes = np.array([[name is None for name in group] for group in grid])
@@ -228,7 +230,8 @@ def starting_plans(plan: Plan, network: Topology) -> list[Plan]:
 
 
 def _with_pipelines(plan: Plan, network: Topology, grid: list[list[str | None]], pipelines: IntArray) -> Plan:
-    """Return the plan with only these pipelines, their vacant places filled. They take over all micro-batches."""
+    """Return the plan with only the pipelines of these indices, their vacant places filled. They take over all
+    micro-batches."""
     kept: list[list[str | None]] = []
     for group in grid:
         # devices of the same stage in removed pipelines fill its vacant places first

@@ -44,7 +44,7 @@ class BackgroundTask(Generic[T]):
 
     @property
     def result(self) -> T:
-        """Return what the function returned or raise what it raised. Available once the task is done."""
+        """Return what the function returned or raise what it raised. Waits until the task is done."""
         return self._future.result()
 
     @property
@@ -186,7 +186,8 @@ def is_done(key: Callable[..., object]) -> bool:
 
 
 def while_compiling(key: Callable[..., object], work: Callable[[], object]) -> Iterator[float]:
-    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled. Raise what compiling raised.
+    """Yield the seconds waited so far, every POLL_S, until the kernels are compiled. Yields nothing if they are
+    already. Raises what compiling raised.
 
     The last value is the total. While numba compiles, it holds the interpreter lock, so the last two checks may be far
     apart.

@@ -36,7 +36,8 @@ class PairCosts:
 
 
 def pair_costs(topology: Topology, job: Job) -> PairCosts:
-    """Return the pair costs of a job on a topology. The communication cost depends on nothing else."""
+    """Return the pair costs of a job on a topology. Apart from the placement, the communication cost depends on nothing
+    else."""
     return _pair_costs(topology, shard(job.gradient_bytes, job.n_replicas), job.hop_bytes)
 
 
@@ -137,7 +138,8 @@ def path_cost(weights: FloatArray, order: IntArray) -> float:
 
 
 def shortest_path(weights: FloatArray) -> IntArray:
-    """Return (S,) node order of the cheapest open path through (S, S) symmetric weights, its smaller end first.
+    """Return (S,) the nodes of the cheapest open path through (S, S) symmetric weights. Of its two ends, the node with
+    the smaller number comes first.
 
     Exact up to ``EXACT_UP_TO`` nodes (Held and Karp 1962). With more nodes, ``short_path`` finds a good path that may
     not be the shortest. Deterministic.
@@ -150,8 +152,8 @@ def shortest_path(weights: FloatArray) -> IntArray:
 def _layers(n: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
     """Return every way to extend a path by one node. There is one entry per number of visited nodes, from 1 to n - 1.
 
-    An entry has all sets of that many visited nodes (as bit masks), then one row and next node for each extension. The
-    row is the index of the set that is extended.
+    An entry has three arrays. The first has all sets of that many visited nodes, as bit masks. The other two have one
+    element per extension: the index of the extended set in the first array, and the next node.
     """
     masks = np.arange(1 << n)
     visited = (masks[:, None] >> np.arange(n)) & 1
@@ -375,7 +377,8 @@ def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]
 
 
 def _lengths(n_stages: int, n_devices: int) -> list[int]:
-    """Return the segment lengths in stages to distinguish, ascending from 1. On large networks, they are fewer."""
+    """Return the segment lengths in stages to distinguish, ascending from 1: all, or some if there are more than 10
+    stages or 256 devices."""
     if n_stages <= 10 and n_devices <= 256:
         return list(range(1, n_stages + 1))
     most = 16 if n_devices <= 256 else 4

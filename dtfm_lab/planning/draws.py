@@ -46,11 +46,11 @@ DRAWS = 1000
 CONFIDENCE = 0.95
 """Confidence level of an interval."""
 QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
-"""Quantile columns of the table of plans: the share of draws in which a plan takes at most these seconds."""
+"""Column of the table of plans -> share of draws in which the plan takes at most the seconds in this column."""
 
 
 class Overtaking(NamedTuple):
-    """How often a plan is faster than another plan whose nominal time is at most as long."""
+    """How often a plan is faster than another plan that is nominally at least as fast."""
 
     share: float
     """Share of draws. A draw in which both take equally long counts half."""
@@ -153,7 +153,8 @@ class Draws:
 
     @property
     def sentence(self) -> str:
-        """The best plan's expected seconds, and how often it or the next plan overtakes the nominally best one."""
+        """The plan with the smallest expected seconds, and how often it is faster than the nominally best plan. If they
+        are the same plan: how often the nominally second one is faster."""
         best = self.expected_best
         low_s, high_s = self.quantile_s(0.05)[best], self.quantile_s(0.95)[best]
         drawn = f"{format_s(self.mean_s[best])} expected, {format_s(low_s)} to {format_s(high_s)} in nine draws of ten"
@@ -256,9 +257,9 @@ def _seconds(base: SimulatedIterations, replay: ReplayedPlan | None, factors: Fa
 
 
 FIRST_DRAWS = 48
-"""Draws for all plans that a search ends with."""
+"""Number of draws for all plans that a search ends with, if they are more than ``LEFT`` + 1."""
 THEN_DRAWS = 400
-"""Draws for the few plans that remain after the first draws."""
+"""Number of draws for the few plans that remain after the first draws."""
 NEAR = 1.25
 """Plans whose nominal seconds exceed this factor times the best's are not considered."""
 LEFT = 5
@@ -270,8 +271,8 @@ OF_THE_CHOICE = 10**9
 def plan_for_draws(
     topology: Topology, job: Job, planner: str = "evolutionary", *, spread: GivenSpread, **options: Any
 ) -> Plan:
-    """Search, and return the plan with the smallest expected seconds of those that the search ends with. See ``search``
-    for the options.
+    """Search, then compare the plans that the search holds at its end on random draws. Return the one with the smallest
+    expected seconds. See ``search`` for the options.
 
     Raises PlanError for an objective other than iteration, and whatever ``search`` and ``drawn`` raise.
     """
@@ -292,7 +293,7 @@ def held_plans(step: PlanStep, most_s: float = inf) -> list[Plan]:
     """Return the best plan of a search, then the other plans that the search holds, all simulated.
 
     Other plans are left out if they are impossible, take more than ``most_s`` seconds, or cost more than ``NEAR`` times
-    the best.
+    the best. So are plans of a search that chooses only devices (``Individual.chosen``).
     """
     found, others = [step.plan], () if step.held is None else step.held().individuals[1:]  # the first is the best
     for one in others:

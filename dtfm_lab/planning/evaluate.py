@@ -1,4 +1,4 @@
-"""Price placements that the user gives."""
+"""Make plans of given placements, simulate plans, and open a plan's job for another search."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,7 +46,8 @@ def evaluate(
         Devices (indices or names) of each stage, first stage first. The stage order is kept; neighbouring
         groups are paired by the bottleneck matching.
     rank_map
-        Rank of each device, pipeline x n_stages + stage; None for an idle device. The pipelines are kept as given.
+        Rank of each device, pipeline x n_stages + stage; None for an idle device. The pipelines are kept as given. The
+        job has to state its stages.
     groups
         Data-parallel groups in any order. The best stage order is found; pipelines are paired as for ``stages``.
 
@@ -105,8 +106,8 @@ def why_not_simulated(plan: Plan) -> str:
 
 
 def reshaped(job: Job, n_stages: int, n_replicas: int) -> Job:
-    """Return the job with these numbers of stages and replicas. Raises JobError if they do not divide its model or
-    batch."""
+    """Return the job with these numbers of stages and replicas. An open micro-batch becomes one sequence. Raises
+    JobError if the numbers do not divide the job's model or batch."""
     if job.shaped and (job.n_stages, job.n_replicas) == (n_stages, n_replicas):
         return job
     return job.with_fields(n_stages=n_stages, n_replicas=n_replicas, microbatch=job.microbatch or 1)
@@ -164,8 +165,9 @@ def opened(plan: Plan) -> Job:
     """Return the plan's job with its shape open, and with all other fields open that were open in the plan's search.
     The job can then be planned on a network of another size.
 
-    If it is unknown which fields were open, only the micro-batch is kept. A plan for the communication cost keeps its
-    shape, because the job's message sizes depend on it.
+    The fields of ``SETTLED`` are kept. If it is unknown which fields were open, the schedule and the recomputation are
+    opened, and the micro-batch is kept. A plan for the communication cost keeps its shape, because the job's message
+    sizes depend on it.
     """
     if plan.objective == "communication":
         return plan.job

@@ -106,7 +106,7 @@ def moves(old: Plan, new: Plan, present: Iterable[str] | None = None) -> Moves:
 
     ``present`` has the names of the devices that still hold their old state; None if all on the new plan's network do.
     Devices are matched by name. Raises JobError for a job without a model, PlanError if the plans are for different
-    models.
+    models or dtypes.
     """
     _require_one_model(old.job, new.job)
     n = len(new.topology)
@@ -186,7 +186,8 @@ def _covered(ends: IntArray, pieces: _Piece, n: int) -> Mask:
 
 
 def _held(plan: Plan, what: str) -> _Piece:
-    """Return what the devices of a plan hold of its ``parameters`` or its ``optimizer`` states, by ``what``."""
+    """Return which parts of a line the devices of a plan hold. ``what`` names the line: ``parameters`` or
+    ``optimizer``."""
     job, grid = plan.job, plan.placement.devices
     n_replicas = grid.shape[1]
     parts = getattr(sharded_over(job.sharding, n_replicas), what)

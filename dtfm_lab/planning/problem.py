@@ -90,7 +90,7 @@ class PopulationFrame:
     individuals: tuple[Individual, ...]
     """Individuals, the cheapest first."""
     best: Individual
-    """The cheapest so far."""
+    """The cheapest individual that the search has found so far."""
     median_s: float
     """Median of the individuals' costs."""
     evaluations: int
@@ -173,8 +173,8 @@ class Problem:
         return float(total_costs(grid, self.pair))
 
     def rematched(self, grid: IntArray) -> IntArray:
-        """Return the (S, D) grid of the same groups with the best pairing of pipelines, in a cheaper stage order if
-        there is one."""
+        """Return the (S, D) grid of the same groups with the best pairing of pipelines, in a cheaper stage order if one
+        is found. With more than ``REORDER_UP_TO`` stages, the order stays."""
         as_is = np.arange(self.n_stages)
         if self.n_stages > REORDER_UP_TO:
             return align(grid, as_is, self.pair.hop_s)
@@ -209,7 +209,7 @@ class Generation:
     parents: tuple[int, ...] = ()
     """Birth numbers of the newest individual's parents. The initial population has 0, 1, 2, ... in order."""
     compiling_s: float = 0.0
-    """Seconds waited so far for kernels to compile. No time limit counts them."""
+    """Seconds waited so far for kernels to compile; 0 in all generations after the wait. No time limit counts them."""
     bound_s: float | None = None
     """Lower bound in seconds that the planner itself proved; None if it proved none. The larger of this and
     ``Problem.bound_s`` holds."""
@@ -239,9 +239,9 @@ planners: Registry[Planner] = Registry("planner", group="dtfm_lab.planners")
 def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> float:
     """Return how differently the other individuals group their devices compared with the best, from 0 (all alike) to 1.
 
-    It takes the pairs of devices that share a group in the best, and the fraction of them that do not in another
-    individual, averaged over the others. ``groups`` (P, N) is the group of each device; S if idle. ``best`` is a row of
-    it.
+    It takes all pairs of devices that share a group in the best individual. The result is the fraction of them that do
+    not share a group in another individual, averaged over the others. ``groups`` (P, N) is the group of each device; S
+    if idle. ``best`` is a row of it.
     """
     n_others, n_pairs = len(groups) - 1, n_stages * n_replicas * (n_replicas - 1) // 2
     if not n_others or not n_pairs:
@@ -257,10 +257,10 @@ def diversity(groups: IntArray, best: int, n_stages: int, n_replicas: int) -> fl
 
 
 def canonical_order(pair: PairCosts) -> IntArray:
-    """Return (N,) device indices sorted by their costs to all others, with each class together. The order does not
-    depend on how devices are numbered.
+    """Return (N,) device indices sorted by their costs to all others, with interchangeable devices together. The order
+    does not depend on how devices are numbered.
 
-    Classes with equal costs stay in the order of their first devices.
+    Classes of interchangeable devices with equal costs stay in the order of their first devices.
     """
     # sorted, a device's costs do not depend on how the others are numbered
     costs_s = np.hstack([np.sort(pair.hop_s, axis=1), np.sort(pair.group_s, axis=1)])

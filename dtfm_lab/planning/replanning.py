@@ -73,8 +73,8 @@ class Replan:
     def pays_after_s(self) -> float | None:
         """Seconds after the change when the new plan catches up with ``stay`` in iterations done.
 
-        0.0 if it is never behind, or if there is no ``stay``. None if it never catches up, or if the new plan is
-        ``stay``.
+        0.0 if its state moves no longer than that of ``stay``, or if there is no ``stay``. None if it never catches up,
+        or if the new plan is ``stay``.
         """
         if self.stays:
             return None
@@ -226,8 +226,8 @@ def _checked(horizon_s: object) -> float:
 
 
 def _kept_near(step: PlanStep, before: Plan) -> Plan:
-    """Return the step's plan, unpriced, with interchangeable devices exchanged so that most of them keep their place in
-    the plan ``before``."""
+    """Return the step's plan, unpriced, with interchangeable devices exchanged so that as many as possible keep their
+    place in the plan ``before``."""
     found = unpriced_plan(step.topology, step.job, step.best, step.queueing)
     return replace(found, placement=Placement(nearest_grid(found, before)))
 
@@ -257,10 +257,12 @@ def _seconds(plan: Plan) -> float | None:
 
 
 def asked_of(plan: Plan, n_devices: int) -> Job:
-    """Return the job to plan again: the plan's job with the fields open that were open in the plan's search.
+    """Return the job to plan again: the plan's job with the fields open that were open in the plan's search, except
+    ``SETTLED``.
 
-    If the network has fewer devices than the job needs, its shape is open too. A plan for the communication cost keeps
-    its shape if it can, because the job's message sizes depend on it.
+    The shape is open too if the network has fewer devices than the job needs, or if it is unknown which fields were
+    open (``opened``). A plan for the communication cost keeps its shape if it can, because the job's message sizes
+    depend on it.
     """
     if plan.objective == "communication":
         job = plan.job

@@ -145,8 +145,8 @@ class SearchRequest:
     job: Job
     planner: str
     """A name in ``planners``. For the objectives iteration and price, ``evolutionary`` searches over everything that
-    the job leaves open. Any other planner yields its placements of each shape, and the best by the objective is
-    kept."""
+    the job leaves open. Any other planner searches each shape by communication cost, and the placement that is best by
+    the objective is kept."""
     seed: int = 0
     """Seed of all random numbers. The same seed and ``steps`` give the same plan, bit for bit."""
     steps: int | None = None
@@ -161,7 +161,7 @@ class SearchRequest:
     that has the job's shape."""
     queueing: str = "pairs"
     """Which messages wait for each other in the simulated iteration: messages of one pair (``pairs``) or of one NIC
-    (``nics``)."""
+    (``nics``). Messages of a NIC that several devices of a host share always do."""
     efficiency: GivenEfficiency = None
     """Share of their peak that devices reach, as in ``simulate``."""
     max_price_per_hour: float | None = None
@@ -169,7 +169,7 @@ class SearchRequest:
     """Accept only plans whose iteration takes at most this many seconds. With ``max_price_per_hour``, accept only plans
     that cost at most that many US dollars per hour."""
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
-    """Runs the threads that the planner starts. Pass it to count their CPU time."""
+    """Runs the threads that the planner starts. Pass your own to read their CPU time."""
     improve_bound: bool = True
     """True to spend a share of the time on raising the lower bound. False is for the shortest searches."""
 
@@ -337,7 +337,8 @@ class CommunicationCost:
         return plan.cost.total_s
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Search placements in one shape: the job's shape, or else the most square one that uses all devices."""
+        """Search placements in one shape: the job's, or the most square one that uses all devices or as many as the
+        batch allows."""
         if request.max_price_per_hour is not None or request.max_iteration_s is not None:
             raise PlanError("objective communication has no limit of price or seconds; wanted iteration or price")
         topology, job = network_of(request.topology, request.job)
@@ -432,6 +433,8 @@ def search(
         limit is out of range; a start has another shape.
     JobError
         The objective needs a model, and the job has none.
+    TopologyError
+        No host has enough GPUs for the job's tensor parallelism.
     UnknownName
         No such planner, objective, schedule or queueing, or the topology lacks a device of the start.
     """

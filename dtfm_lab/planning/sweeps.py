@@ -86,7 +86,7 @@ PLANNED = tuple(each.name for each in fields(Planned))
 TYPES = {"fits": "boolean", "basis": "object"} | dict.fromkeys(
     ("peak_activations", "plan_stages", "plan_replicas", "plan_devices", "evaluations"), "Int64"
 )
-"""Types of the columns that are not floats."""
+"""Column -> pandas type, for the columns that are not floats."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +174,8 @@ def sweep_points(
     kept: StoredRows | None = None,
     **varied: Any,
 ) -> Iterator[SweepPoint]:
-    """Simulate every combination of the settings, the last one varying fastest. Yield each point when it is done.
+    """Simulate every combination of the settings, the last one varying fastest (the seed, if combinations are planned).
+    Yield the points in this order, as they are done.
 
     An impossible combination, such as a batch that does not divide, is a point with an error.
 
@@ -188,7 +189,7 @@ def sweep_points(
         Plan every combination this many times, with consecutive seeds from the given one, or from 0.
     seconds
         Limit of each search, as in ``search``. Searches that are limited by time would slow each other down, so without
-        ``steps`` they run one after the other. An executor gets them all at once.
+        ``steps`` they run one after the other. An ``executor`` still gets them all at once.
     executor
         Computes all points, instead of local processes. A point whose worker is lost twice has that as its error.
     kept
@@ -199,8 +200,8 @@ def sweep_points(
     Raises
     ------
     LabError
-        Before anything runs: for an unknown setting or name, a setting without values or with an impossible one, and if
-        there are no settings.
+        Before anything runs: for an unknown setting or name, a setting without values or with an impossible one, and
+        for a plan with nothing to vary.
     """
     refuse_unknown(varied, SETTINGS, "setting of a sweep")
     plans = isinstance(what, Topology) or job_for is not None or repeats is not None or seconds is not None

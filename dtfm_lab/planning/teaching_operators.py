@@ -40,8 +40,8 @@ Operator = Callable[[Ground, IntArray, np.random.Generator], Made | None]
 
 
 def places_of(topology: Topology, pair: PairCosts) -> tuple[IntArray, tuple[str, ...]]:
-    """Return (N,) the index of each device's place, and the names of the places. A place is a region. If all devices
-    share a region, or each has its own, it is a cluster of devices."""
+    """Return (N,) the index of each device's place, and the names of the places. A place is a region. If four or more
+    devices all share a region, or each has its own, it is a cluster of devices."""
     regions = [device.region for device in topology.devices]
     n = len(regions)
     if 2 <= len(set(regions)) < n or n < 4:
@@ -168,7 +168,7 @@ MUTATIONS: tuple[tuple[str, Operator, float], ...] = (
     ("pairing", pair_anew, 0.23),
     ("path", reorder_path, 0.17),
 )
-"""Operators with one parent: name, function, and share of the offspring."""
+"""Operators with one parent: name, function, and relative frequency among the offspring without crossover."""
 CROSSOVER_SHARE = 0.15
 
 

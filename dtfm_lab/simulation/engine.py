@@ -172,10 +172,10 @@ class PlacedTasks:
         return self.played(links, self._queues(links, sender, receiver), self.compute_s + moving_s, latency_s)
 
     def played(self, links: Links, queues: Queues, duration_s: FloatArray, latency_s: FloatArray) -> TaskTimes:
-        """Return the times of the tasks if they take these seconds, with the given queues.
+        """Return the times of the tasks if nodes take ``duration_s`` and sends have a latency of ``latency_s``.
 
         If the rounds of a ring are taken together, a message node lasts as long as one message, and a sum node as long
-        as all sums.
+        as all sums. Raises ScheduleError as ``simulate``.
         """
         graph, n = self.graph, len(self.graph)
         nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)
@@ -241,8 +241,8 @@ class PlacedTasks:
 
 @lru_cache(maxsize=4)
 def _sizing(graph: TaskGraph) -> tuple[IntArray, IntArray]:
-    """Return how to find the size of each node's message: (nodes,) the kind of size, a value of ``_SIZES``, and
-    (nodes,) the stage boundary that the message crosses."""
+    """Return how to find the size of each node's message: (nodes,) the kind of size, a value of ``_SIZES`` or 0 for a
+    share of the gradient, and (nodes,) the stage boundary that the message crosses."""
     kinds = np.array([_SIZES.get(action.kind, 0) for action in graph.actions])
     crossed = [boundary_of(one.kind, one.stage) if one.kind in ACROSS_STAGES else 0 for one in graph.actions]
     return kinds[graph.action], np.array(crossed)[graph.action]
@@ -265,7 +265,8 @@ class TaskTimes:
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray
-    """The node whose end each node waited for last; -1 if it waited for none."""
+    """The node that each node waited for last; -1 if it waited for none. A receive may wait for the first byte from its
+    send. All other waits are for the end of a node."""
     before: IntArray
     """The previous node on the node's link or NIC; -1 for none."""
     ahead: IntArray
@@ -280,12 +281,12 @@ class TaskTimes:
     @cached_property
     def slack_s(self) -> FloatArray:
         """Seconds by which each node could start later without delaying the end of the iteration. Queues keep their
-        order."""
+        order. Wrong if the rounds of rings are taken together, because rings then have no edges."""
         return np.asarray(self.makespan_s - self.start_s - self._left_s(self.duration_s, self.latency_s))
 
     def changed_s(self, computing: FloatArray | float = 1.0, sending: float = 1.0) -> float:
-        """Return the seconds of the iteration if all computations and all messages are multiplied by factors. Queues
-        keep their order.
+        """Return the seconds of the iteration if computations take ``computing`` times as long, and messages
+        ``sending`` times. Queues keep their order, unless the rounds of rings are taken together.
 
         ``computing`` may have one factor per node.
         """
@@ -429,7 +430,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "shared_ring_times": shared_ring_times,
 }
 compiled_kernels: dict[str, Callable[..., Any]] = {}
-"""The compiled form of each kernel, by name; empty until ``start_compiling`` has finished."""
+"""The compiled form of each kernel, by name; empty until all are compiled, and if that failed."""
 _starting = threading.Lock()
 _started = threading.Event()
 _finished = threading.Event()

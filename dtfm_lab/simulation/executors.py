@@ -24,9 +24,10 @@ from dtfm_lab.domain.network import shortened
 T = TypeVar("T")
 
 IN_FLIGHT = 3
-"""Number of tasks per worker that are submitted ahead, if the executor says how many workers it has."""
+"""Maximum number of tasks in flight per worker, if the executor says how many workers it has. A task is in flight from
+its submission to its result."""
 MOST_IN_FLIGHT = 1000
-"""Number of tasks that are submitted ahead, if the executor does not say how many workers it has."""
+"""Maximum number of tasks in flight, if the executor does not say how many workers it has."""
 POLL_S = 0.02
 """Seconds between two checks of futures that do not come from ``concurrent.futures``."""
 TRIES = 2
@@ -80,8 +81,9 @@ def results_of(
     ``done`` is called with the number of a task and its result as soon as the result arrives. A task whose worker is
     lost is tried once more. If that worker is lost too, the task's result is a ``TaskLost``, and all other tasks
     continue. If the iterator is closed early, it cancels tasks that have not begun. The executor stays open. ``named``
-    returns words for the task of a number, for errors. Raises RunError if the executor cannot run anything, or if the
-    function raises anything but a LabError.
+    returns the words for a task in errors, given its number. Raises RunError if the executor cannot run anything, if a
+    task cannot be sent, or if the function raises anything but a LabError. A LabError of the function is raised as it
+    is.
     """
     check_executor(executor)
     yield from _Tasks(executor, function, tasks, named, done).results()

@@ -130,7 +130,7 @@ class MemoryReport:
     passes."""
     plan: Plan
     schedule: str | Schedule | None
-    """The schedule as requested; None for the plan's own."""
+    """The schedule as requested, or as recorded in the trace; None for the plan's own."""
 
     def __repr__(self) -> str:
         return f"<MemoryReport of {counted(self.limit_bytes.size, 'device')}: {self.sentence}>"
@@ -294,9 +294,9 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
 def over_bytes_when_played(plan: Plan) -> IntArray:
     """Return ``memory(plan, trace=simulate(plan)).over_bytes``: (positions, replicas) bytes that devices lack.
 
-    The plan is only simulated if necessary. If it lacks memory by its order of passes, what it lacks by that is
-    returned. If it fits however long its messages wait, nothing is lacking. Raises LabError for a plan that cannot be
-    simulated.
+    The plan is only simulated if necessary. If it lacks memory even if no message waits, the result is what it lacks
+    then (``memory(plan)``), which may be less. If it fits however long its messages wait, the result is 0. Raises
+    LabError for a plan that cannot be simulated.
     """
     report = memory(plan)
     if not report.fits or (report.peak_bytes + _most_waiting_bytes(report) <= report.limit_bytes).all():

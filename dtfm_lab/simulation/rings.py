@@ -53,7 +53,7 @@ class RingInputs:
     ready_s: FloatArray
     """For each first send of a ring, the second at which everything that it waits for has ended."""
     kernel: Callable[[str, int], Callable[..., object]]
-    """Returns the form of an inner loop for a number of messages, as ``engine.kernel``."""
+    """Returns an inner loop by its name, compiled or not, for a number of messages: ``engine.kernel``."""
 
 
 def play_rings(given: RingInputs, start_s: FloatArray, end_s: FloatArray, after: IntArray) -> None:

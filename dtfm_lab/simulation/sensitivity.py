@@ -1,8 +1,9 @@
 """How much a better link or device would shorten an iteration. The iteration is simulated again with each one improved.
 
 One link or device is improved at a time. Schedule and placement stay. A link is both directions of a pair of devices.
-Some are also improved together: all links between the same two regions, all NICs, and all devices with the same GPU. If
-several pipelines are equally slow, one faster device saves nothing, but all devices of its kind together do.
+Some are also improved together: all links between the same two regions or within one, all links between hosts, and all
+devices with the same GPU. If several pipelines are equally slow, one faster device saves nothing, but all devices of
+its kind together do.
 
 With ``pairs``, the order on every link is fixed: messages of one directed pair come from one device and keep its order.
 If a link or device has slack, improving it then changes nothing, so it is not simulated. The order is not fixed if
@@ -49,10 +50,10 @@ class SensitivityGain:
     """One improvement, and the iteration time with it."""
 
     what: str
-    """What is improved: ``bandwidth`` or ``compute``, which is multiplied by the factor, or ``latency``, which is
-    divided by it."""
+    """The property that is improved: ``bandwidth`` or ``compute``, which is multiplied by the factor, or ``latency``,
+    which is divided by it."""
     of: str
-    """What is improved.
+    """The kind of target that is improved.
 
     - ``link``: the link between two devices
     - ``regions``: all links between two regions, or within one
@@ -124,8 +125,8 @@ def gains(
     what: str | Sequence[str] = WHAT,
     **as_simulated: Any,
 ) -> Iterator[SensitivityGain]:
-    """Yield the gain of each improvement. It improves each link that carries messages, all links between two regions,
-    all NICs, each device, and all devices with the same GPU.
+    """Yield the gain of each improvement. It improves each link that carries messages and each device. It also improves
+    together all links between two regions or within one, all links between hosts, and all devices with the same GPU.
 
     Parameters
     ----------
@@ -225,8 +226,8 @@ def _devices(plan: Plan) -> list[ImprovedTarget]:
 
 
 def _links(base: SimulatedIterations, what: str) -> list[ImprovedTarget]:
-    """Return targets for ``bandwidth`` or ``latency``: pairs of devices that exchange messages, pairs of regions with
-    several such pairs, and all pairs whose messages pass a NIC."""
+    """Return targets for ``bandwidth`` or ``latency``: pairs of devices that exchange messages, pairs of regions (or
+    single regions) with several such pairs, and all pairs on different hosts."""
     topology = base.plan.topology
     names = topology.names
     used: set[tuple[int, int]] = set()

@@ -28,7 +28,7 @@ from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, take
 from dtfm_lab.simulation.schedules import build
 
 BATCH = "n_microbatches", "microbatch_counts"
-"""Fields of a job and of a RunContext with the number of micro-batches of each pipeline."""
+"""Fields of a Job and of a TracedPlan: the largest number of micro-batches of a pipeline, and the number of each."""
 AVERAGING = "synchronisation", "synchronise_every", "fragments", "fragment_delay", "sharding"
 OF_THE_PLAN = (*AVERAGING, "transport", *BATCH, "tokens", "flop")
 """Fields that must be equal in a run and in the plan that predicts it."""
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     Profile = Iterable[ComputeTime] | pd.DataFrame
 else:
-    Profile = Iterable[ComputeTime] | Any  # a DataFrame, for which pandas would be loaded
+    Profile = Iterable[ComputeTime] | Any  # Any stands for DataFrame, because naming that type would load pandas
 """Compute times as rows or as a table of stage, replica, kind and seconds, like ``Trace.profile_frame``."""
 
 
@@ -69,7 +69,7 @@ def simulate(
         plan, or devices were absent, the prediction covers the same devices.
     queueing
         ``pairs`` (every directed pair is a separate link, as in the paper) or ``nics`` (one NIC per device, in and
-        out). By default the queueing of ``like``, or else of the plan.
+        out). With both, devices of one host share its NIC. By default the queueing of ``like``, or else of the plan.
     profile
         Seconds of computations, by stage, replica and kind, instead of FLOP over peak x efficiency.
     efficiency
@@ -385,7 +385,8 @@ def swings_of(
 
 
 TURNING = ("ring", "sharded", "sharded-at-once")
-"""Ways to average in which all replicas do the same, each with the replicas after it."""
+"""Ways to average in which no replica has a special role: each does the same with the replicas that follow it,
+cyclically."""
 
 
 def period_of_counts(job: Job) -> int:

@@ -73,9 +73,9 @@ def results(
     """Yield the results of a module-level function for each task, in the order of the tasks.
 
     Kept results are returned as they are. All others are computed and then kept. A task whose worker was lost is not
-    kept, so the next sweep tries it again. ``named`` returns words for the task of a number, for errors. Other
+    kept, so the next sweep tries it again. ``named`` returns the words for a task in errors, given its number. Other
     processes end with the iterator, even if it is closed early. They also end with this process, even if it is killed.
-    Raises RunError if one of them is lost.
+    Raises RunError if one of them is lost, and FileError for a kept row that is malformed.
     """
     keys = [] if kept is None else [fingerprint(function.__name__, *task) for task in tasks]
     known = {}
@@ -219,7 +219,8 @@ def of_plain(kind: type[T], row: object) -> T:
 
 
 def _number(what: str, value: object, kind: type) -> Any:
-    """Return a value of ``plain`` as a ``kind``; NaN for null. Raises LabError for an impossible value."""
+    """Return a value that ``plain`` wrote as a ``kind``; NaN for null. Raises LabError for an impossible value, which
+    ``what`` names."""
     if kind is float and value is None:
         return math.nan
     if kind is str:
@@ -240,7 +241,7 @@ def _number(what: str, value: object, kind: type) -> Any:
 
 def received(rows: Iterator[T], progress: Callable[[T], object] | None, newest: int | None = None) -> deque[T]:
     """Return all rows, or only the last ``newest``. Calls ``progress`` with each row as it arrives. Ctrl-C returns the
-    rows so far.
+    rows so far; without any, it is raised.
 
     The stream is closed at the end, before the executor that its rows come from.
     """

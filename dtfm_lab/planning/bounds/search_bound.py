@@ -39,6 +39,7 @@ search_bounds: Registry[type[SearchBound]] = Registry(
 
 
 def search_bound(problem: Problem, timed: bool, enabled: bool = True) -> SearchBound:
-    """Return the bound of one search: of the first class that an extension registered, otherwise a ``SearchBound``."""
+    """Return an object that bounds one search: of the first class that an extension registered, or a ``SearchBound`` if
+    there is no such class or ``enabled`` is False."""
     kind = next(iter(search_bounds.values()), SearchBound) if enabled else SearchBound
     return kind(problem, timed, enabled)

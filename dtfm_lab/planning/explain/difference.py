@@ -1,7 +1,7 @@
 """The difference between two plans: which devices moved, and how that changed the objective.
 
-Plans for the iteration time or the price are compared by it. Their stages differ in kind: the first has the embedding,
-the last the head. A device has therefore moved if the number of its stage changed.
+Plans for the iteration time or the price are compared by that quantity. Their stages differ in kind: the first has the
+embedding, the last the head. A device has therefore moved if the number of its stage changed.
 
 In plans for the communication cost, groups have no names and the order of stages has no direction: the same groups in
 reverse cost the same. The stages of the two plans are therefore matched first, so that matched stages have as many
@@ -44,7 +44,7 @@ CHANGES = {
 }
 """The possible changes of a device, each with the verb for a sentence about it."""
 PATH = {"device": "computations", "link": "messages", "synchronisation": "averages of gradients"}
-"""What the critical path consists of, in words."""
+"""Class of causes on the critical path (``IterationAnalysis.by_class``) -> words for it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,8 +179,8 @@ class Difference:
 
     @cached_property
     def parts(self) -> pd.DataFrame:
-        """The cost by part, in the columns before_s, carried_s (see ``carried``), after_s and change_s (after minus
-        before).
+        """The cost by part, in the columns before_s, carried_s (see ``carried``; for the iteration, ``carried_plan``),
+        after_s and change_s (after minus before).
 
         Rows: the iteration (if ``by_seconds``), data parallel, pipeline, total.
         """

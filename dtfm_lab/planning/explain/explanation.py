@@ -50,10 +50,10 @@ class Explanation(CostAnalysis):
         """Return a table of what each device is worth: seconds without it minus seconds with it in use. Both are
         planned again.
 
-        These are seconds of an iteration, in any shape. For a job with message sizes only, they are seconds of the
-        communication cost, in the plan's shape. Without ``steps`` and ``seconds``, every search takes 4 steps.
-        ``progress`` is called with every row, which has both plans. Ctrl-C keeps the rows so far. See
-        ``explain.worth``.
+        For a job with a model, these are seconds of an iteration, and every search may change the shape. For a job with
+        message sizes only, they are seconds of the communication cost, and the shape is kept. Without ``steps`` and
+        ``seconds``, every search takes 4 steps. ``progress`` is called with every row, which has both plans. Ctrl-C
+        keeps the rows so far. See ``explain.worth``.
         """
         return table_of(
             stream_worth(self.plan, planner, seed=seed, steps=steps, seconds=seconds), worth_table, progress
@@ -72,12 +72,12 @@ class Explanation(CostAnalysis):
         efficiency: float | None = None,
     ) -> pd.DataFrame:
         """Return the gain from each faster link or device, largest first, each with a sentence. Schedule and placement
-        are kept. There are also rows for all links between two regions, all NICs, and all devices with the same GPU,
-        each improved together.
+        are kept. Some rows improve several together: all links between two regions or within one, all links between
+        hosts, and all devices with the same GPU.
 
         Bandwidth and computing speed are multiplied by ``factor``, latency is divided by it. ``what`` is any of
-        these. ``progress`` is called with every row. Ctrl-C keeps the rows so far. The rest is as in
-        ``simulate``.
+        ``bandwidth``, ``latency`` and ``compute``. ``progress`` is called with every row. Ctrl-C keeps the rows so far.
+        ``like``, ``queueing`` and ``efficiency`` are as in ``simulate``.
         """
         how: dict[str, Any] = {"like": like, "queueing": queueing, "efficiency": efficiency}
         return table_of(gains(self.plan, schedule, factor=factor, what=what, **how), sensitivity_table, progress)
@@ -111,8 +111,8 @@ class Explanation(CostAnalysis):
 
     @property
     def text(self) -> str:
-        """The cost, what limits it, the cheapest swap and the bound, in a few sentences. If ``by_seconds``, it says
-        first what limits the iteration."""
+        """A few sentences on the communication cost: what limits it, the cheapest swap and the bound. If
+        ``by_seconds``, they are about the iteration instead, with one on the communication cost at the end."""
         if not self.by_seconds:
             return sentences.of_plan(self)
         return f"{iteration_sentences.of_iteration(self.iteration)}\n{sentences.of_cost_alone(self)}"

@@ -102,11 +102,10 @@ class IterationAnalysis:
 
     @cached_property
     def alone_saves(self) -> float | None:
-        """Maximum share of the iteration that the bottleneck would save if it alone were ``FACTOR`` times as fast.
+        """Share of the iteration that would be saved if the bottleneck alone were ``FACTOR`` times as fast.
 
-        For a link, this is the sum of what bandwidth and latency save. Both together save at most that, because every
-        further second taken off a link saves less. 0 if other devices or links are as slow. None if no device or link
-        is the bottleneck.
+        For a link, this is the sum of two savings: with more bandwidth alone, and with less latency alone. 0 if other
+        devices or links are as slow. None if no device or link is the bottleneck.
         """
         part, topology = self.bottleneck, self.plan.topology
         if part is None or not self.iteration_s > 0:

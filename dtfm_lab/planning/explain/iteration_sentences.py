@@ -114,14 +114,14 @@ def binding(analysis: IterationAnalysis) -> str:
 
 
 def _shared_nics(analysis: IterationAnalysis) -> str:
-    """Return the cost of sharing a NIC between devices of one host; empty if none do."""
+    """Return a sentence on what it costs that devices of one host share a NIC; empty if none do."""
     if (alone_s := analysis.unshared_s) is None:
         return ""
     return f"Devices of one host share its NIC; with a NIC for each {_would_take(alone_s, analysis)}."
 
 
 def _blocking(analysis: IterationAnalysis) -> str:
-    """Return the cost of blocking sends, for which devices wait; empty if sends do not block."""
+    """Return a sentence on what it costs that devices wait for their sends; empty if sends do not block."""
     if (overlapped_s := analysis.overlapped_s) is None:
         return ""
     would = _would_take(overlapped_s, analysis)

@@ -12,7 +12,7 @@ from dtfm_lab.planning.explain.sentences import none_of
 from dtfm_lab.planning.iteration.bounds.iteration_bound import MOST_DEVICES_WITH_CUTS
 
 NO_MORE = 1.005
-"""A bound of up to this multiple of the computing time of all devices counts only computing."""
+"""If a bound is at most this multiple of the computing time of all devices together, it counts only computing."""
 
 
 def is_loose(plan: Plan) -> bool:

@@ -91,7 +91,8 @@ class Worth:
 
 
 def worth_table(rows: Iterable[Worth]) -> pd.DataFrame:
-    """Return one row per device, the most needed first.
+    """Return one row per device, the largest worth first. Devices without a number (``needed``, ``cannot serve``) are
+    last.
 
     Columns:
 
@@ -136,9 +137,9 @@ def stream_worth(plan: Plan, planner: str = "evolutionary", **limits: Any) -> It
     """Yield the worth of every device of the plan's network, in the topology's order. The plan itself is improved
     first.
 
-    ``seed``, ``steps`` and ``seconds`` limit each search, as in ``search``. Without steps and seconds, a search
-    takes 4 steps. With steps alone, the rows depend only on the seed. Raises PlanError for limits out of range
-    and UnknownName for a planner, before the first row.
+    ``seed``, ``steps`` and ``seconds`` of each search are as in ``search``. Without steps and seconds, a search takes 4
+    steps. With steps alone, the rows depend only on the seed. Raises PlanError for limits out of range or a plan that
+    cannot be simulated, and UnknownName for a planner, before the first row.
     """
     plan = simulated(plan)
     if plan.objective == "communication" and plan.iteration_s is not None:  # it has a model, so its seconds count
@@ -186,7 +187,8 @@ def _worths(plan: Plan, limits: dict[str, Any]) -> Iterator[Worth]:
 
 
 def _alike(plan: Plan) -> IntArray:
-    """Return (N,) class of each device. Two devices of a class can change places without any effect."""
+    """Return (N,) class of each device. Two devices of a class can change places without any effect. For the
+    communication cost, each device is a class."""
     if plan.objective == "communication":
         return np.arange(len(plan.topology))
     return IterationProblem.of(plan.topology, opened(plan), plan.queueing, efficiency=plan.efficiency).alike
@@ -249,8 +251,8 @@ def replanned(
 def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | None:
     """Open every field that the plan's job pins, search, and return the best plan found. It is no worse than ``plan``.
 
-    None if nothing was pinned, or if the plan is not for the iteration time or the price. The options are passed to
-    ``replanned``.
+    None if nothing was pinned, or if the plan is for the communication cost or was not simulated. The options are
+    passed to ``replanned``.
     """
     if not plan.pinned or plan.iteration_s is None or plan.objective == "communication":
         return None
@@ -264,8 +266,8 @@ def _dollars(plan: Plan | None) -> float:
 
 
 def seconds(plan: Plan | None) -> float:
-    """Return the seconds of a plan's iteration, or of its communication cost if that is its objective. NaN for no
-    plan."""
+    """Return the seconds of a plan's iteration, or of its communication cost if that is its objective or it was not
+    simulated. NaN for no plan."""
     if plan is None:
         return np.nan
     return plan.cost.total_s if plan.objective == "communication" or plan.iteration_s is None else plan.iteration_s
@@ -334,7 +336,8 @@ def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
 
 
 def _with_share(job: Job, replica: int, factor: float) -> Job:
-    """Return the job with the micro-batches of one pipeline multiplied by a factor."""
+    """Return the job with the micro-batches of one pipeline multiplied by a factor below 1. The other pipelines share
+    the rest. With one pipeline or another factor, the job stays as it is."""
     if job.n_replicas == 1 or factor >= 1:
         return job
     count = max(1, round(job.microbatch_counts[replica] * factor))

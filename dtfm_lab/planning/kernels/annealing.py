@@ -19,18 +19,18 @@ from dtfm_lab.planning.kernels.coarsened_graph import bottleneck
 from dtfm_lab.planning.kernels.random_numbers import RandomState, below, uniform
 
 GROUP_WEIGHT = 0.1
-"""Weight in the annealed cost of the mean group, which is added to the slowest. It gives a direction on plateaus.
-Chosen by hand."""
+"""Weight of the mean group's cost. Annealing adds it to the cost of the slowest group, which gives a direction on
+plateaus. Chosen by hand."""
 REVERSALS = 0.1
 """Share of moves that reverse a run of stages. Chosen by hand. A reversal needs at most two matchings (it is the 2-opt
 move). Only reversals repair a path that crosses the network twice."""
 SIMILAR_SHARE = 0.3
 """Share of swaps in which the partner is one of the device's most similar devices. Chosen by hand."""
 COOLED_EVERY = 64
-"""Number of moves between two temperatures. Chosen by hand: an exponential takes as long as a small move. The path's
-sum is also recomputed then, before rounding errors add up."""
+"""Number of moves after which the temperature is lowered. Chosen by hand: an exponential takes as long as a small move.
+The path's sum is also recomputed then, before rounding errors add up."""
 BETTER = 1e-9
-"""Minimum relative gain for a new best row, larger than rounding errors. Chosen by hand."""
+"""Relative gain above which a row replaces the best one, larger than rounding errors. Chosen by hand."""
 
 
 class AnnealingState(NamedTuple):
@@ -58,7 +58,7 @@ class AnnealingState(NamedTuple):
     slowest_s: FloatArray
     """(S,) largest entry of ``sums_s`` in each group."""
     worst_s: FloatArray
-    """(S - 1,) bottleneck of each hop."""
+    """(S - 1,) cost of each hop: its bottleneck matching."""
     reals: FloatArray
     """(D + 4, D) scratch."""
     integers: IntArray
@@ -87,7 +87,7 @@ def swap(state: AnnealingState, p: int, q: int) -> None:
 
 @compiled
 def recompute_places(state: AnnealingState) -> None:
-    """Recompute the positions from the row."""
+    """Recompute ``place`` from ``row``."""
     for p in range(len(state.row)):
         state.place[state.row[p]] = p
 
@@ -258,7 +258,8 @@ def _try_swap(
 
     Returns True if they were swapped, the seconds of the slowest group, and the changes of the groups' sum and of the
     path. Groups are priced first, in O(D). A changed hop costs at least the new device's cheapest link, so most moves
-    are rejected before any matching. ``hops`` and ``new_links_s`` are (4,) scratch.
+    are rejected before any matching. ``now_s`` is the present total and ``slowest_s`` the present slowest group.
+    ``hops`` and ``new_links_s`` are (4,) scratch.
     """
     n_stages, d = state.n_stages, state.n_replicas
     p = below(random, len(state.row))

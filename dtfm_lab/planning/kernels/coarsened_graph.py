@@ -108,8 +108,9 @@ def coarsen(hop_s: FloatArray, groups: IntArray, weights_s: FloatArray, reals: F
 def shortest_path(weights_s: FloatArray, reach_s: FloatArray, order: IntArray) -> float:
     """Fill (S,) ``order`` with the cheapest open path and return its seconds (Held and Karp 1962).
 
-    ``reach_s`` is (2^S, S) scratch. It holds the cost of the cheapest path over a set of visited nodes that ends in one
-    of them, for sets of up to half of the nodes. A path consists of two such halves and the edge between them.
+    ``reach_s`` is (2^S, S) scratch. Entry (set, node) is the cost of the cheapest path that visits the set and ends at
+    the node. Only sets of up to half of the nodes are filled. A path consists of two such halves and the edge between
+    them.
     """
     n = len(weights_s)
     all_nodes, half = (1 << n) - 1, (n + 1) // 2

@@ -199,7 +199,7 @@ class Pricing(NamedTuple):
     groups: IntArray
     """(S, D) groups of the partition that was priced last, with their devices in ascending order."""
     order: IntArray
-    """(S,) best order of these groups."""
+    """(S,) order of ``groups`` along the cheapest path found."""
     weights_s: FloatArray
     """(S, S) weights of their coarsened graph."""
     filled: IntArray

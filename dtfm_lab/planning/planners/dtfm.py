@@ -59,13 +59,14 @@ RULE = f"Every fifth of {POPULATION} by cost is shown. A child replaces its wors
 
 @planners.register("dtfm")
 def dtfm(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """The paper's genetic algorithm, one offspring per generation. Only the fastest link within a group counts."""
+    """The paper's genetic algorithm, one offspring per generation. Its local search counts only the fastest link within
+    a group."""
     return _evolve(problem, rng, classical=False)
 
 
 @planners.register("hybrid")
 def hybrid(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """The paper's genetic algorithm with the classical gain, which counts all links."""
+    """The paper's genetic algorithm with the classical local search, which counts all links."""
     return _evolve(problem, rng, classical=True)
 
 

@@ -54,8 +54,8 @@ COLD = 1e-4
 """Final temperature, as a fraction of the best cost if there are 8 stages. All temperatures are multiplied by 8 / S.
 With fewer stages, a cost has fewer and larger parts, so temperatures are higher."""
 SLICE_US = 50_000
-"""Nominal microseconds of a slice of annealing. It sets how often a search reports progress, and does not affect
-results."""
+"""Nominal microseconds of a slice of annealing. It sets how often a search reports progress. A slice is a number of
+moves, so results do not depend on the speed of the machine."""
 N_SIMILAR = 16
 """Number of similar devices that each device is often swapped with."""
 SIMILAR_UP_TO = 512
@@ -230,7 +230,8 @@ def _select_survivors(
 
 
 def _individual(problem: Problem, row: IntArray) -> PopulationMember:
-    """Return the row as an individual, with the best pairing of its pipelines and its stages in the best order."""
+    """Return the row as an individual, with the best pairing of its pipelines and the best order of its stages that was
+    found (``Problem.rematched``)."""
     grid = problem.rematched(problem.grid(row))
     return PopulationMember(np.concatenate([grid.ravel(), row[problem.n_tasklets :]]), problem.cost(grid))
 
@@ -304,7 +305,8 @@ class Annealer:
         """Yield, after every slice, the cheapest row so far, its cost in seconds and the number of moves in the slice.
 
         ``hot_s`` and ``cold_s`` are the initial and the final temperature, above 0. The annealing takes ``work_us``
-        nominal microseconds, see ``move_us``. It reads no clock, so equal arguments give equal results.
+        nominal microseconds, see ``move_us``. It reads no clock, so results depend only on the arguments and the state
+        of the random numbers.
         """
         from dtfm_lab.planning.kernels.annealing import anneal_groups
 
@@ -341,7 +343,8 @@ def move_us(n_replicas: int) -> float:
 
 
 def similar_devices(hop_s: FloatArray) -> IntArray:
-    """Return (N, K): for each device, the K other devices whose costs to all devices are most similar to its own."""
+    """Return (N, K): for each device, the K other devices whose costs to all devices are most similar to its own. K is
+    ``N_SIMILAR``, or N - 1 if that is less. With many devices, see ``SIMILAR_UP_TO``."""
     n = len(hop_s)
     unlike = scipy.spatial.distance.cdist(hop_s, hop_s, "cityblock") if n <= SIMILAR_UP_TO else hop_s.copy()
     np.fill_diagonal(unlike, np.inf)

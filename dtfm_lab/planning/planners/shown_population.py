@@ -66,8 +66,8 @@ class ShownPopulation:
                 del self._waiting[number]
 
     def held(self, best: PopulationMember) -> Population:
-        """Return the best individual so far, the population, the placements that wait to be annealed, and the newest
-        others. The cheapest come first."""
+        """Return up to ``SHOWN`` placements, the cheapest first: the best so far, the population, the placements that
+        wait to be annealed and, if there is room, the newest others."""
         for number, one in self._waiting.items():
             if math.isnan(one.cost_s):
                 cost_s = self._problem.cost(self._problem.grid(one.row))

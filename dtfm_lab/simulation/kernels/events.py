@@ -54,7 +54,8 @@ class NodeTimes(NamedTuple):
     start_s: FloatArray
     end_s: FloatArray
     after: IntArray
-    """The node whose end each node waited for last; -1 for none."""
+    """The node that each node waited for last; -1 for none. A receive may wait for the first byte from its send. All
+    other waits are for the end of a node."""
     before: IntArray
     """The previous node on the node's link or NIC; -1 for none."""
     ahead: IntArray

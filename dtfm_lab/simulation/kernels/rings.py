@@ -13,7 +13,7 @@ import numpy as np
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 SENT, CAME, SUMMED, RETURNED, BACK, CAME_BACK = 0, 1, 2, 3, 4, 5
-"""Rows of ``times`` with the second at which something of a replica ends.
+"""Rows of ``times``: the second at which one of these ends at a replica.
 
 - ``SENT``: its last message of gradients
 - ``CAME``: the last message of gradients that it receives
@@ -26,7 +26,7 @@ FIRST, FIRST_BACK = 6, 7
 """Rows of ``times`` with the second at which the first message of gradients starts (``FIRST``), or of averages
 (``FIRST_BACK``)."""
 SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3
-"""Kinds of events."""
+"""Kinds of events in ``shared_ring_times``."""
 
 
 def ring_times(parts: FloatArray, turn: IntArray, computer: IntArray, n_rounds: int, times: FloatArray) -> None:

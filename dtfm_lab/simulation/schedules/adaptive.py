@@ -255,7 +255,7 @@ def _scaled_down(depths: IntArray, deepest: IntArray) -> FloatArray:
     """Return (devices,) depths scaled down to the limits ``deepest``.
 
     If a device's limit is below its depth, the depths of all devices after it are reduced by at least the same factor.
-    Otherwise some of those would wait for the whole rest of the pipeline.
+    Otherwise some of these devices would wait for the whole rest of the pipeline.
     """
     shares: FloatArray = np.minimum.accumulate(np.minimum(deepest / np.maximum(depths, 1), 1.0))
     return depths * shares

@@ -110,9 +110,10 @@ def build(
     """Return the schedule of this name for a plan, or the given schedule itself if it has the plan's sizes.
 
     A builder gets what its signature names, see ``Builder``: the choices that the job has made, such as stages per
-    device and warm-ups. Unless the job has chosen the warm-ups, it also gets the plan, the seconds of passes, the
-    links, and the maximum number of activations that each device may hold. That is the number that fits into the memory
-    of the smallest device at its position in the pipeline.
+    device and warm-ups. It also gets the plan, the seconds of passes, the links, and the maximum number of activations
+    that each device may hold. It does not get these if it takes the warm-ups that the job has chosen, unless it
+    requires a plan. The maximum is the number that fits into the memory of the smallest device at its position in the
+    pipeline.
 
     Without a profile, passes take FLOP divided by peak x ``efficiency``. Without links, the plan's network is used.
 
@@ -154,7 +155,7 @@ def built_for(job: Job, name: str) -> Schedule:
 
 
 def _check_passes(job: Job, name: str) -> None:
-    """Refuse a schedule with too many passes to simulate, before it is built."""
+    """Raise ScheduleError for a schedule with too many passes to simulate, before it is built."""
     interleaves = "stages_per_device" in choices_of(name)
     check_passes(name, job.n_stages, job.microbatch_counts, job.stages_per_device if interleaves else 1)
 
