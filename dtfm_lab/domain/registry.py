@@ -72,7 +72,11 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
 
 
 def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
-    """Return up to ``n`` known names most similar to this one, best first. Case only breaks ties."""
+    """Return up to ``n`` known names similar to this one, best first.
+
+    Upper and lower case are ignored only if there is no similar name otherwise. If there is still none, names that
+    begin with this one are returned, in alphabetical order (see ``LEAST_PREFIX``).
+    """
     name, spellings = name[:NAME_SHOWN], {each.casefold(): each for each in known}
     plain = name.casefold()
     near = difflib.get_close_matches(name, known, n=n) or difflib.get_close_matches(plain, spellings, n=n)

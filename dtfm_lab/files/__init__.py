@@ -30,7 +30,8 @@ Writer = Callable[[Any, Path], Path]
 
 
 def save_page(plan: Plan, path: Path) -> Path:
-    """Write the still page of a plan. Raises MissingExtra without the packages that widgets need.
+    """Write a plan as an HTML page that works without Python. Raises MissingExtra without the packages that widgets
+    need.
 
     The page is made of widgets, which this package must not import before they are needed.
     """

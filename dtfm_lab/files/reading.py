@@ -76,7 +76,7 @@ def _keys_with_booleans(kind: type[Section]) -> dict[str, bool]:
 
 
 class _NoMapping(Exception):
-    """Raised with what a file holds if that is not a mapping."""
+    """Raised if a file does not hold a mapping. Its argument says what it holds, such as ``a list``."""
 
 
 def _refuse_hostile(text: str) -> None:
@@ -197,7 +197,8 @@ def shipped(name: str) -> Path:
 
 
 def title_of(path: Path) -> str:
-    """Return a file's name without its suffix: the default name of its topology or schedule."""
+    """Return a file's name without its suffix: the default name of its topology or schedule. It is shortened to
+    ``LONGEST_NAME``, and unprintable characters become ``?``."""
     return "".join(c if is_plain(c) else "?" for c in path.stem[:LONGEST_NAME])
 
 

@@ -58,13 +58,13 @@ class SweepRows:
         return f"{self._name}, line {self._lines[key]}"
 
     def keep(self, key: str, row: Mapping[str, Any]) -> None:
-        """Write a row of plain values."""
+        """Write a row of plain values, unless its key is there already."""
         if key not in self._rows:
             self._write({"key": key, **row})
             self._rows[key] = dict(row)
 
     def close(self) -> None:
-        """Wait until everything is on disk."""
+        """Wait until everything is on disk, and close the file."""
         if not self._file.closed:
             os.fsync(self._file.fileno())
             self._file.close()

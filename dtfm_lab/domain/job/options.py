@@ -248,7 +248,7 @@ class PipelineOptions:
     """Blocks of each stage, first stage first; an even cut if omitted.
 
     Interleaved schedules cut the model into more stages, always by ``cut_by``. The job is refused if it has such a
-    schedule and this field gives a cut other than that of ``cut_by``."""
+    schedule and this field differs from the cut that ``cut_by`` gives."""
     cut_by: Annotated[str, Option(choices=CUTS_BY)] = "blocks"
     """What to divide evenly among the stages if blocks_per_stage is omitted.
 
@@ -325,7 +325,8 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def averages_every(self) -> int:
-        """Iterations between two averages: of all parameters, or of one fragment after another."""
+        """Iterations between two averages. Each is of all parameters, of one fragment, or of an equal part of a
+        fragment that travels during several iterations (``fragment_delay``)."""
         return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
 
     @property
@@ -483,7 +484,9 @@ def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
 
 
 def check_batch(job: JobOptions, global_batch: int) -> None:
-    """Raise JobError if the batch is not a whole number of micro-batches, or has fewer than replicas."""
+    """Raise JobError if the batch is not a whole number of micro-batches, or has fewer micro-batches than replicas.
+    Also raise it if ``microbatches_per_replica`` does not fit, or if the numbers differ between replicas with zero-2 or
+    zero-3."""
     n_microbatches, over = divmod(global_batch, job.microbatch)
     replicas = 1 if job.n_replicas is None else job.n_replicas
     if over:

@@ -336,7 +336,8 @@ class RunContext:
           network do not count. Unknown if any device has no price.
 
         Utilisation and prices are unknown if the seconds come from the machine that ran it, not from the specified
-        devices (clocks ``virtual`` and ``real``). Everything is unknown if a stand-in model was trained.
+        devices (clocks ``virtual`` and ``real``). With these clocks, everything is unknown if a stand-in model was
+        trained.
         """
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)
