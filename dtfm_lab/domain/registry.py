@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NAME_SHOWN, MOST_SHOWN = 80, 12
 LEAST_PREFIX = 4
-"""An unknown name that is the beginning of a known one suggests it if it has at least this many letters."""
+"""If an unknown name has at least this many letters, the known names that begin with it are suggested."""
 log = logging.getLogger(__name__)
 
 

@@ -45,7 +45,8 @@ FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Section(BaseModel):
-    """A mapping in a file. It refuses unknown keys and suggests the nearest known one."""
+    """A mapping in a file. It refuses unknown keys and suggests the nearest known one. It also refuses a boolean as a
+    value of another type."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True, defer_build=True

@@ -28,7 +28,7 @@ class SweepRows:
         with explained(self._name, "cannot be opened"):
             self._file: FileIO = open(path, "a+b", buffering=0)  # noqa: SIM115  closed by ``close``
         self._lines: dict[str, int] = {}
-        """Position in the file of each row that was read."""
+        """Key of each row that was read -> its line number in the file."""
         try:
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
                 raise FileError(f"{self._name} is not an ordinary file; wanted one, or a new path")

@@ -193,7 +193,7 @@ def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def chrome_events(trace: Trace) -> list[Event]:
-    """Return all events: names of processes and threads first, then actions and messages, iteration by iteration."""
+    """Return all events: the names of processes and threads, then the actions, then the arrows of the messages."""
     start_ns, end_ns = _nanoseconds(trace)
     process = _processes(trace)
     thread, threads = _threads(trace, process, start_ns, end_ns)

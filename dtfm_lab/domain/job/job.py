@@ -164,7 +164,8 @@ class Job(JobOptions):
 
     @property
     def gathers_passes(self) -> bool:
-        """True if replicas exchange gradients, and perhaps parameters, during the passes of every micro-batch."""
+        """True if replicas exchange gradients (zero-2, zero-3) and parameters (zero-3) during the passes of every
+        micro-batch."""
         return self.sharding in PASSED_ON
 
     @property

@@ -74,7 +74,7 @@ HOP = Option(
 
 @dataclass(frozen=True, kw_only=True)
 class SystemOptions:
-    """How a training system computes and communicates: the choices in which frameworks differ, each off by default."""
+    """How a training system computes and communicates: the choices in which frameworks differ."""
 
     transport: Annotated[str, Option(choices=TRANSPORTS)] = "overlapped"
     """Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions between two
@@ -127,9 +127,9 @@ class SystemOptions:
     checkpointing: Annotated[str | None, Option(choices=CHECKPOINTINGS)] = None
     """Which activations the backward pass recomputes; chosen by the planner if omitted.
 
-    ``selective`` keeps every other matrix product and the attention's output (torchtitan's operator mode), ``block``
-    keeps the input of each block, and ``stage`` the input of each stage, as ``recompute`` does. If left open, a planner
-    chooses one of these; otherwise it is ``none``."""
+    ``selective`` keeps the output of attention and of every second matrix product (torchtitan's operator mode),
+    ``block`` keeps the input of each block, and ``stage`` the input of each stage, as ``recompute`` does. If left open,
+    a planner chooses one of these; otherwise it is ``none``."""
     early_stop: Annotated[bool, Option()] = False
     """Stop recomputing a block as soon as its backward pass has all that it needs.
 
@@ -171,7 +171,7 @@ class SystemOptions:
     the distributed optimizer)."""
     gradient_buffers: Annotated[str, Option(choices=GRADIENT_BUFFERS)] = "none"
     """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
-    gradients in the job's dtype. It accumulates the first copy in gradient_dtype.
+    gradients in the job's dtype. The first copy is accumulated in gradient_dtype.
 
     ``none``: gradients are accumulated in the buffers from which they are sent, as in Megatron-LM, FSDP, or torch's DDP
     with ``gradient_as_bucket_view=True``. ``buckets``: torch's DDP by default copies every gradient into a bucket, so
@@ -297,7 +297,7 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def gradients_in(self) -> str:
-        """The dtype of gradients."""
+        """The dtype in which gradients are kept and sent."""
         return self.dtype if self.gradient_dtype is None else self.gradient_dtype
 
     @property
@@ -371,7 +371,7 @@ def coding_of(dtype: str, compression: str) -> Coding:
 
 
 def coded_bytes(n_elements: Any, coding: Coding) -> Any:
-    """Return the bytes of ``n_elements`` in a message. It may be an array of counts.
+    """Return the bytes of ``n_elements``, a number or an array of numbers, in messages.
 
     Elements are compressed only if that makes the message smaller. The search compiles this function with numba.
     """

@@ -203,7 +203,8 @@ def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
 
 
 def boundary_of(kind: Kind, stage: int | IntArray) -> Any:
-    """Return the boundaries that these messages cross, numbered as in ``Job.boundary_elements``."""
+    """Return the number of the stage boundary that a message crosses, as in ``Job.boundary_elements``. ``stage`` is the
+    stage that sends or receives it, or an array of them."""
     return stage + (ACROSS_STAGES[kind] > 0)
 
 

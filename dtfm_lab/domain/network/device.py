@@ -20,7 +20,7 @@ from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, by_key, count
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """One row of the table: a kind of device."""
+    """A kind of device: one row of ``hardware.csv``."""
 
     peak: Mapping[str, float]
     """Dense FLOP/s by dtype (integer operations for int8). A dtype without hardware support has no entry."""
@@ -34,7 +34,8 @@ class Hardware:
     price_source: str = ""
     other_names: tuple[str, ...] = ()
     watts: float | None = None
-    """Board power at full load, as stated by the maker. Entered from memory of the data sheet; None if unsure."""
+    """Board power at full load, as stated by the maker. The number was recalled, not copied from the data sheet; None
+    if unsure."""
 
     @property
     def peak_flop_per_s(self) -> float:

@@ -236,8 +236,8 @@ class Topology:
 
     @cached_property
     def slowdowns(self) -> FloatArray | None:
-        """(N + 1,) factors. Entry h multiplies the seconds of a collective over h hosts; None without a table. A device
-        without a host counts as a host."""
+        """(N + 1,) factors. Entry h multiplies the seconds of a collective over h hosts; None without ``collectives``.
+        A device without a host counts as a host."""
         return slowdowns(self.collectives, len(self)) if self.collectives else None
 
     def spread_over(self, n_hosts: int) -> float:
@@ -344,7 +344,8 @@ class Topology:
         return replace(self, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 
     def over_tcp(self, streams: int = 1, window_bytes: float = LINUX_WINDOW_BYTES) -> Topology:
-        """Return a copy in which the messages of each pair share ``streams`` TCP streams. Measured times stay."""
+        """Return a copy with every bandwidth limited to what ``streams`` TCP streams reach over the pair's round trip.
+        Measured times stay."""
         round_trip_s = self.latency_s + self.latency_s.T
         reached = streams_bandwidth(self.bandwidth_bytes_per_s, round_trip_s, streams, window_bytes)
         return replace(self, bandwidth_bytes_per_s=reached)

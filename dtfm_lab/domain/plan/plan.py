@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Placement:
     """(stages, replicas) device indices. Row s is the data-parallel group of stage s; column r is pipeline r.
 
-    Raises PlanError if the array is not two-dimensional or names a device twice.
+    Raises PlanError if the array is not two-dimensional, is empty, names a device twice, or holds a negative index.
     """
 
     devices: IntArray
@@ -70,7 +70,8 @@ class CostBreakdown:
     """(S-1,) seconds of the slowest pair between stages s and s+1, forward and back, as the pipelines pair the devices.
     """
     weights_s: FloatArray
-    """(S, S) edge weights of the coarsened graph: the bottleneck matching between every two groups (equation 3)."""
+    """(S, S) edge weights of the coarsened graph: seconds of the bottleneck matching between every two groups (equation
+    3)."""
 
     @property
     def data_parallel_s(self) -> float:

@@ -108,15 +108,27 @@ def lower(
 ) -> Programs:
     """Return the programs of one iteration.
 
-    Parameters ---------- averaging How replicas average. tied The first and the last stage share one embedding and
-    exchange its gradient. synchronise False for an iteration in which each replica only updates itself.
-    microbatch_counts (replicas,) micro-batches of each pipeline; None for the schedule's number. A pipeline with fewer
-    runs the schedule's order without the last micro-batches. transport Unless it is ``overlapped``, a device waits
-    until a pipeline's message has arrived before it continues. absent (position, replica) of devices that have left.
-    Devices that hold the same stage share their passes: see ``sharing``. Requires sharding ``none``, no buckets, and
-    neither ``tied`` nor ``averaging.locally``. whole_rings Combine the rounds of a ring into one action of each kind
-    per replica. For simulation only. period Make programs only for the first replicas. Replica r does what replica r +
-    ``period`` does. Requires no ``absent``.
+    Parameters
+    ----------
+    averaging
+        How replicas average.
+    tied
+        The first and the last stage share one embedding and exchange its gradient.
+    synchronise
+        False for an iteration in which each replica only updates itself.
+    microbatch_counts
+        (replicas,) micro-batches of each pipeline; None for the schedule's number. A pipeline with fewer runs the
+        schedule's order without the last micro-batches.
+    transport
+        Unless it is ``overlapped``, a device waits until a pipeline's message has arrived before it continues.
+    absent
+        (position, replica) of devices that have left. Devices that hold the same stage share their passes: see
+        ``sharing``. Requires sharding ``none``, no buckets, and neither ``tied`` nor ``averaging.locally``.
+    whole_rings
+        Combine the rounds of a ring into one action of each kind per replica. For simulation only.
+    period
+        Make programs only for the first ``period`` replicas. Replica r does what replica r + ``period`` does. Requires
+        no ``absent``.
 
     Raises ScheduleError for more than MOST_STEPS steps, if a device orders a pass before one that it needs, or if a
     count is not between 1 and the schedule's.

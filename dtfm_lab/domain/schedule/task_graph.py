@@ -51,7 +51,7 @@ class TaskGraph:
     fraction: FloatArray
     """Duration relative to its entry in ``computations``."""
     for_bucket: BoolArray
-    """True if the action synchronises one of several buckets."""
+    """True if the action synchronises one of several buckets, or a delayed average (``Step.bucket``)."""
     rounds: IntArray
     """Number of messages or sums that the action stands for (``Step.rounds``)."""
     n_predecessors: IntArray
@@ -65,8 +65,8 @@ class TaskGraph:
 
     @cached_property
     def beside(self) -> IntArray:
-        """Nodes of computations that synchronise buckets. They run during the passes of their device, one at a time, in
-        the order in which they become ready."""
+        """Nodes of computations with ``for_bucket``. They run during the passes of their device, one at a time, in the
+        order in which they become ready."""
         return np.flatnonzero(self.for_bucket & (self.role == COMPUTATION))
 
     @cached_property

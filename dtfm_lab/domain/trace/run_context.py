@@ -342,7 +342,7 @@ class RunContext:
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)
         price = None if price_per_hour is None else price_per_hour * iteration_s / 3600
-        # A stand-in's tokens and FLOP are not the job's.
+        # On the machine's own clock, a stand-in's tokens and FLOP are not the job's.
         known = not self.stand_in or self.clock in AS_SPECIFIED
         flop, tokens = (self.plan.flop or None, self.plan.tokens or None) if known else (None, None)
         return {

@@ -184,7 +184,7 @@ def _block(
 
     Each token passes gated MLPs of total width ``gated``. Of that width, ``common`` is the same for all tokens, and the
     rest belongs to experts chosen by a router with ``routed`` weights. ``held`` and ``moved`` are further elements per
-    token.
+    token (see ``block_of``).
     """
     d, n_heads, t = shape
     mlp = ((d, common), (d, common), (common, d)) if common else ()

@@ -60,7 +60,7 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A part of a model that stays on one stage.
+    """A part of a model that is never split among stages.
 
     FLOP and activation elements (single numbers of a tensor) are for one sequence.
     """
