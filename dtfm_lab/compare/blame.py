@@ -151,7 +151,8 @@ def _table(
 ) -> pd.DataFrame:
     """Build ``Blame.table`` from (3, groups, iterations) arrays, whose first axis is duration, latency and delay.
 
-    ``longer_s`` has the shares of the error; the others have each group's own seconds.
+    ``longer_s`` has the seconds by which each group (link, device or NIC) lengthens the iteration. ``predicted_s`` and
+    ``measured_s`` have each group's own seconds.
     """
     share_s, share_half_s = iterations.mean(longer_s.sum(axis=0)), iterations.half_width(longer_s.sum(axis=0))
     # delays do not count as own time: they may come from another order of messages

@@ -1,7 +1,6 @@
 """Find which action waits for which in one iteration of a trace.
 
-This follows from the trace's schedule. Only where messages or buckets may overtake each other, the measured order
-counts.
+This follows from the trace's schedule. If messages or buckets may overtake each other, their measured order counts.
 """
 
 from dataclasses import dataclass

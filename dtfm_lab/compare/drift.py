@@ -42,7 +42,7 @@ class Shift(NamedTuple):
 
     iteration: int
     by_s: float
-    """Seconds by which iterations are longer from then on."""
+    """Seconds by which iterations are longer from then on; negative if they are shorter."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,10 +49,11 @@ def iteration_error(predicted: Trace, measured: Trace) -> float:
 
 
 def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
-    """Return ``predicted.iteration_s``.
+    """Return the predicted seconds that ``measured.iteration_s`` is compared with.
 
-    If only every H-th iteration synchronises and none of the measured ones does, return the prediction for one that
-    does not.
+    These are ``predicted.iteration_s``, or the seconds of a single predicted iteration if all measured ones are
+    compared with it. A single one is used, for example, if only every H-th iteration synchronises and none of the
+    measured ones does.
     """
     compared = np.unique(predicted_by(predicted, measured))
     if len(compared) > 1:
@@ -61,7 +62,8 @@ def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
 
 
 def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
-    """Return, for each measured iteration, the number of the predicted one to compare it with."""
+    """Return, for each measured iteration, the number of the predicted one to compare it with. Raises TraceError if the
+    prediction has several iterations, but not as many as were measured."""
     known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
     every = predicted.context.synchronise_every
     # A prediction of one iteration stands for all.

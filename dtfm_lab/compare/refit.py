@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 COMPUTE = "compute_s"
 UNLIKE = 1.2
-"""If a link's largest message is at least this many times its smallest, latency and bandwidth are fitted separately."""
+"""If the largest message of a real link is at least this many times its smallest, latency and bandwidth are fitted
+separately."""
 TIMED = "drawn by times of several sizes, fitted as latency and bandwidth"
 ONE_SIZE = "messages of one size: latency as drawn"
 TOO_QUICK = "quicker than the specified latency: all counted as bandwidth"

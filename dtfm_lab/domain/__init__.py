@@ -1,4 +1,4 @@
-"""The five nouns as frozen values that check themselves when made: topology, job, schedule, plan and trace.
+"""The lab's five nouns (topology, job, schedule, plan, trace) as frozen values that are checked when they are made.
 
 Every other package may import this one. This one imports none of them. Each noun is a folder whose ``__init__`` lists
 its public names.

@@ -50,9 +50,9 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 @lru_cache(maxsize=1024)
 def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the sources of compiled functions in other folders that this function calls, with the constants they use.
+    """Return the source of each compiled function in another folder that this function calls, and its constants.
 
-    Calls are followed through functions of the same folder, too.
+    This includes indirect calls, through other compiled functions.
     """
     found: set[str] = set()
     for name in function.__code__.co_names:

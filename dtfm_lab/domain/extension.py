@@ -32,7 +32,7 @@ class Extension:
 
     name: str
     needs: tuple[str, ...] = ()
-    """Names of the extensions that this one needs. Without them it is left out."""
+    """Names of the extensions that this one needs. If one is missing, this extension is left out."""
     api: Mapping[str, str] = field(default_factory=dict)
     """Names to offer in ``dtfm_lab``, and their places."""
     figures: Mapping[str, str] = field(default_factory=dict)
@@ -53,14 +53,15 @@ class Extension:
     formats: Mapping[str, str] = field(default_factory=dict)
     """File formats with a JSON Schema: places of their ``Format`` (``dtfm_lab.lab.schemas``)."""
     writers: Mapping[str, str] = field(default_factory=dict)
-    """Places of functions ``(thing, path)`` that ``lab.save`` calls to write the extension's nouns.
+    """Places of functions ``(thing, path)`` that ``lab.save`` calls to write objects of the extension's classes.
 
-    The key is the noun's class and the path's suffix: ``Neighbours.csv``.
+    The key is the name of the class and the suffix of the path: ``Neighbours.csv``.
     """
     instead: Mapping[str, str] = field(default_factory=dict)
     """Places of functions that replace a function of the lab when a certain keyword is given.
 
-    ``{"run.neighbours": place}`` answers ``lab.run(plan, neighbours=...)``, with the same arguments.
+    With ``{"run.neighbours": place}``, ``lab.run(plan, neighbours=...)`` calls the function at ``place`` with the same
+    arguments.
     """
     words: Mapping[str, str] = field(default_factory=dict)
     """Glossary: term -> its explanation in one sentence."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NAME_SHOWN, MOST_SHOWN = 80, 12
 LEAST_PREFIX = 4
-"""An unknown name that is the beginning of a known one suggests it if it has at least this many letters."""
+"""If an unknown name has at least this many letters, the known names that begin with it are suggested."""
 log = logging.getLogger(__name__)
 
 
@@ -72,7 +72,11 @@ def listed(names: Sequence[str], most: int | None = None) -> str:
 
 
 def nearest(name: str, known: Collection[str], n: int = 1) -> list[str]:
-    """Return up to ``n`` known names most similar to this one, best first. Case only breaks ties."""
+    """Return up to ``n`` known names similar to this one, best first.
+
+    Upper and lower case are ignored only if there is no similar name otherwise. If there is still none, names that
+    begin with this one are returned, in alphabetical order (see ``LEAST_PREFIX``).
+    """
     name, spellings = name[:NAME_SHOWN], {each.casefold(): each for each in known}
     plain = name.casefold()
     near = difflib.get_close_matches(name, known, n=n) or difflib.get_close_matches(plain, spellings, n=n)

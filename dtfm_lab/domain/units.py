@@ -81,7 +81,7 @@ def _format_long(seconds: float) -> str:
 
 
 def format_range(low_s: float, high_s: float) -> str:
-    """Format a range of seconds in one unit: ``3.1 to 3.62 s``; empty if its end is unknown."""
+    """Format a range of seconds in one unit: ``3.1 to 3.62 s``; empty if its end is infinite."""
     if not high_s < float("inf"):
         return ""
     scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e3, "ms")) if high_s * s >= 1), (1e6, "µs"))
@@ -174,7 +174,8 @@ def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def in_figures(value: float, digits: int = 3) -> str:
-    """Format a number with few digits and no exponent in the usual range: ``0.026``, ``1,235,000``."""
+    """Format a number with ``digits`` significant digits: ``0.026``, ``1,235,000``. It has an exponent only below
+    0.0001 and from 10^13 on."""
     if value == 0 or not math.isfinite(value):
         return f"{value:.0f}"
     size = math.floor(math.log10(abs(value)))

@@ -30,7 +30,8 @@ Writer = Callable[[Any, Path], Path]
 
 
 def save_page(plan: Plan, path: Path) -> Path:
-    """Write the still page of a plan. Raises MissingExtra without the packages that widgets need.
+    """Write a plan as an HTML page that works without Python. Raises MissingExtra without the packages that widgets
+    need.
 
     The page is made of widgets, which this package must not import before they are needed.
     """
@@ -47,8 +48,8 @@ WRITERS: dict[type, dict[str, Writer]] = {
     Plan: {".json": save_plan, ".html": save_page},
     Trace: {".chrome.json": save_chrome_trace, ".json": save_trace, ".csv": save_losses},
 }
-"""Writers of each noun by path suffix. The first match wins. A writer under "" takes every suffix and refuses those
-that it cannot write."""
+"""For each class that can be saved, its writers by path suffix. The first match wins. A writer under "" takes every
+suffix and refuses those that it cannot write."""
 
 
 def save(thing: Topology | Job | Plan | Schedule | Trace | Any, path: str | os.PathLike[str]) -> Path:

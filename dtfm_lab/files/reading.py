@@ -45,7 +45,8 @@ FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Section(BaseModel):
-    """A mapping in a file. It refuses unknown keys and suggests the nearest known one."""
+    """A mapping in a file. It refuses unknown keys and suggests the nearest known one. It also refuses a boolean as a
+    value of another type."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, coerce_numbers_to_str=True, defer_build=True
@@ -76,7 +77,7 @@ def _keys_with_booleans(kind: type[Section]) -> dict[str, bool]:
 
 
 class _NoMapping(Exception):
-    """Raised with what a file holds if that is not a mapping."""
+    """Raised if a file does not hold a mapping. Its argument says what it holds, such as ``a list``."""
 
 
 def _refuse_hostile(text: str) -> None:
@@ -197,7 +198,8 @@ def shipped(name: str) -> Path:
 
 
 def title_of(path: Path) -> str:
-    """Return a file's name without its suffix: the default name of its topology or schedule."""
+    """Return a file's name without its suffix: the default name of its topology or schedule. It is shortened to
+    ``LONGEST_NAME``, and unprintable characters become ``?``."""
     return "".join(c if is_plain(c) else "?" for c in path.stem[:LONGEST_NAME])
 
 

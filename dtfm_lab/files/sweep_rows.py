@@ -28,7 +28,7 @@ class SweepRows:
         with explained(self._name, "cannot be opened"):
             self._file: FileIO = open(path, "a+b", buffering=0)  # noqa: SIM115  closed by ``close``
         self._lines: dict[str, int] = {}
-        """Position in the file of each row that was read."""
+        """Key of each row that was read -> its line number in the file."""
         try:
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
                 raise FileError(f"{self._name} is not an ordinary file; wanted one, or a new path")
@@ -58,13 +58,13 @@ class SweepRows:
         return f"{self._name}, line {self._lines[key]}"
 
     def keep(self, key: str, row: Mapping[str, Any]) -> None:
-        """Write a row of plain values."""
+        """Write a row of plain values, unless its key is there already."""
         if key not in self._rows:
             self._write({"key": key, **row})
             self._rows[key] = dict(row)
 
     def close(self) -> None:
-        """Wait until everything is on disk."""
+        """Wait until everything is on disk, and close the file."""
         if not self._file.closed:
             os.fsync(self._file.fileno())
             self._file.close()

@@ -3,7 +3,7 @@
 | suffix                                      | holds                                            |
 | ------------------------------------------- | ------------------------------------------------ |
 | .yaml, .yml, .json                          | everything, as people write it                   |
-| .npz                                        | everything, dense; by far the fastest            |
+| .npz                                        | all except measured GPUs, dense; by far fastest  |
 | .csv                                        | links and names: one row per directed link       |
 | .latency_ms.csv with .bandwidth_gbps.csv    | links and names: two matrices                    |
 

@@ -64,7 +64,8 @@ def write(topology: Topology, path: Path) -> Path:
 
 
 def _matrix_of(path: Path) -> str | None:
-    """Return which matrix a path names, if any."""
+    """Return what the matrix in a file holds, by the file's name: ``latency_ms`` and so on. None for a list of
+    links."""
     return next((what for what in SPEEDS if path.stem.lower().endswith(f".{what}")), None)
 
 

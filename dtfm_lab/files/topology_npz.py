@@ -1,5 +1,5 @@
-"""Topologies as NumPy archives (.npz). They hold everything as dense arrays, never pickled, and are the fastest to
-read.
+"""Topologies as NumPy archives (.npz). They hold everything except measurements of GPUs, as dense arrays, never
+pickled. They are the fastest to read.
 
 An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to column. It may also hold:
 
@@ -125,7 +125,7 @@ def _collectives(rows: Any) -> tuple[CollectiveSpeed, ...]:
 
 
 def write(topology: Topology, path: Path) -> Path:
-    """Write everything into a compressed archive."""
+    """Write everything except measurements of GPUs into a compressed archive."""
     columns: dict[str, Any] = {
         what: np.array([getattr(d, what) for d in topology.devices])
         for what in ("region", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")

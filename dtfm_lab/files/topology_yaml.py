@@ -248,7 +248,8 @@ class MeasuredSection(Section):
 
 
 class EstimateSection(Section):
-    """A bandwidth that was not measured. It applies to all links of the kind that have this bandwidth."""
+    """A bandwidth that was not measured. It applies to all links inside hosts, or between hosts, that have exactly this
+    bandwidth."""
 
     links: Literal["inside hosts", "between hosts"]
     """Links between two devices of a host, or all other links."""
@@ -264,11 +265,11 @@ class CollectiveSection(Section):
     """The speed of collectives, such as an all-reduce, in which a number of hosts take part."""
 
     hosts: int = Field(ge=1)
-    """Number of hosts."""
+    """Number of hosts that take part."""
     fraction: float = Field(gt=0, le=1)
     """Share of its link's bandwidth that each message of the collective gets."""
     spread: float | None = Field(default=None, ge=0, le=MOST_SPREAD)
-    """Standard deviation of the logarithm of its seconds; `link_spread` by default."""
+    """Standard deviation of the logarithm of a collective's seconds; `link_spread` by default."""
 
 
 class TopologyFile(Section):

@@ -103,7 +103,7 @@ class TraceFile(Section):
 
     dtfm_trace: int
     iteration_s: float = 0.0
-    """Average seconds of an iteration, for people. It is not read back."""
+    """Seconds of an iteration (`Trace.iteration_s`), for people. It is not read back."""
     context: ContextOfFile
     actions: tuple[Action, ...]
     iteration: Annotated[list[int], FailFast()]
@@ -148,8 +148,8 @@ def losses(trace: Trace) -> pd.DataFrame:
     """Return one row per number of finished iterations: iteration, training_loss, held_out_loss, unigram_entropy.
 
     All three are in nats per byte. Both losses of a row belong to the same parameters: iteration i begins with the
-    parameters after i iterations. So the first row precedes any step, and the last has no training loss. Values that
-    were not measured are NaN. Raises TraceError if nothing was trained.
+    parameters after i iterations. So row 0 precedes any step, and a row after the last iteration has no training loss.
+    Values that were not measured are NaN. Raises TraceError if nothing was trained.
     """
     import pandas as pd  # takes a while to load
 
@@ -193,7 +193,7 @@ def save_chrome_trace(trace: Trace, path: str | os.PathLike[str]) -> Path:
 
 
 def chrome_events(trace: Trace) -> list[Event]:
-    """Return all events: names of processes and threads first, then actions and messages, iteration by iteration."""
+    """Return all events: the names of processes and threads, then the actions, then the arrows of the messages."""
     start_ns, end_ns = _nanoseconds(trace)
     process = _processes(trace)
     thread, threads = _threads(trace, process, start_ns, end_ns)
@@ -288,8 +288,8 @@ def _sublanes(start_ns: IntArray, end_ns: IntArray) -> IntArray:
 
 
 def _described(action: Action) -> tuple[str, str, Event]:
-    """Return an action's name, category and arguments. Viewers choose colours by name, so it has no micro-batch
-    number."""
+    """Return an action's name, category and arguments. The name is the kind and the number of the micro-batch, round or
+    part: ``F 3``."""
     kind, m = action.kind, action.microbatch
     category = next((name for name, kinds in CATEGORIES.items() if kind in kinds), MESSAGE)
     args: Event = {"action": str(action), "stage": action.stage}
@@ -299,8 +299,8 @@ def _described(action: Action) -> tuple[str, str, Event]:
 
 
 def _process_names(trace: Trace) -> Iterator[Event]:
-    """Yield the names of the devices in stage order: the devices at the start and all later replacements in the
-    trace."""
+    """Yield the name and the sort index of each device's process, in stage order. The name lists the stages that the
+    device holds."""
     devices = trace.context.devices
     traced = {action.stage for action in trace.actions} | set(range(len(devices)))
     for position, group in enumerate(devices):

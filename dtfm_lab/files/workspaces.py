@@ -1,8 +1,8 @@
 """The state of the lab as one versioned JSON file, or packed into a link.
 
 The file holds network, job, plan, traces and the settings of all controls. A link holds network, job, plan and tab
-after the ``#`` of an address, which no request sends to a server. It leaves out traces, and settings that name files of
-the user who made the link.
+after the ``#`` of an address, which browsers do not send to a server. It leaves out traces, and settings that name
+files of the user who made the link.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dtfm_lab.files.traces import COLUMNS, ContextOfFile, context_to_mapping
 T = TypeVar("T")
 
 MOST_ROWS = 1_000_000
-"""Maximum number of rows of a trace that is kept. They take about ten megabytes."""
+"""Maximum number of rows of a trace that is kept. A million rows take about ten megabytes."""
 COMPRESSION_LEVEL = 1
 """The fastest level of zlib. Slower levels save little here."""
 SAME = {"same": "plan"}
@@ -55,7 +55,7 @@ class PackedColumn(Section):
 
     @classmethod
     def of(cls, values: npt.NDArray[Any]) -> PackedColumn:
-        """Pack an array. Integers become 64-bit; everything else becomes doubles."""
+        """Pack an array. Floats become doubles; everything else becomes 64-bit integers."""
         dtype: Literal["<i8", "<f8"] = "<f8" if values.dtype.kind == "f" else "<i8"
         raw = np.ascontiguousarray(values, dtype=dtype).tobytes()
         packed = base64.b64encode(zlib.compress(raw, COMPRESSION_LEVEL)).decode("ascii")
@@ -64,7 +64,7 @@ class PackedColumn(Section):
     def unpacked(self, dtype: str) -> npt.NDArray[Any]:
         """Return the array in this dtype. No more is decompressed than ``length`` announces.
 
-        Raises FileError if the column is damaged.
+        Raises FileError if the column is damaged, too long, or of another dtype.
         """
         if self.dtype != dtype:
             raise FileError(f"holds {self.dtype}; wanted {dtype}")

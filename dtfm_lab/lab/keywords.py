@@ -189,7 +189,7 @@ class SweepKeywords(TypedDict, total=False):
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str | Iterable[str]
     """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
-    gradients in the job's dtype. It accumulates the first copy in gradient_dtype. One of none, buckets, whole.
+    gradients in the job's dtype. The first copy is accumulated in gradient_dtype. One of none, buckets, whole.
     Default: none."""
     optimizer: str | Iterable[str]
     """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""
@@ -352,7 +352,7 @@ class JobKeywords(TypedDict, total=False):
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str
     """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
-    gradients in the job's dtype. It accumulates the first copy in gradient_dtype. One of none, buckets, whole.
+    gradients in the job's dtype. The first copy is accumulated in gradient_dtype. One of none, buckets, whole.
     Default: none."""
     optimizer: str
     """Adam with moments of 4 bytes (adam) or of 1 byte (adam-8bit). One of adam, adam-8bit. Default: adam."""

@@ -1,6 +1,7 @@
 """Models as sequences of layers, jobs that cut them into stages, and presets of both.
 
-A Job fixes stages, replicas, micro-batches and compression. Message sizes follow from it.
+A Job says how many stages, replicas and micro-batches there are, and how messages are compressed. Message sizes follow
+from it. Whatever it leaves open, a planner chooses.
 """
 
 from dtfm_lab.domain.job.job import Job

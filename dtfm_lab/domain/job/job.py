@@ -140,7 +140,8 @@ class Job(JobOptions):
         return (*found, "recompute") if "checkpointing" in found else found
 
     def freed(self, *fields: str) -> Job:
-        """Return the job with these fields left to a planner. Fields that cannot be left open are ignored."""
+        """Return the job with these fields left to a planner: None, or False for ``recompute``. Other fields than those
+        of ``LEFT_TO_PLANNERS`` are not allowed."""
         return self.with_fields(**{what: False if what == "recompute" else None for what in fields})
 
     @property
@@ -163,7 +164,8 @@ class Job(JobOptions):
 
     @property
     def gathers_passes(self) -> bool:
-        """True if replicas exchange gradients, and perhaps parameters, during the passes of every micro-batch."""
+        """True if replicas exchange gradients (zero-2, zero-3) and parameters (zero-3) during the passes of every
+        micro-batch."""
         return self.sharding in PASSED_ON
 
     @property
@@ -195,15 +197,17 @@ class Job(JobOptions):
 
     @property
     def gradient_bytes(self) -> float:
-        """Bytes of one stage's whole gradient, as the communication cost counts them: the largest stage's."""
+        """Bytes of one stage's whole gradient, as the communication cost counts them: the given size, or else the
+        largest stage's."""
         return max(self.stage_gradient_bytes) if self.given_gradient_bytes is None else self.given_gradient_bytes
 
     @property
     def hop_bytes(self) -> float:
-        """Bytes of a replica's whole mini-batch over the widest stage boundary, as the communication cost counts them.
+        """Bytes of a replica's whole mini-batch over the widest stage boundary, as the communication cost counts them:
+        the given size, or else the model's.
 
-        If replicas have different numbers of micro-batches, the largest counts, because the paper's cost has one size
-        for all pipelines.
+        If replicas have different numbers of micro-batches, the largest number counts, because the paper's cost has one
+        size for all pipelines.
         """
         return self.n_microbatches * self.activation_bytes if self.given_hop_bytes is None else self.given_hop_bytes
 
@@ -247,7 +251,7 @@ class Job(JobOptions):
 
     @property
     def codes_gradients(self) -> bool:
-        """True if synchronisation messages are compressed."""
+        """True if synchronisation messages are compressed, judged by the first stage's gradient."""
         return self.stage_gradient_bytes[0] < compressed_bytes(self.stage_parameters[0], self.gradients_in, "none")
 
     @property
@@ -291,7 +295,7 @@ class Job(JobOptions):
 
         There may be more stages than the job's if each device holds several.
 
-        Raises JobError if ``blocks_per_stage`` is for another number of stages.
+        Raises JobError if ``blocks_per_stage`` is for another number of stages, unless it equals the cut by ``cut_by``.
         """
         blocks, model = self.blocks_per_stage, self.modelled()
         if blocks is not None and n_stages != self.n_stages:
@@ -306,7 +310,7 @@ class Job(JobOptions):
     def parameters_of(self, n_stages: int) -> tuple[int, ...]:
         """Return the number of trained parameters of each of ``n_stages`` stages.
 
-        A tied head on another device holds a copy of the embedding.
+        A tied head on another device holds a copy of the embedding, which counts as well.
         """
         counts = [sum(layer.parameters for layer in layers) for layers in self.layers_of(n_stages)]
         model = self.modelled()
@@ -402,7 +406,8 @@ class Job(JobOptions):
     def _shares_of(self, microbatch: int | None) -> tuple[int, ...] | None:
         """Return each replica's number of micro-batches of a new size, so that every replica keeps its sequences.
 
-        Return None if the new size does not divide them.
+        Return None if the new size does not divide them. Also return None if the job has no shares or no micro-batch
+        size.
         """
         counts = self.microbatches_per_replica
         if counts is None or self.microbatch is None or not isinstance(microbatch, int) or microbatch < 1:
@@ -422,7 +427,7 @@ class Job(JobOptions):
         return [(s, r) for s, r in shapes if s <= self.model.n_blocks and not self.global_batch % (r * microbatch)]
 
     def fitted(self, n_devices: int) -> Job:
-        """Return the job in the most square shape that uses all devices, or as many as its batch allows.
+        """Return the job in the most square shape that uses all devices, or as many as its model and batch allow.
 
         Given numbers of stages and replicas are kept. If the micro-batch is not given, it becomes one sequence. Raises
         JobError if no shape is possible.

@@ -67,7 +67,8 @@ def _key(name: str) -> tuple[str, ...]:
 
 
 def _nearest(name: str, known: Collection[str]) -> list[str]:
-    """Return the known names most similar to this one, the most similar first."""
+    """Return up to ``MOST_SUGGESTED`` known names similar to this one. Names with the most equal parts at the beginning
+    come first, then the most similar ones."""
     own = _key(name[:NAME_SHOWN].rpartition("/")[2])
     found = []
     for each in sorted(known):

@@ -74,7 +74,7 @@ HOP = Option(
 
 @dataclass(frozen=True, kw_only=True)
 class SystemOptions:
-    """How a training system computes and communicates: the choices in which frameworks differ, each off by default."""
+    """How a training system computes and communicates: the choices in which frameworks differ."""
 
     transport: Annotated[str, Option(choices=TRANSPORTS)] = "overlapped"
     """Whether a device computes while it sends (overlapped) or waits. If it waits, the two directions between two
@@ -127,9 +127,9 @@ class SystemOptions:
     checkpointing: Annotated[str | None, Option(choices=CHECKPOINTINGS)] = None
     """Which activations the backward pass recomputes; chosen by the planner if omitted.
 
-    ``selective`` keeps every other matrix product and the attention's output (torchtitan's operator mode), ``block``
-    keeps the input of each block, and ``stage`` the input of each stage, as ``recompute`` does. If left open, a planner
-    chooses one of these; otherwise it is ``none``."""
+    ``selective`` keeps the output of attention and of every second matrix product (torchtitan's operator mode),
+    ``block`` keeps the input of each block, and ``stage`` the input of each stage, as ``recompute`` does. If left open,
+    a planner chooses one of these; otherwise it is ``none``."""
     early_stop: Annotated[bool, Option()] = False
     """Stop recomputing a block as soon as its backward pass has all that it needs.
 
@@ -171,7 +171,7 @@ class SystemOptions:
     the distributed optimizer)."""
     gradient_buffers: Annotated[str, Option(choices=GRADIENT_BUFFERS)] = "none"
     """Second copy of the gradients that the framework keeps: none, the buckets in which it sends them, or whole
-    gradients in the job's dtype. It accumulates the first copy in gradient_dtype.
+    gradients in the job's dtype. The first copy is accumulated in gradient_dtype.
 
     ``none``: gradients are accumulated in the buffers from which they are sent, as in Megatron-LM, FSDP, or torch's DDP
     with ``gradient_as_bucket_view=True``. ``buckets``: torch's DDP by default copies every gradient into a bucket, so
@@ -248,7 +248,7 @@ class PipelineOptions:
     """Blocks of each stage, first stage first; an even cut if omitted.
 
     Interleaved schedules cut the model into more stages, always by ``cut_by``. The job is refused if it has such a
-    schedule and this field gives a cut other than that of ``cut_by``."""
+    schedule and this field differs from the cut that ``cut_by`` gives."""
     cut_by: Annotated[str, Option(choices=CUTS_BY)] = "blocks"
     """What to divide evenly among the stages if blocks_per_stage is omitted.
 
@@ -297,7 +297,7 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def gradients_in(self) -> str:
-        """The dtype of gradients."""
+        """The dtype in which gradients are kept and sent."""
         return self.dtype if self.gradient_dtype is None else self.gradient_dtype
 
     @property
@@ -325,7 +325,8 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def averages_every(self) -> int:
-        """Iterations between two averages: of all parameters, or of one fragment after another."""
+        """Iterations between two averages. Each is of all parameters, of one fragment, or of an equal part of a
+        fragment that travels during several iterations (``fragment_delay``)."""
         return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
 
     @property
@@ -370,7 +371,7 @@ def coding_of(dtype: str, compression: str) -> Coding:
 
 
 def coded_bytes(n_elements: Any, coding: Coding) -> Any:
-    """Return the bytes of ``n_elements`` in a message. It may be an array of counts.
+    """Return the bytes of ``n_elements``, a number or an array of numbers, in messages.
 
     Elements are compressed only if that makes the message smaller. The search compiles this function with numba.
     """
@@ -483,7 +484,9 @@ def missing_numbers(model: ModelSpec, job: JobOptions) -> Iterator[str]:
 
 
 def check_batch(job: JobOptions, global_batch: int) -> None:
-    """Raise JobError if the batch is not a whole number of micro-batches, or has fewer than replicas."""
+    """Raise JobError if the batch is not a whole number of micro-batches, or has fewer micro-batches than replicas.
+    Also raise it if ``microbatches_per_replica`` does not fit, or if the numbers differ between replicas with zero-2 or
+    zero-3."""
     n_microbatches, over = divmod(global_batch, job.microbatch)
     replicas = 1 if job.n_replicas is None else job.n_replicas
     if over:

@@ -29,14 +29,15 @@ from dtfm_lab.domain.schedule.synchronisation import LAST
 from dtfm_lab.domain.units import IntArray
 
 WHOLE_WIDTHS = {"gpt": 5, "llama": 4, "moe": 4}
-"""Widths per token that every GPU of a group holds whole: input and output of both norms, and in a gpt two dropout
-masks of half a number each."""
+"""Elements per token, in multiples of the model's width, that every GPU of a group holds whole: input and output of
+both norms, and in a gpt two dropout masks of half a number each."""
 WHOLE_SHARE = 10 / 34
 """Share of a block's held elements that every GPU of a group holds whole, for other families: a gpt's share."""
 
 
 DROPOUT_WIDTHS = {"gpt": 1}
-"""Dropout masks that a block holds, in widths per token: two masks, whose elements count half."""
+"""Elements of the dropout masks that a block holds per token, in multiples of the model's width: two masks, whose
+elements count half."""
 DROPOUT_SHARE = {"gpt": 3 / 5}
 """Dropout's share of what unfused attention keeps: mask and output, 1.5 of 2.5 elements."""
 USUAL_LOGITS = 2
@@ -51,7 +52,7 @@ def frozen_bytes(job: Job, layer: Layer) -> float:
 
 
 def copied_elements(job: Job, layer: Layer) -> int:
-    """Return how many more parameters of a layer, trained or not, a group of GPUs holds than a single copy has."""
+    """Return how many more trained parameters of a layer a group of GPUs holds than a single copy has."""
     beside = layer.parameters - layer.expert_elements
     return (job.data_gpus - 1) * beside + (job.context_parallel - 1) * layer.expert_elements
 
@@ -81,7 +82,8 @@ def needed_elements(job: Job, layer: Layer) -> int:
 
 
 def _masks(job: Job) -> int:
-    """Return the widths per token that a block need not keep because dropout is off; 0 if it is on."""
+    """Return the elements per token, in multiples of the model's width, that a block does not keep because dropout is
+    off. 0 if it is on."""
     return 0 if job.dropout else DROPOUT_WIDTHS.get(job.modelled().family, 0)
 
 
@@ -124,7 +126,8 @@ def kept_elements(job: Job, layer: Layer) -> int:
 
 
 def _copies(job: Job) -> int:
-    """Return ``whole_copies`` beyond the first."""
+    """Return how many extra copies of undivided activations a tensor-parallel group holds: its GPUs - 1, or 0 with
+    ``sequence_parallel``."""
     return whole_copies(job) - 1
 
 
@@ -172,7 +175,8 @@ def repeated_flop(job: Job, layer: Layer) -> float:
 def moved_elements(job: Job, layer: Layer) -> float:
     """Return how many elements per sequence operators other than matrix products read and write in a forward.
 
-    Each matrix that an unfused attention keeps is written by one operator that reads another matrix of its size.
+    Each matrix that an unfused attention keeps counts twice: the operator that writes it also reads a matrix of the
+    same size.
     """
     moved = layer.moved_elements + (2 * layer.attention_elements if job.attention == "unfused" else 0)
     copies = _copies(job)
@@ -199,7 +203,8 @@ def message_bytes(job: Job, schedule: Schedule, step: Step) -> float:
 
 
 def boundary_of(kind: Kind, stage: int | IntArray) -> Any:
-    """Return the boundaries that these messages cross, numbered as in ``Job.boundary_elements``."""
+    """Return the number of the stage boundary that a message crosses, as in ``Job.boundary_elements``. ``stage`` is the
+    stage that sends or receives it, or an array of them."""
     return stage + (ACROSS_STAGES[kind] > 0)
 
 
@@ -221,15 +226,16 @@ def device_gradient_elements(job: Job, n_stages: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def device_expert_elements(job: Job, n_stages: int) -> tuple[int, ...]:
-    """Return the number of expert parameters of the device at each position, as ``device_gradient_elements`` does for
-    all."""
+    """Return the number of expert parameters of the device at each position of the pipeline (see
+    ``device_gradient_elements``)."""
     counts = [sum(layer.expert_elements for layer in layers) for layers in job.layers_of(n_stages)]
     return tuple(sum(counts[position :: job.n_stages]) for position in range(job.n_stages))
 
 
 @lru_cache(maxsize=64)
 def device_gradient_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
-    """Return the bytes of gradient messages at each position of the pipeline, over all its stages."""
+    """Return the bytes of a whole gradient in messages, after compression, for the device at each position of the
+    pipeline."""
     return tuple(coded_bytes(np.array(device_gradient_elements(job, n_stages)), job.gradient_coding).tolist())
 
 

@@ -1,6 +1,6 @@
 """Devices and the links between them.
 
-A Topology holds devices and, for every ordered pair, latency and bandwidth; links say when a message arrives.
+A Topology holds devices and, for every ordered pair, latency and bandwidth. ``Links`` says when a message arrives.
 """
 
 from dtfm_lab.domain.network.collectives import CollectiveSpeed

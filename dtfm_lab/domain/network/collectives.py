@@ -28,11 +28,11 @@ class CollectiveSpeed:
     """How fast collectives are if a certain number of hosts take part."""
 
     hosts: int
-    """Number of hosts."""
+    """Number of hosts that take part."""
     fraction: float
     """Share of its link's bandwidth that each message of the collective gets."""
     spread: float | None = None
-    """Standard deviation of the logarithm of its seconds; None for the network's ``link_spread``."""
+    """Standard deviation of the logarithm of a collective's seconds; None for the network's ``link_spread``."""
 
 
 def checked_collectives(given: Any, most_spread: float) -> tuple[CollectiveSpeed, ...]:
@@ -80,7 +80,8 @@ def slowdowns(rows: Sequence[CollectiveSpeed], n_hosts: int) -> FloatArray:
 
 
 def spread_over(rows: Sequence[CollectiveSpeed], n_hosts: int, link_spread: float) -> float:
-    """Return the spread of a collective over ``n_hosts`` hosts, linear in the logarithm of their number."""
+    """Return the spread of a collective over ``n_hosts`` hosts. Between two rows, it is linear in the logarithm of
+    their number."""
     spreads = [(row.hosts, link_spread if row.spread is None else row.spread) for row in rows]
     return float(np.interp(np.log(n_hosts), *_columns(spreads, link_spread)))
 

@@ -116,7 +116,8 @@ def _same(value: Any) -> Any:
 
 
 def labels_of_matrices(matrices: Iterable[GivenValue]) -> list[str] | None:
-    """Return the device names of labelled matrices: their index, or None if the index is just a range."""
+    """Return the device names of labelled matrices: the index of the DataFrames among them. None if there is no
+    DataFrame with names. Raises TopologyError if labels differ."""
     names: list[str] | None = None
     for what, given, _ in matrices:
         if is_of_pandas("DataFrame", given) and not is_of_pandas("RangeIndex", given.index):

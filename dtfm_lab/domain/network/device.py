@@ -20,7 +20,7 @@ from dtfm_lab.domain.units import TERA, FloatArray, GiB, IntArray, by_key, count
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """One row of the table: a kind of device."""
+    """A kind of device: one row of ``hardware.csv``."""
 
     peak: Mapping[str, float]
     """Dense FLOP/s by dtype (integer operations for int8). A dtype without hardware support has no entry."""
@@ -34,7 +34,8 @@ class Hardware:
     price_source: str = ""
     other_names: tuple[str, ...] = ()
     watts: float | None = None
-    """Board power at full load, as stated by the maker. Entered from memory of the data sheet; None if unsure."""
+    """Board power at full load, as stated by the maker. The number was recalled, not copied from the data sheet; None
+    if unsure."""
 
     @property
     def peak_flop_per_s(self) -> float:
@@ -138,7 +139,8 @@ def known_gpu(driver_name: str, memory_bytes: float | None = None) -> str | None
 
 
 def variants_of(driver_name: str) -> tuple[str, ...]:
-    """Return the table's rows that a driver's name may mean. They differ only in their memory."""
+    """Return the names of the table's rows that a driver's name may mean, which differ only in their memory. Empty if
+    the name is unknown, states its memory, or means a single row."""
     known = known_gpu(driver_name)
     if known is None or any(MEMORY_WORD.fullmatch(word) for word in _words(driver_name)):
         return ()
@@ -170,7 +172,8 @@ def _row_of(gpu: str) -> str | None:
 
 
 def typical_price(gpu: str) -> float:
-    """Return the table's US dollars per hour for a GPU; 0 if the table has no price."""
+    """Return the table's US dollars per hour for a GPU; 0 if the table has no price, or for a name in
+    ``OTHER_NAMES``."""
     row = HARDWARE.get(spelling_of(gpu) or "")
     return 0.0 if row is None else row.price_per_hour
 
@@ -221,7 +224,8 @@ class MeasuredBlock:
 class MeasuredGpu:
     """What `dtfm-lab calibrate` measured of one kind of GPU, on which host, when and with which versions.
 
-    Raises TopologyError without a block, or for a value that is not a number or out of range.
+    Raises TopologyError without a block, if blocks are not ordered by width, or for a value that is not a number or is
+    out of range.
     """
 
     dtype: str

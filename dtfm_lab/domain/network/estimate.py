@@ -13,7 +13,8 @@ WHERE = INSIDE, BETWEEN = ("inside hosts", "between hosts")
 
 @dataclass(frozen=True)
 class BandwidthEstimate:
-    """A rule's bandwidth for links that no source states. A link whose bandwidth was changed is no longer an estimate.
+    """A bandwidth that a rule assumes for links for which no source states one. A link whose bandwidth was changed is
+    no longer an estimate.
 
     Raises TopologyError if the numbers are out of order.
     """

@@ -105,7 +105,8 @@ def name_words(names: Sequence[str], most: int = FEW_NAMES) -> str:
 
 
 def in_ranges(names: Sequence[str]) -> list[str]:
-    """Return the names in order, with each run of at least three numbers shortened to ``host-2 to host-16``."""
+    """Return the names without a number, then the others, ordered by it. Each run of at least three consecutive numbers
+    becomes one text: ``host-2 to host-16``."""
     found: list[str] = []
     runs: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for name in dict.fromkeys(names):

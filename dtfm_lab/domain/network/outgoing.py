@@ -46,8 +46,8 @@ class OutgoingLinks:
 
         Call it in the order in which messages become ready. A message sent ``in_turn`` also waits until the previous
         ``in_turn`` message has arrived. The wait for the receiver's NIC is not modelled here. So with NICs, ``ready_s``
-        must not be before that previous message has fully arrived. A message of a collective takes ``slower`` times as
-        long (``Links.slower``).
+        of such a message must not be before the previous one has fully arrived. A message of a collective takes
+        ``slower`` times as long (``Links.slower``).
         """
         queue = 0 if self._one_nic else to
         start_s = max(ready_s, self._free_s[queue], self._turn_s if in_turn else 0.0)

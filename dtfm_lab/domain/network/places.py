@@ -115,7 +115,7 @@ def great_circle_m(a: Place, b: Place) -> float:
 
 
 def link_over(distance_m: float) -> Link:
-    """Return the rule's link over a distance."""
+    """Return the link that the rule estimates for a distance."""
     latency_s = OVERHEAD_S + DETOUR * distance_m / FIBRE_M_PER_S
     # the rule's latency is as long as a round trip
     reached = streams_bandwidth(MOST_BYTES_PER_S, latency_s, window_bytes=WINDOW_BYTES)
@@ -123,5 +123,5 @@ def link_over(distance_m: float) -> Link:
 
 
 def link_between(a: Place, b: Place) -> Link:
-    """Return the rule's link between two places. Both directions are equal."""
+    """Return the link that the rule estimates between two places. It is the same in both directions."""
     return link_over(great_circle_m(a, b))

@@ -236,8 +236,8 @@ class Topology:
 
     @cached_property
     def slowdowns(self) -> FloatArray | None:
-        """(N + 1,) factors. Entry h multiplies the seconds of a collective over h hosts; None without a table. A device
-        without a host counts as a host."""
+        """(N + 1,) factors. Entry h multiplies the seconds of a collective over h hosts; None without ``collectives``.
+        A device without a host counts as a host."""
         return slowdowns(self.collectives, len(self)) if self.collectives else None
 
     def spread_over(self, n_hosts: int) -> float:
@@ -344,7 +344,8 @@ class Topology:
         return replace(self, latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s, message_s=message_s)
 
     def over_tcp(self, streams: int = 1, window_bytes: float = LINUX_WINDOW_BYTES) -> Topology:
-        """Return a copy in which the messages of each pair share ``streams`` TCP streams. Measured times stay."""
+        """Return a copy with every bandwidth limited to what ``streams`` TCP streams reach over the pair's round trip.
+        Measured times stay."""
         round_trip_s = self.latency_s + self.latency_s.T
         reached = streams_bandwidth(self.bandwidth_bytes_per_s, round_trip_s, streams, window_bytes)
         return replace(self, bandwidth_bytes_per_s=reached)
@@ -455,7 +456,8 @@ class Topology:
 
         Every pair needs exactly one edge each way. ``latency_ms`` may replace ``latency_s``, ``bandwidth_gbps`` may
         replace ``bandwidth_bytes_per_s``, and ``peak_tflops`` and ``memory_gib`` may replace a node's numbers in SI. A
-        node that names a GPU of the table gets its peak and memory if it states none. Other attributes are ignored.
+        node that names a GPU of the table gets its peak and memory if it states none. Other attributes are ignored,
+        except misspelt ones, which raise TopologyError.
         """
         devices, latency_s, bandwidth = links_of_graph(graph)
         attributes = {what: str(graph.graph.get(what) or "") for what in ("name", "description")}
@@ -482,7 +484,8 @@ def segment_of(message_bytes: FloatArray, n_bytes: float | FloatArray) -> tuple[
 
 
 def check_sizes(n_sizes: int, n_devices: int) -> None:
-    """Raise TopologyError for too few or too many times, before anything of size (N, N, K) is allocated."""
+    """Raise TopologyError for fewer than two sizes, or too many sizes or times, before anything of size (N, N, K) is
+    allocated."""
     if not 2 <= n_sizes <= MOST_SIZES:
         raise TopologyError(f"message_bytes has {n_sizes} sizes; wanted from 2 to {MOST_SIZES}")
     if (times := n_devices**2 * n_sizes) > MOST_TIMES:
@@ -615,17 +618,17 @@ class Links:
         return np.where(np.isnan(charged), n_bytes, charged) / bandwidth
 
     def slower(self, groups: IntArray) -> FloatArray:
-        """Return (...,) factors by which the messages of a collective among ``groups``, (..., R) devices, take longer.
+        """Return the factor by which the messages of a collective take longer, for each group of devices.
 
-        They follow from the number of hosts that hold each group.
+        ``groups`` holds (..., R) device indices, and the result has shape (...,). A factor follows from the number of
+        hosts that hold the group. It is 1 if the network has no ``collectives``.
         """
         if self.slowdowns is None:
             return np.ones(groups.shape[:-1])
         return self.slowdowns[hosts_among(groups, self.nic_of)]
 
     def least_slower(self, n_members: int) -> float:
-        """Return the smallest factor of ``slower`` for a group of this many devices: they are on as few hosts as
-        possible."""
+        """Return the smallest factor of ``slower`` for a group of this many devices, on as few hosts as possible."""
         if self.slowdowns is None:
             return 1.0
         hosts = np.arange(len(self.latency_s)) if self.nic_of is None else self.nic_of
@@ -660,7 +663,8 @@ def queues_of(
 
 
 def hosts_among(groups: IntArray, nic_of: IntArray | None) -> IntArray:
-    """Return (...,) the number of hosts of groups (..., R) of devices. ``nic_of`` comes from the network."""
+    """Return (...,) the number of hosts that hold each group of devices. ``groups`` has (..., R) device indices,
+    ``nic_of`` is as in ``Topology``."""
     hosts = np.sort(groups if nic_of is None else nic_of[groups], axis=-1)
     return np.asarray(1 + (np.diff(hosts, axis=-1) != 0).sum(axis=-1))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Placement:
     """(stages, replicas) device indices. Row s is the data-parallel group of stage s; column r is pipeline r.
 
-    Raises PlanError if the array is not two-dimensional or names a device twice.
+    Raises PlanError if the array is not two-dimensional, is empty, names a device twice, or holds a negative index.
     """
 
     devices: IntArray
@@ -70,16 +70,17 @@ class CostBreakdown:
     """(S-1,) seconds of the slowest pair between stages s and s+1, forward and back, as the pipelines pair the devices.
     """
     weights_s: FloatArray
-    """(S, S) edge weights of the coarsened graph: the bottleneck matching between every two groups (equation 3)."""
+    """(S, S) edge weights of the coarsened graph: seconds of the bottleneck matching between every two groups (equation
+    3)."""
 
     @property
     def data_parallel_s(self) -> float:
-        """Cost of the slowest group. All groups synchronise at the same time."""
+        """Seconds of the slowest group. All groups synchronise at the same time."""
         return float(self.group_s.max(initial=0.0))
 
     @property
     def pipeline_s(self) -> float:
-        """Cost of the path through the coarsened graph (equation 4)."""
+        """Seconds of the path through the coarsened graph (equation 4)."""
         return float(self.hop_s.sum())
 
     @property
@@ -196,14 +197,15 @@ class Plan:
     def changed(self, **fields: Any) -> Self:
         """Return the plan with these fields replaced, such as the job or the topology.
 
-        Seconds that held for the old fields are dropped.
+        ``iteration_s`` and its lower bound are dropped, because they held for the old fields.
         """
         return replace(self, **{"iteration_s": None, "iteration_lower_bound_s": None} | fields)
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """The choices that the job fixed and a search could have made, as text: ``2 x 2 stages x replicas``,
-        ``micro-batches of 1``. Empty if everything was open or if that is unknown."""
+        """The choices that the job fixed, as text: ``2 x 2`` (stages x replicas), ``micro-batches of 1``. Some, such as
+        compression, are only listed if they differ from the default. Empty if everything was open, or if that is
+        unknown."""
         if self.left_open is None:
             return ()
         job, left = self.job, self.left_open
@@ -245,7 +247,8 @@ class Plan:
 
     @property
     def scope(self) -> str:
-        """The set of plans that the bound on the seconds covers: ``any plan``, or ``any plan of 2 x 2, 1f1b``."""
+        """The set of plans that the bound on the seconds covers: ``any plan``, or ``any plan of 2 x 2, 1f1b``. If it is
+        unknown what the job fixed, ``any plan that its search allowed``."""
         if self.left_open is None:
             return "any plan that its search allowed"
         return f"any plan of {', '.join(self.pinned)}" if self.pinned else "any plan"
@@ -276,7 +279,7 @@ class Plan:
     def speed_up_words(self) -> str:
         """``at most 1.2 times faster with any plan``, ``no plan is faster``, or a note about a loose bound.
 
-        Empty if there is no bound.
+        Empty if there is no bound, or if it is 0.
         """
         left, bound_s = self.speed_up_left, self.iteration_lower_bound_s
         if not left or not bound_s:

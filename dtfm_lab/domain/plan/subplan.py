@@ -19,7 +19,7 @@ from dtfm_lab.domain.units import counted
 LEAST_TO_SYNCHRONISE = 4
 """Smallest number of workers for two pipelines of two stages, so that replicas have to synchronise."""
 AS_RECORDED = {"synchronise_every": "averages_every"}
-"""Field of a trace's context -> the job's field of another name that it records."""
+"""Field of a trace's context -> the field of the job that it records, if that has another name."""
 SIDES = ("stages", "pipelines")
 
 

@@ -123,12 +123,12 @@ def lower(
         Unless it is ``overlapped``, a device waits until a pipeline's message has arrived before it continues.
     absent
         (position, replica) of devices that have left. Devices that hold the same stage share their passes: see
-        ``sharing``. Requires sharding ``none``, no buckets, and neither ``tied`` nor ``locally``.
+        ``sharing``. Requires sharding ``none``, no buckets, and neither ``tied`` nor ``averaging.locally``.
     whole_rings
         Combine the rounds of a ring into one action of each kind per replica. For simulation only.
     period
-        Make programs only for the first replicas. Replica r does what replica r + ``period`` does. Requires no
-        ``absent``.
+        Make programs only for the first ``period`` replicas. Replica r does what replica r + ``period`` does. Requires
+        no ``absent``.
 
     Raises ScheduleError for more than MOST_STEPS steps, if a device orders a pass before one that it needs, or if a
     count is not between 1 and the schedule's.
@@ -181,7 +181,8 @@ def lower(
         # without synchronisation, each replica counts as alone and averages nothing
         groups = [(replica, in_group) if synchronise else (0, ("",)) for replica in range(len(counts))]
         made: dict[tuple[int, tuple[SynchronisationPart, ...]], tuple[Step, ...]] = {}
-        """Replicas of a ring all do the same."""
+        """(micro-batches, synchronisation parts) -> the tail. Replicas that do the same, such as all of a ring, share
+        it."""
         of_position = []
         for n, (replica, in_region) in zip(counts, groups, strict=True):
             key = n, tuple(parts_at(replica, in_region))

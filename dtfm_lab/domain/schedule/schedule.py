@@ -137,11 +137,11 @@ class Action(NamedTuple):
 
     stage: int
     """Stage number within the pipeline. For synchronisation and the optimizer step, the first stage that the device
-    holds."""
+    holds; for a tied embedding's gradient, the stage with the embedding or the head."""
     kind: Kind
     microbatch: int | None = None
-    """Micro-batch. For synchronisation with several rounds, the round, numbered consecutively over a device's
-    buckets."""
+    """Micro-batch of a pass or of its messages. For a PART, its number. For a PACK or STEP of one of several buckets,
+    the bucket. For synchronisation with several rounds, the round, numbered consecutively over a device's buckets."""
     peer: int | None = None
     """Offset of the other end: replica + peer for sends, replica - peer for receives, modulo replicas. For a tied
     embedding, stage + peer or stage - peer. None for a message along a pipeline."""
@@ -196,8 +196,8 @@ class Step(NamedTuple):
     in_turn: bool = False
     """True if it waits until this device's previous message sent in turn has arrived."""
     bucket: int | None = None
-    """Number of the bucket that it synchronises, if the device has several. Its computations run during the passes, as
-    soon as they can."""
+    """Number of the bucket that it synchronises, if the device has several; 0 for a delayed average. Computations with
+    a bucket run during the passes, as soon as they can."""
     fraction: float = 1.0
     """Duration relative to a whole computation of its kind, for a part of a pass or the work for one bucket."""
     whole: Kind | None = None

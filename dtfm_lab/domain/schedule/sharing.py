@@ -80,9 +80,10 @@ class Sharing:
     def synchronising(
         self, position: int, replica: int, parts: Iterable[SynchronisationPart]
     ) -> tuple[SynchronisationPart, ...]:
-        """Return the parts of one remaining replica.
+        """Return the synchronisation parts of one remaining replica.
 
-        ``parts`` count peers among the remaining replicas. The result counts them among all.
+        In ``parts``, peers are offsets among the remaining replicas. In the result, they are offsets among all
+        replicas.
         """
         members = self.members[position]
         here, n = members.index(replica), len(members)

@@ -82,8 +82,8 @@ def central(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationP
 
 @synchronisations.register("ring")
 def ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """Ring all-reduce (Patarasu and Yuan 2009): D - 1 rounds of summing and D - 1 of distributing, one shard per
-    round."""
+    """Ring all-reduce (Patarasu and Yuan 2009): with D replicas, D - 1 rounds of summing and D - 1 of distributing, one
+    shard per round."""
     n = len(regions)
     for i in range(n - 1):
         before: tuple[Key, ...] = ((Kind.REDUCE, i - 1, None),) if i else ()
@@ -98,10 +98,10 @@ def ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart
 
 
 def whole_ring(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """The parts of ``ring`` with its rounds combined, for simulation: one part of each kind, with the round of the
-    first.
+    """The parts of ``ring`` with its rounds combined, for simulation: one part of each kind, in round 0.
 
-    Messages have the size of one round. At the end, a replica has received everything but its own shard.
+    ``share`` is the size of one round. RECV_P is an exception: it counts all rounds, in which a replica receives
+    everything but its own shard. ``coded`` also counts all rounds.
     """
     n = len(regions)
     yield SynchronisationPart(Kind.SEND_G, 0, 1, share=1 / n, rounds=n - 1)
@@ -334,8 +334,8 @@ def tail_of(
     """Return the steps after the passes: synchronisation, the exchange of a tied embedding's gradient, and the
     optimizer step.
 
-    ``partner`` is the stage at the other end of the tied embedding. Rounds are numbered consecutively over the
-    buckets, so that every action has a unique name.
+    ``partner`` is the position at the other end of a tied embedding; None without one. Each bucket takes ``rounds``
+    consecutive round numbers, so that every action has a unique name.
     """
     n_before, n_buckets = len(pipeline), max(len(buckets), 1)
     done = max(i for i, step in enumerate(pipeline) if step.action.kind in PASSES)

@@ -51,7 +51,7 @@ class TaskGraph:
     fraction: FloatArray
     """Duration relative to its entry in ``computations``."""
     for_bucket: BoolArray
-    """True if the action synchronises one of several buckets."""
+    """True if the action synchronises one of several buckets, or a delayed average (``Step.bucket``)."""
     rounds: IntArray
     """Number of messages or sums that the action stands for (``Step.rounds``)."""
     n_predecessors: IntArray
@@ -65,8 +65,8 @@ class TaskGraph:
 
     @cached_property
     def beside(self) -> IntArray:
-        """Nodes of computations that synchronise buckets. They run during the passes of their device, one at a time, in
-        the order in which they become ready."""
+        """Nodes of computations with ``for_bucket``. They run during the passes of their device, one at a time, in the
+        order in which they become ready."""
         return np.flatnonzero(self.for_bucket & (self.role == COMPUTATION))
 
     @cached_property
@@ -185,7 +185,7 @@ class _Stretch:
 
 
 class _Builder:
-    """Builds the arrays for all replicas that do the same thing at once: first their passes, then their tails."""
+    """Builds the arrays. Replicas that do the same are handled together: first their passes, then their tails."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
@@ -282,7 +282,8 @@ class _Builder:
         at = {(one.position, replica): one for one in stretches for replica in one.replicas.tolist()}
         for stretch in stretches:
             messages: dict[tuple[int, int], tuple[list[int], list[Action]]] = {}
-            """By position of the other end and by how far its replica is from the sender's."""
+            """(position of the other end, offset of its replica) -> the indices of the sends, and the receives
+            there."""
             for i in np.flatnonzero(stretch.roles == SEND).tolist():
                 received = (sent := stretch.steps[i].action).counterpart()
                 # SEND_E counts its peer in stages, not in replicas

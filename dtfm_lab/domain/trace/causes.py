@@ -134,7 +134,7 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
     Parameters
     ----------
     iteration
-        Which iteration. None selects the one nearest to ``iteration_s``.
+        Number of the iteration. None selects the one whose length is nearest to ``iteration_s``.
 
     Returns
     -------
@@ -261,7 +261,7 @@ class _Gaps(NamedTuple):
 
 
 def _gaps(trace: TraceColumns, iterations: IntArray) -> tuple[FloatArray, _Gaps]:
-    """Return (iterations, devices) busy seconds, and the gaps between computations."""
+    """Return (iterations, devices) busy seconds, and the gaps before, between and after computations."""
     assert trace.after is not None
     context = trace.context
     n_replicas, n_positions = len(context.devices[0]), len(context.devices)
@@ -320,7 +320,8 @@ def _described(trace: TraceColumns, rows: IntArray) -> pd.DataFrame:
 
 
 def _slow_from_s(trace: TraceColumns, is_pass: BoolArray) -> FloatArray:
-    """Return, for each row, the time at which the median duration of its kind has passed."""
+    """Return, for each row, the time at which the median duration of its kind has passed; infinite if it is not a
+    pass."""
     seconds = trace.end_s - trace.start_s
     slow_from_s = np.full(len(seconds), np.inf)
     kinds = np.array([PASSES.index(a.kind) if a.kind in PASSES else -1 for a in trace.actions])[trace.action]

@@ -18,7 +18,8 @@ from dtfm_lab.domain.trace.run_context import RunContext
 from dtfm_lab.domain.units import FloatArray, IntArray, counted
 
 DENSE = 16
-"""Up to this many keys per row, duplicates are found by counting, which is faster than sorting."""
+"""Duplicate rows are found by counting, which is faster than sorting, if all keys are below this many times the number
+of rows."""
 LINK_SEPARATOR = " -> "
 """Separates source and target in the name of a link."""
 BETWEEN_REPLICAS = (Kind.SEND_G, Kind.RECV_G, Kind.SEND_P, Kind.RECV_P)
@@ -163,8 +164,8 @@ class TraceColumns:
     def iteration_s(self) -> float:
         """Seconds of an iteration. It is the median over all iterations, so that one slow start does not count.
 
-        If only every H-th iteration synchronises, it is the mean of H iterations: H - 1 medians of those that do not
-        synchronise, and one median of those that do.
+        If only every H-th iteration synchronises and both kinds were traced, it is the mean of H iterations: H - 1
+        medians of iterations that do not synchronise, and one median of iterations that do.
         """
         every = self.context.synchronise_every
         synchronises = (np.unique(self.iteration) + 1) % every == 0
@@ -183,7 +184,7 @@ class TraceColumns:
     @cached_property
     def iteration_weights(self) -> FloatArray:
         """(iterations,) weights for averages, which sum to 1. If only every H-th iteration synchronises, all that do so
-        have a total weight of 1/H."""
+        have a total weight of 1/H. Weights are equal if only one kind of iteration was traced."""
         iterations, every = np.unique(self.iteration), self.context.synchronise_every
         together = (iterations + 1) % every == 0
         if together.all() or not together.any():

@@ -336,12 +336,13 @@ class RunContext:
           network do not count. Unknown if any device has no price.
 
         Utilisation and prices are unknown if the seconds come from the machine that ran it, not from the specified
-        devices (clocks ``virtual`` and ``real``). Everything is unknown if a stand-in model was trained.
+        devices (clocks ``virtual`` and ``real``). With these clocks, everything is unknown if a stand-in model was
+        trained.
         """
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)
         price = None if price_per_hour is None else price_per_hour * iteration_s / 3600
-        # A stand-in's tokens and FLOP are not the job's.
+        # On the machine's own clock, a stand-in's tokens and FLOP are not the job's.
         known = not self.stand_in or self.clock in AS_SPECIFIED
         flop, tokens = (self.plan.flop or None, self.plan.tokens or None) if known else (None, None)
         return {

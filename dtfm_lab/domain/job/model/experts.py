@@ -8,7 +8,7 @@ tokens evenly. If it does not, an iteration takes longer than predicted.
 Attention is a llama's with grouped queries, or DeepSeek's with latent keys and values (DeepSeek-AI 2024, "DeepSeek-V2",
 section 2.1). There, the query and the key of each head have ``nope_dim`` numbers computed from a latent of ``q_rank``
 or ``kv_rank`` numbers, and ``rope_dim`` rotary ones. All heads share the rotary keys. In training, keys and values are
-expanded.
+computed in full for every head.
 
 Numbers that a block holds for its backward, per token, beyond the 4 d of its norms:
 
@@ -37,9 +37,10 @@ from dtfm_lab.domain.options import whole
 
 
 class _Attention(NamedTuple):
-    """What attention adds to a block: weights, vectors (biases, norms) and elements per token.
+    """What attention adds to a block: weights, vectors (biases, norms) and elements per token, as in ``block_of``.
 
-    The elements are those held for the backward, those moved in memory, and the keys and values (``kv``).
+    ``held`` elements are kept for the backward, ``moved`` ones are read or written in memory, and ``kv`` are the keys
+    and values.
     """
 
     weights: int
@@ -183,7 +184,7 @@ def _block(
 
     Each token passes gated MLPs of total width ``gated``. Of that width, ``common`` is the same for all tokens, and the
     rest belongs to experts chosen by a router with ``routed`` weights. ``held`` and ``moved`` are further elements per
-    token.
+    token (see ``block_of``).
     """
     d, n_heads, t = shape
     mlp = ((d, common), (d, common), (common, d)) if common else ()

@@ -187,12 +187,13 @@ def block_of(
     moved: int,
     kv: int,
 ) -> Layer:
-    """Return a block. ``shape`` is its width, heads, elements per head (0: width / heads) and sequence length.
+    """Return a block. ``shape`` is its width, number of heads, width of a head (0: width / heads) and sequence length.
 
     ``weights`` counts the parameters in matrices that every token is multiplied by, ``vectors`` the others (biases,
-    norms). ``held``, ``selective``, ``moved`` and ``kv`` (keys and values) are elements per token. ``half_scores`` is
-    twice the number of elements that unfused attention keeps per pair of tokens and head, because a dropout mask counts
-    half.
+    norms). ``held``, ``selective``, ``moved`` and ``kv`` are elements per token: kept for the backward, kept with
+    selective checkpointing, read or written in memory, and in keys and values. ``selective_weights`` counts the weights
+    whose products selective checkpointing computes again. ``half_scores`` is twice the number of elements that unfused
+    attention keeps per pair of tokens and head, because a dropout mask counts half.
     """
     d, n_heads, head_dim, t = shape
     return Layer(

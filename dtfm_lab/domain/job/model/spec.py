@@ -60,7 +60,7 @@ class LayerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A part of a model that stays on one stage.
+    """A part of a model that is never split among stages.
 
     FLOP and activation elements (single numbers of a tensor) are for one sequence.
     """
@@ -77,7 +77,8 @@ class Layer:
     """Elements kept from forward to backward, including the layer's input. An element of a one-byte mask counts as
     half. ``families`` documents how the builders count."""
     attention_elements: float = 0.0
-    """Additional elements kept by unfused attention: its matrices, with masks as halves. 0 if unknown."""
+    """Additional elements kept by unfused attention: its score matrices, where an element of a mask counts as half. 0
+    if unknown."""
     selective_elements: int = 0
     """Elements kept from forward to backward with selective checkpointing; 0 if unknown."""
     selective_flop: float = 0.0
@@ -231,7 +232,7 @@ class ModelSpec:
 
     @cached_property
     def backward(self) -> Backward:
-        """FLOP of the backward, averaged over the layers.
+        """FLOP of the backward per FLOP of the forward, averaged over the layers.
 
         A product with frozen weights costs one product in the backward instead of two, because those weights need no
         gradient. The products inside attention (scores, and scores x values) and those of adapters cost two as usual.
@@ -254,8 +255,8 @@ class ModelSpec:
 
     @property
     def attention_flop(self) -> float:
-        """Forward FLOP of attention in one block for one sequence: queries x keys and scores x values, without a
-        mask."""
+        """Forward FLOP of attention in one block for one sequence: queries x keys and scores x values, counted as if
+        nothing were masked."""
         return float(4 * self.seq_len**2 * self.n_heads * self.head_dim)
 
     @property
@@ -268,7 +269,8 @@ class ModelSpec:
         """Return the model with the same parameters on sequences of another length.
 
         Attention grows with the square of the length; other FLOP and held elements grow linearly. Raises JobError if
-        the model has too few learned positions, or if a block's FLOP are smaller than its attention's.
+        the model has too few learned positions, or if a block's FLOP are smaller than its attention's. It is also
+        raised for another length of your own module, whose data determine it.
         """
         length = whole(f"model {self.name}", "seq_len", seq_len)
         if self.source and length != self.seq_len:
