@@ -22,7 +22,7 @@ from dtfm_lab.widgets import markup
 MOST_SENTENCES = 12
 """Maximum number of suspects that get a sentence each. The others are only counted."""
 MOST_ROWS = 200
-"""Maximum rows of a table. The strongest suspects are kept."""
+"""Maximum rows of a table. The most suspicious rows are kept."""
 ROUNDING = 1e-9
 """Relative difference up to which two times count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]

@@ -74,7 +74,7 @@ def choices_line(plan: Plan) -> str:
 
 
 def _free(plan: Plan) -> str:
-    """Return how many devices of the plan have no price, which counts as 0."""
+    """Return in words how many devices of the plan have no price and so count as free. Empty if all have a price."""
     n = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
     return f" ({counted(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
 

@@ -302,8 +302,9 @@ class SchedulePanel(Panel):
     def show_at_hand(self, plan: Plan) -> Callable[[], None] | None:
         """Predict the current plan on an edited network, before a new plan is searched for. Called on a thread.
 
-        Return a function that shows the prediction, to be called on the kernel's loop. None if something else will be
-        shown: a prediction with choices, or one from a run's profile.
+        Return a function that shows the prediction, to be called on the kernel's loop. None if the pane is hidden, the
+        plan cannot be predicted, or something else will be shown: a prediction with choices, or one from a run's
+        profile.
         """
         state, self._at_hand = self._lab_state, None
         is_of_run = state.comparison is not None or "run" in state.busy

@@ -199,7 +199,8 @@ class FirstMinute:
         self._press("run")
 
     def _kill_one(self, is_recorded: bool = False) -> None:
-        """Kill a device of the current run, or of a new one. If it is recorded, the page hears shortly before."""
+        """Kill a device of the current run, or of a new one. If the kill is recorded, the page gets a message shortly
+        before."""
         if self._victim or not has_event_loop():
             return self._tell_recorder(is_recorded, "a device is being killed already")
         if "run" not in self._lab_state.busy:

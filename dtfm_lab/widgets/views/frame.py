@@ -53,7 +53,7 @@ class TopBar(View, page="top_bar"):
     live = traitlets.Bool(True).tag(sync=True)
     """True if every edit is followed by a new plan."""
     live_note = traitlets.Unicode("").tag(sync=True)
-    """Time that the last plan took, in words."""
+    """In words, how long the last plan took, or that a longer search still runs."""
     can_undo = traitlets.Bool(False).tag(sync=True)
     undo_label = traitlets.Unicode("").tag(sync=True)
     """The edit that *Undo* would undo."""
@@ -83,7 +83,7 @@ class TopBar(View, page="top_bar"):
 
 
 class TabsView(View, page="tabs"):
-    """A row of tabs, some with pages. A click, an arrow key or the page's digits set ``value``.
+    """A row of tabs, some with pages. A click, an arrow key or a digit key sets ``value``.
 
     Panes with the same ``tab`` are its pages. A tab shows its last shown page. The page switches without Python:
     ``value`` and ``second`` appear on the row as ``data-panes`` and ``data-second``, which styles use.

@@ -148,7 +148,7 @@ class DocumentView(View):
     playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The devices that source and target of a row in ``playback`` index."""
     conditions = traitlets.Dict().tag(sync=True)
-    """{device: "killed" | "slow" | "paused" | "recovered"} of the run's disturbed devices."""
+    """{device: "killed" | "slow" | "paused" | "recovered" | "gone"} of the run's disturbed devices."""
     restored_from = traitlets.Dict().tag(sync=True)
     """{device: device that its replacement's parameters come from}."""
     height = traitlets.Int(420).tag(sync=True)

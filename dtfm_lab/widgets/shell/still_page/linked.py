@@ -1,7 +1,7 @@
 """The plan and its predicted iteration as bytes of a link, and the page that shows them to people without the lab.
 
 ``views/link_reader`` reads what ``picture_of`` writes. A bar starts after the bar or message that it waited for, and
-many durations are equal. So for each bar, only what it waited for and the numbers of its durations are written. This
+many durations are equal. So for each bar, only what it waited for and the indices of its durations are written. This
 takes 2 to 3 bytes per bar.
 """
 
@@ -157,7 +157,7 @@ def default_views() -> dict[str, Any]:
 
 
 def opening_page() -> str:
-    """Return the HTML of the page that shows what a link after its ``#`` holds. It needs no server, and asks none."""
+    """Return the HTML of the page that shows the plan in its own address, after the ``#``. It makes no requests."""
     models = {name: view.own_traits() for name, view in default_views().items()}
     foot = "Everything here is in the link: nothing was sent or fetched."
     return html_of("A plan in a link", foot, models, reader=built("link_reader", ".js"))

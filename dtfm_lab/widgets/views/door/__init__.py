@@ -1,6 +1,7 @@
 """The door: what a visitor sees first, with networks to open and a picture of each.
 
-It shows four cards with pictures of real plans, and a small picture and a sentence for each bundled network.
+It shows three cards with pictures of real plans, a card for a blank canvas, and a small picture and a sentence for each
+bundled network.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ class Door(View):
     """
 
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "title", "words", "picture"} of each card. The name of a blank canvas is empty."""
+    """{"name", "title", "words", "picture", "picture_dark"} of each card. The name of a blank canvas is empty."""
     networks = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"name", "devices", "words", "picture"} of each bundled network."""
     suffixes = traitlets.Unicode(",".join(topology_suffixes())).tag(sync=True)

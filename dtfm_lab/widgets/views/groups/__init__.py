@@ -30,7 +30,7 @@ Pair = tuple[int, int]
 
 
 class Lettered(NamedTuple):
-    """The letters of a plan's groups: A is the group with the plan's first device, then B, C and so on."""
+    """The letters of a plan's groups: A, B, C and so on, in the order of each group's first device in the network."""
 
     order: tuple[int, ...]
     """Stages in the order of their groups' letters."""
@@ -79,7 +79,7 @@ def cost_of(plan: Plan) -> dict[str, Any]:
     """Return the parts of the communication cost.
 
     {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}. averaging_s is
-    the slowest group's. A hop waits for its slowest pair of devices. gbps and ms are those of that pair's link from the
+    the slowest group's. A hop waits for its slowest pair of devices. gbps and ms belong to that pair's link, from the
     earlier stage to the later one. bound_s is the lower bound for plans of this shape.
     """
     topology, hops = plan.topology, []

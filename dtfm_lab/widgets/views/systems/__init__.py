@@ -28,7 +28,7 @@ class SystemsView(View):
     "taken"} of each system, in the order in which they are drawn.
 
     ``parts`` are [cause, seconds]. ``length`` is the bar's length as a share of the longest bar. A ``cut`` bar is drawn
-    shorter than its seconds. ``times`` is how many times as long as the fastest it takes. ``ours`` marks the lab's own
+    shorter than its seconds. ``times`` is its seconds divided by the fastest system's. ``ours`` marks the lab's own
     system, ``taken`` the one whose plan is the lab's. If a row is not an iteration, "told" and "beside" replace the
     text of its seconds and of ``times``.
     """
