@@ -360,7 +360,7 @@ def members_of(lab_state: LabState, names: Iterable[str]) -> list[list[str]]:
 
 
 def shown_prediction(lab_state: LabState) -> Trace | None:
-    """Return the prediction of the plan with the choices. None while it is being computed."""
+    """Return the prediction of the plan with the choices. None if it is missing or out of date."""
     return None if prediction_staleness(lab_state) else lab_state.predicted
 
 
@@ -370,7 +370,7 @@ def is_profiled(lab_state: LabState) -> bool:
 
 
 def shown_s(lab_state: LabState) -> float | None:
-    """Return the predicted seconds of an iteration, or the plan's own while its prediction is being computed."""
+    """Return the predicted seconds of an iteration, or the plan's own if the prediction is missing or out of date."""
     if (predicted := shown_prediction(lab_state)) is not None:
         return predicted.iteration_s
     return None if lab_state.plan is None else lab_state.plan.iteration_s

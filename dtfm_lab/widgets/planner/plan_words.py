@@ -104,7 +104,7 @@ LISTED_CHANGES = ("stays", "moved", "gone idle", "come in", "added")
 reported, because the user removed it.
 """
 BY_SHAPE = {"blocks": "stages resized", "shares": "work shares changed", "warm-up forwards": "warm-up changed"}
-"""Words for a change of choices with a number per stage or pipeline. If the shape changes, so do these choices, and
+"""{choice with a number per stage or pipeline: words for its change}. If the shape changes, so do these choices, and
 they are not reported."""
 
 

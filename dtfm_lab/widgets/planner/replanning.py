@@ -267,8 +267,8 @@ def _same(one: Request, other: Request) -> bool:
 class BackgroundBound:
     """Raises the lower bound of the lab's plan on a thread, and sets ``lab_state.bound_s`` to it.
 
-    ``options`` returns the options of a search. Only plans for the shortest iteration get a higher bound, and only if
-    they have one already.
+    ``options`` returns the options of a search. Only plans that minimise the iteration time and already have a bound
+    get a higher one.
     """
 
     def __init__(self, lab_state: LabState, options: Callable[[], dict[str, Any]] = dict) -> None:

@@ -153,7 +153,7 @@ class FaultControls:
         self._draw(shown, "" if kept is None else f"of the plan, this machine runs {kept.sentence}", NOTHING_RUNS)
 
     def watch(self, run: Run, *, may_disturb: bool = True) -> None:
-        """Show the devices of this run from now on."""
+        """Show the devices of this run from now on. If ``may_disturb`` is False, no action is possible."""
         self._run, self._monitor = run, ConditionMonitor(run)
         spec = run.spec
         devices = spec.plan.topology.devices

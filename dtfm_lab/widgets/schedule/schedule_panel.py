@@ -77,7 +77,7 @@ class SchedulePanel(Panel):
         """A request of ``_predict``, without its plan, and its prediction: the current plan on the network that was
         just edited. It is shown while the search for a new plan runs."""
         self._asked: object = None
-        """The request that the shown prediction answers."""
+        """What the shown prediction is for: network, job, choices, queueing, schedule and source of computing times."""
         self._edited_at_s = 0.0
         self._automatic = lab_state.schedule
         """The schedule that the panel has chosen itself. If ``lab_state`` names another, a person has chosen it."""

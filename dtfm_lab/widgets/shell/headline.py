@@ -42,7 +42,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     """Return what is most worth saying now.
 
     An error comes first. Then come a run's progress, why nothing could be planned or what does not fit, the shown
-    pane's note, the last edit with its effect, and ``reason``: what limits the plan, see ``reason_of``.
+    pane's note, how a plan was made by hand, the last run, the last edit with its effect, and ``reason``: what limits
+    the plan, see ``reason_of``.
     """
     # The order is by urgency: errors, what runs now, what does not fit, and only then what changed.
     if state.message:

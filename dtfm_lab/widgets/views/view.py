@@ -25,7 +25,7 @@ class View(DeferredWidget, anywidget.AnyWidget):
     """
 
     own_id = Unicode().tag(sync=True)
-    """Id by which the page finds its model if that arrives late: ``tools/js/shared/view.js``."""
+    """Id by which the page finds its model if the model arrives late, see ``tools/js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
         views, _, module = cls.__module__.rpartition(".views.")
@@ -164,9 +164,9 @@ class DocumentView(View):
     def following(self) -> bool:
         return bool(self._links)
 
-    # Called twice, a second set of links would replace the first, which nobody could unlink any more.
     def follow(self) -> None:
         """Show the drawing and follow its changes from now on."""
+        # A second set of links would replace the first, which could then never be unlinked.
         if not self._links:
             self._links = [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
             self._links.append(SelectionLink(self.drawing, self))

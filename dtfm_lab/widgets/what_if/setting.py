@@ -81,7 +81,8 @@ class WhatIfSetting:
 
     items: tuple[tuple[str, Any], ...]
     link: tuple[str, ...] = ()
-    """The two devices whose link, or whose two regions' links, the factors apply to. Empty for every link."""
+    """Two devices. The factors apply to the link between them or, if they are in two regions, to all links between the
+    regions. Empty for every link."""
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> WhatIfSetting:
@@ -108,8 +109,8 @@ class WhatIfSetting:
         return replace(self, items=tuple((self.values | values).items()))
 
     def on(self, plan: Plan) -> Plan:
-        """Return the plan's placement with this job on the scaled network. Its communication cost is not computed
-        again.
+        """Return the plan with this setting's job and links, and the same placement. Its communication cost is not
+        computed again.
 
         Raises LabError if the job does not allow it.
         """

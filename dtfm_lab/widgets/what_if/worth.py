@@ -75,7 +75,7 @@ def improved_shares(base: SimulatedIterations, devices: Sequence[str]) -> dict[s
 
 def joined(topology: Topology, a: int, b: int) -> list[tuple[int, int]]:
     """Return the pairs of devices whose links are edited together with one link: all pairs between two regions, or only
-    this pair within one region."""
+    this pair if the regions are equal or unknown."""
     regions = [device.region for device in topology.devices]
     if regions[a] == regions[b] or "" in (regions[a], regions[b]):
         return [(a, b)]

@@ -81,8 +81,9 @@ def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
     """Return the distinct durations in ticks, and the columns of the typical iteration.
 
     - For each bar, in order of row and start: row and kind, as differences from the previous bar; micro-batch; stage;
-      NOTHING, A_BAR or A_MESSAGE for what it waited for, and which one; the durations of its wait and of the bar, as
-      indices into the durations.
+      NOTHING, A_BAR or A_MESSAGE for what it waited for; which one (how many bars before it, or the message's
+      difference from the previous one that a bar waited for); the durations of its wait and of the bar, as indices
+      into the durations.
     - For each message, in order of the bar that sends it: that bar, as a difference from the previous message's; the
       receiver's row; the duration of the transit, as an index into the durations.
     - The critical path: a bar b as b, a message m as -1 - m.

@@ -132,7 +132,7 @@ def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = N
     """Return the first row, the newest, and every row whose levels differ visibly from the row before.
 
     ``unseen_s`` is the smallest visible difference. ``unseen_median_s`` is the same for medians, by default
-    ``unseen_s``. If it is 0, any change counts.
+    ``unseen_s``. With a difference of 0, any change counts.
     """
     if len(rows) < 3:
         return rows

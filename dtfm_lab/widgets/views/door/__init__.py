@@ -23,7 +23,7 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.view import View
 
 PLANS = Path(__file__).parent / "plans.json"
-"""{network: names of the devices of each stage} of the plan for the job that the lab opens the network with.
+"""File of {network: names of the devices of each stage}. Each plan is for the job with which the lab opens the network.
 
 Stored because a search would take seconds. The test of this folder searches again.
 """

@@ -225,9 +225,9 @@ class GroupsView(View):
     With more than 16 groups, steps (d) and (e) are the matrix of weights as well.
 
     Clicking a device, a group or an edge selects it. The edge from stage ``s`` to ``s + 1`` is ``selected_edge`` ``s``
-    and opens its matching, any other is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}`` when it
-    starts, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends. The panel then sets
-    ``offers`` or shows another plan. Control-Z sends ``undo``, with Shift ``redo``.
+    and opens its matching. Any other edge is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}``
+    when it starts, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends. The panel then
+    sets ``offers`` or shows another plan. Control-Z sends ``undo``, with Shift ``redo``.
     """
 
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)

@@ -34,7 +34,7 @@ class SystemsView(View):
     """
     causes = traitlets.List(traitlets.Dict(), CAUSES).tag(sync=True)
     changes = traitlets.Unicode(CHANGES).tag(sync=True)
-    """Mark of a system that changes the training itself."""
+    """Mark next to a system that changes the mathematics of the training."""
     chosen = traitlets.Unicode("").tag(sync=True)
     """Name of the chosen system. Empty for none."""
     title = traitlets.Unicode("What takes how long?").tag(sync=True)
