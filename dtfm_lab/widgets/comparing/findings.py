@@ -100,7 +100,8 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
 
 
 def tiles_html(tiles: tuple[Tile, ...], *, secret: bool = False) -> str:
-    """Return the tiles as HTML. ``secret`` leaves out the reasons, which name suspects."""
+    """Return the tiles as HTML. With ``secret``, only the first tile keeps its reason, because the other reasons name
+    suspects."""
     inside = "".join(
         f'<div class="dtfm-tile-number{" dtfm-alarming" if tile.is_alarming else ""}"><span>{escape(tile.name)}</span>'
         f"<b>{escape(tile.value)}</b><small>{escape('' if secret and at else tile.reason)}</small></div>"

@@ -100,8 +100,8 @@ def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
     """Return the network with one device per host, and the extra keys of each host's entry.
 
     None if the network is small, has measured message times, has no host with several devices, or two entries would
-    have the same name. Also None if one entry cannot describe a host, because its devices differ, or its links inside
-    or to another host.
+    have the same name. Also None if one entry cannot describe a host, because its devices differ or are groups of GPUs,
+    or because its links inside or to another host differ.
     """
     # Measured times are by device, so those networks are drawn in full.
     if len(topology) <= MOST_DRAWN or topology.message_s is not None:
@@ -140,7 +140,8 @@ def _entry(topology: Topology, ids: list[int]) -> dict[str, Any]:
 
 
 def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
-    """True if all devices of each host are alike, and so are all links inside it and between any two hosts."""
+    """True if every device is a single GPU, all devices of each host are alike, and so are all links inside each host
+    and between any two hosts."""
     # The name and the place do not count: everything else must be alike.
     for ids in groups:
         kinds = {replace(topology.devices[i], name="x", position=None) for i in ids}

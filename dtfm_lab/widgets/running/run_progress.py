@@ -165,7 +165,8 @@ def story_of(run: RunRecord) -> str:
 
 
 def followed(replanned: Event) -> str:
-    """Return the cost of switching to another plan, as a line of the log."""
+    """Return a line of the log on a switch to another plan: workers kept and started, iterations to repeat, seconds
+    lost."""
     went_on = counted(replanned["kept"], "worker")
     started = f", {replanned['started']} started" if replanned["started"] else ""
     again = f"; {counted(replanned['undone'], 'iteration')} to repeat" if replanned["undone"] else ""

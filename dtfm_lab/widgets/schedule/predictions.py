@@ -47,7 +47,7 @@ AS_SPECIFIED = " from FLOP and peak speed, links as drawn"
 """Note of a prediction of the drawn network and the chosen job."""
 FROM_PROFILE = " from the last profile"
 LEAST_SHARE = 0.004
-"""Minimum share of an iteration that is mentioned."""
+"""Minimum share of the iteration for a part of it to be shown."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ class TopBar(View, page="top_bar"):
     it waits for Python. The message {"kind": "copy", "link", "address"} makes the page copy the link, with ``address``
     or else the page's own address before it. The page then presses "copied" or "not-copied".
 
-    To record a kill, the page presses "record-kill". It begins when {"kind": "kill", "why_not": ""} arrives. If
-    ``why_not`` is a reason, it shows that instead.
+    To record a kill, the page presses "record-kill". Recording begins when {"kind": "kill", "why_not": ""} arrives. If
+    ``why_not`` gives a reason, the page shows the reason instead.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)

@@ -59,7 +59,7 @@ def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str]) ->
 
 
 def improved_shares(base: SimulatedIterations, devices: Sequence[str]) -> dict[str, float]:
-    """Return the share of the iteration that each improvement of a device, or of the link between two, would save.
+    """Return {what is improved: share of the iteration saved} for a device, or for the link between two devices.
 
     The improvement is by ``FACTOR``.
     """
