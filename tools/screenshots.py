@@ -73,7 +73,7 @@ NUMBER = """([selector, number]) => {
     mark.style.cssText = `position: fixed; z-index: 99999; width: 24px; height: 24px; border-radius: 50%;
         background: #d9480f; color: #fff; font: 700 14px/24px system-ui, sans-serif; text-align: center;
         box-shadow: 0 0 0 2px #fff; left: ${Math.max(3, box.left - 4)}px; top: ${Math.max(3, box.top - 4)}px`;
-    document.body.append(mark);
+    document.querySelector('.dtfm-lab').append(mark);
 }"""
 MOMENT = "640"
 """Thousandths of the iteration that tour.png shows."""
@@ -178,6 +178,7 @@ def planned(lab: LabPage) -> None:
     """Wait until a plan of what is open is drawn, and no search looks for a better one."""
     until(lab.page, f"{PLANNED} and the_lab.predicted is not None")
     lab.at_rest()
+    until(lab.page, "not the_lab.schedule_panel.chart.stale")
     lab.page.wait_for_timeout(600)
 
 
@@ -193,9 +194,9 @@ def play(lab: LabPage) -> None:
 def enlarge_batch(lab: LabPage) -> None:
     job = lab.menu("job")
     lab.fill(job.get_by_label("Batch", exact=True), str(LARGE_BATCH))
-    until(lab.page, f"{PLANNED} and the_lab.plan.job.global_batch == {LARGE_BATCH} and the_lab.predicted is not None")
+    until(lab.page, f"{PLANNED} and the_lab.plan.job.global_batch == {LARGE_BATCH}")
     lab.close_menu()
-    lab.at_rest()
+    planned(lab)
     play(lab)
 
 

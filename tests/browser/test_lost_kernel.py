@@ -1,6 +1,6 @@
 """A lab's result is recorded as a video; its kernel is killed, the last picture stays, and a button brings it back.
 
-The video is as large as the half of the lab that is shown.
+The video is as large as the half of the lab that is shown. The video of a killed device shows the whole lab.
 """
 
 import base64
@@ -40,12 +40,33 @@ def test_a_pane_is_recorded_and_after_a_lost_kernel_the_last_picture_stays_and_a
     assert page.locator(".dtfm-lab").count() == 1
 
 
+def test_a_killed_device_is_recorded_by_one_button(page, open_notebook, ask_kernel, eventually):
+    open_notebook(page, ["import dtfm_lab as lab\nthe_lab = lab.Lab('lecture-hall', 'tiny', autosave=False)\nthe_lab"])
+    seen = LabPage(page, "recorded-kill")
+    seen.settled("Iteration")
+    seen.whole_window()
+    with page.expect_download() as download:
+        seen.menu("more").get_by_role("button", name="Record a kill").click()
+        eventually(page, "the_lab.run_panel.run is not None and len(the_lab.run_panel.run.faults)", 1)
+        page.wait_for_timeout(1000)
+        seen.look("killed")
+        seen.next.filter(has_text=re.compile(r"Stop recording \([1-9] s\)")).click()
+    assert download.value.suggested_filename == "kill.mp4"
+    width, height = page.evaluate(LENGTHS, base64.b64encode(download.value.path().read_bytes()).decode())
+    shown = page.viewport_size
+    assert abs(width / height - shown["width"] / shown["height"]) < 0.02
+    assert width > 0.9 * shown["width"]
+    eventually(page, "len(the_lab.run_panel.run.losses) > 3", True)
+    ask_kernel(page, "the_lab.run_panel.stop.click()")
+    eventually(page, "the_lab.run_panel.run.running", False)
+
+
 def recorded(seen):
     """Record the pane for a second, until it is stopped, in the whole window: there it is in sight from end to end."""
     seen.whole_window()
     pane = seen.boxes()["effect"]
     with seen.page.expect_download() as download:
-        seen.menu("more").get_by_role("button", name="Record").click()
+        seen.menu("more").get_by_role("button", name="Record", exact=True).click()
         seen.next.filter(has_text=re.compile(r"Stop recording \([1-9] s\)")).click()
     expect(seen.headline).to_have_text("Recorded. lab.mp4 is among your downloads.", use_inner_text=True)
     expect(seen.next).to_have_text("Run it for real")

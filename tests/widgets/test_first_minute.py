@@ -119,6 +119,19 @@ def test_each_error_has_one_answer(error: float, place: int, tmp_path, monkeypat
     assert the_lab.first_minute._judged.endswith("you were right.")
 
 
+async def test_a_page_that_records_a_kill_hears_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    the_lab = opened()
+    told: list[dict[str, str]] = []
+    monkeypatch.setattr(the_lab.bar.view, "send", told.append)
+    monkeypatch.setattr(the_lab.first_minute, "_press", lambda name: None)  # the run is refused
+    the_lab._press("record-kill")
+    assert told == [{"kind": "kill", "why_not": "no run could start"}]
+    assert the_lab.run_panel.iterations.value * the_lab.plan.iteration_s >= first_minute.RECORDED_S
+    the_lab.first_minute._victim = "ada"
+    the_lab._press("record-kill")
+    assert told[1:] == [{"kind": "kill", "why_not": "ada is about to be killed already"}]
+
+
 def test_a_recovered_device_leads_to_the_link_and_a_copied_link_to_the_end() -> None:
     the_lab = opened()
     the_lab.lab_state.run_story = "ada was killed: its copy took over"

@@ -87,8 +87,8 @@ class AdviceOptions:
 
 
 class MemoryFit(NamedTuple):
-    """A version of the job, about how many bytes its whole model needs, and for each option, by name, whether it
-    fits."""
+    """A version of the job in words, roughly how many bytes its whole model needs, and whether it fits each option (by
+    name)."""
 
     job: str
     needs_bytes: float
@@ -128,7 +128,8 @@ class Advice:
     """The keywords of ``lab.advise``: limits, price of electricity, and search time."""
     options: tuple[FleetOption, ...]
     wanted: int
-    """Number of steps until the advice is complete: one per option to plan, and one for the upgrades."""
+    """Number of results until the advice is complete: one per option, and a last one with upgrades and interruptions.
+    More come if the job has to be changed to fit."""
     changed: str = ""
     """The changes made to the job for these plans, if it fits nowhere unchanged. "" otherwise."""
     fits: tuple[MemoryFit, ...] = ()

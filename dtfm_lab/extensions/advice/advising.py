@@ -30,8 +30,8 @@ from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
 
 OF_HOME = 3.0
-"""Search time of an option with all your own machines, relative to a rented host or a single machine. It applies if the
-time is limited."""
+"""With a time limit, an option with all your own machines is searched this many times as long as a rented host or a
+single machine. So are the upgrades."""
 CHANGES: tuple[dict[str, Any], ...] = (
     {"checkpointing": None, "recompute": False},
     {"microbatch": 1},
@@ -182,7 +182,7 @@ def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
         more = replanned(with_one_more(plan.topology, twin, best), plan, plan, **limits)
         if more is not None and more.iteration_s is not None:
             yield UpgradeGain(f"another {plan.topology.names[best]}", plan.iteration_s, more.iteration_s)
-    # of links with the same gain keep the last, such as that of two whole regions instead of a single one
+    # If several have the same gain, keep the last: all links between two regions come after the single links.
     links = [one for one in gains(plan, factor=FACTOR, what=["bandwidth"]) if one.of in ("link", "regions")]
     faster = {round(one.change, 6): one for one in links}
     for gain in [one for change, one in sorted(faster.items()) if change < -LEAST_GAIN][:MOST_GAINS]:

@@ -221,8 +221,8 @@ def _rented(gpu: str, n: int, price_per_hour: float, name: str) -> Topology:
 def with_one_more(topology: Topology, device: Device, like: int | None = None) -> Topology:
     """Return the network with one more device.
 
-    Its links are the assumed line. With ``like``, they are copies of the links of device ``like`` instead, and the link
-    between the two is as fast as the best link of ``like``.
+    Its links have the assumed latency and bandwidth (``LINE_S``, ``LINE_BYTES_PER_S``). With ``like``, they are copies
+    of the links of device ``like`` instead. The link between the two is as fast as the best link of ``like``.
     """
     n = len(topology)
     links = topology.latency_s, topology.bandwidth_bytes_per_s
@@ -241,8 +241,8 @@ def with_one_more(topology: Topology, device: Device, like: int | None = None) -
 
 
 def room_of(topology: Topology, job: Job) -> Room:
-    """Return the result of ``room_for``. If the job has no valid layout on the network, it does not fit and its bytes
-    are NaN."""
+    """Return whether the job fits the network, roughly how many bytes its model needs, and how many all devices have.
+    If the job has no valid layout on the network, it does not fit and both numbers are NaN."""
     try:
         return room_for(topology, job)
     except TopologyError:

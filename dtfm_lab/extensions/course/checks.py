@@ -90,7 +90,8 @@ class MissionsOf:
     def mission(
         self, name: str, *, takes: type | tuple[type, ...], reason: Reason | None = None, **about: Any
     ) -> Callable[[Checked], Checked]:
-        """Register a check. ``about`` has the fields of a Mission that are not texts.
+        """Register a mission whose check is the decorated function. ``about`` has the fields of a Mission that are not
+        texts.
 
         The texts have ``said``, the sentence for an answer that wins. The check returns values for the names in braces
         in ``said``. With a ``reason``, the answer is a list that ends in a number, and the texts have its ``slips``.
@@ -178,7 +179,7 @@ class MissionsOf:
 
 def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: str) -> Any:
     """Return an answer without the number at its end: a list if the mission takes one, otherwise a single object.
-    Raises NotYet if there is no number."""
+    Raises NotYet if the answer has another form."""
     is_list = isinstance(takes, tuple) and list in takes
     require(len(answer) >= 2, f"the list has {len(answer)} things; wanted {wanted}")
     last = answer[-1]
@@ -290,7 +291,7 @@ def parts_of(answer: Sequence[object], wanted: str, *types: type) -> Any:
 
 
 def really_measured(trace: Trace) -> None:
-    """Raise NotYet unless a trace comes from a run, with losses and its own profile."""
+    """Raise NotYet unless a trace was measured in a run and has losses."""
     require(trace.context.source == "measured", "this trace was simulated; wanted one that lab.run measured")
     require(bool(trace.context.losses), "this trace has no losses; wanted one that lab.run measured")
 

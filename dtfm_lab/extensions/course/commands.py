@@ -26,7 +26,8 @@ from dtfm_lab.files.reading import explained, shipped, write_text
 from dtfm_lab.simulation.task_runner import usable_cores
 
 LINKS = {"](../docs/": "](docs/", "](../notebooks/": "](../"}
-"""How links between lessons and pages begin: in the repository, and in a folder to which lessons were copied."""
+"""Beginning of a link between lessons and pages in the repository -> its beginning in a folder to which lessons were
+copied."""
 
 
 @click.command()

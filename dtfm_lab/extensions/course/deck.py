@@ -50,7 +50,7 @@ def deck_of(notebook: Mapping[str, Any]) -> str:
 
 
 def slides_of(notebook: Mapping[str, Any]) -> Iterator[Slide]:
-    """Yield the slides of a notebook, in its order."""
+    """Yield the slides of a notebook, in its order, up to its missions."""
     heading = ""
     for cell in notebook.get("cells", []):
         source = _joined(cell.get("source", ""))

@@ -31,7 +31,8 @@ TICKS = {-2: "100 ×<br>too low", -1: "10 ×", 0: "right", 1: "10 ×", 2: "100 �
 
 
 def guesses(table: pd.DataFrame) -> go.Figure:
-    """Return a histogram of guess over answer for each question of ``lab.missions.guesses(folder)``.
+    """Plot a class's guesses at each question: a histogram of guess / answer, or a bar per choice. ``table`` is what
+    ``lab.missions.guesses(folder)`` returns.
 
     Answers may differ by reader, so the histogram shows by which factor each guess was too low or too high. Raises
     LabError for a table without guesses.

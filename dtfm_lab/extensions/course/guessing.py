@@ -19,7 +19,7 @@ RIGHT = 1.05
 """A guess counts as right if it is off by at most this factor."""
 PERCENT = ("%", "percent", "per cent")
 DECADES = 100.0
-"""A scale is logarithmic if its largest number is at least this many times its smallest."""
+"""A slider is logarithmic if its smallest number is above 0 and its largest is at least this many times as large."""
 
 Answer = float | str | Callable[[], float | str]
 
@@ -116,7 +116,8 @@ ASKED: dict[str, GuessQuestion] = {}
 
 
 def factor(guess: Guess) -> float:
-    """Return by which factor a guess is too large or too small, at least 1; infinite if the signs differ."""
+    """Return by which factor a guess is too large or too small, at least 1. It is infinite for a wrong choice, and if
+    the signs differ or only one of the two is 0."""
     if guess.guess == guess.answer:
         return 1.0
     # No factor leads from one choice to another, nor from one side of zero to the other.

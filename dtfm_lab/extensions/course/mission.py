@@ -208,7 +208,8 @@ missions: Registry[Mission] = Registry(
 
 
 def in_order(lesson: str | None = None) -> list[Mission]:
-    """Return all missions, or one lesson's missions. They are in order of lessons, the quickest first.
+    """Return all missions, or one lesson's missions. They are in order of lessons. Within a lesson, the quickest comes
+    first.
 
     Raises UnknownName for an unknown lesson.
     """

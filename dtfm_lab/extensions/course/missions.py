@@ -79,8 +79,8 @@ class Card:
 
 
 def names(lesson: str | None = None) -> list[str]:
-    """Return the names of all missions, or of one lesson's missions. They are in order of lessons, the quickest first.
-    Raises UnknownName."""
+    """Return the names of all missions, or of one lesson's missions. They are in order of lessons. Within a lesson, the
+    quickest comes first. Raises UnknownName."""
     return [each.name for each in in_order(lesson)]
 
 
@@ -275,7 +275,7 @@ class Board(pd.DataFrame):
 
     @property
     def sentence(self) -> str:
-        """``2 of 5 missions won; next: half-and-half``."""
+        """How many missions are won, and the first that is not: ``2 of 5 missions won; next: half-and-half``."""
         words = f"{int(self['passed'].sum())} of {len(self)} {'mission' if len(self) == 1 else 'missions'} won"
         left = self.loc[~self["passed"].astype(bool), "mission"]
         return f"{words}; next: {left.iloc[0]}" if len(left) else words

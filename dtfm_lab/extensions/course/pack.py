@@ -36,7 +36,7 @@ def answers() -> str:
 
 
 def misconceptions() -> str:
-    """Return the known mistakes of every mission and what they reveal about the reader, in Markdown."""
+    """Return, for every mission with known mistakes, the sentence that a reader gets for each, in Markdown."""
     parts = ["# Misconceptions", "A wrong number that follows from a known mistake gets this sentence."]
     for lesson in LESSONS.values():
         texts = read_mapping(TEXTS / f"{lesson.name}.yaml")

@@ -50,8 +50,8 @@ def distributed(function: Callable[..., Any]) -> Callable[..., list[Done]]:
 
     Each process calls ``function(rank, n, **given)``, with ``each[rank]`` as further arguments. The processes are one
     gloo group. Your function can use ``torch``, ``dist`` (torch.distributed, where only ``send``, ``recv``, ``isend``
-    and ``irecv`` work) and ``pieces``, but nothing else from your notebook. Arguments and results are numbers, texts
-    and lists, or a tensor. Raises LabError for a function whose source cannot be read.
+    and ``irecv`` work) and ``pieces``, but nothing else from your notebook. Arguments are numbers, texts and lists. So
+    is the result; a tensor is returned as a list. Raises LabError for a function whose source cannot be read.
     """
     try:
         # Another process cannot get the function itself, only its source.

@@ -113,7 +113,7 @@ class Progress:
 
 
 def now() -> str:
-    """Return the current time in the form that files hold."""
+    """Return the current time as files hold it: UTC in ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

@@ -56,7 +56,8 @@ def plan_of_laptops(rng: np.random.Generator, *, bandwidth: float = 1.0) -> Plan
 
 
 def two_rooms(rng: np.random.Generator) -> Topology:
-    """Return eight V100s in rooms of two cities, with 10 Gbit/s inside and a slow link between them."""
+    """Return eight V100s, four in each of two cities, with 10 Gbit/s within a city and slow links between the
+    cities."""
     rooms = [str(city) for city in rng.choice(CITIES, 2, replace=False)]
     between = int(rng.integers(5, 60)), int(rng.integers(3, 40)) / 10
     names = [f"{room}-{number}" for room in rooms for number in range(1, 5)]

@@ -8,8 +8,9 @@
 | .json, or a folder of several        | SkyPilot's: machines online at each tick, in a folder one file per zone |
 
 Lines of CSV that begin with ``#`` come first. ``# end_seconds: 3600`` is the length in seconds, by default the time of
-the last row. ``# name:`` is the name. ``# devices:`` is a JSON list of devices, needed if some never arrive. All other
-comments are the source. Counts do not name machines, so they are called node1, node2, ..., and the oldest leaves first.
+the last row. ``# name:`` is the name. ``# devices:`` is a JSON list of devices, needed if some never arrive or their
+order is not the order of arrival. ``# left_out:`` is the number of dropped events. All other comments are the source.
+Counts do not name machines, so they are called node1, node2, ..., and the oldest leaves first.
 """
 
 import csv
@@ -163,8 +164,8 @@ def _availability_of(
     end_s: float | None = None,
     left_out: int = 0,
 ) -> Availability:
-    """Build the availability of a file's events. It ends at ``end_s``, by default at ``until_s`` or the last event.
-    Raises FileError, with the line."""
+    """Build the availability of a file's events. It ends at ``end_s``, by default at ``until_s`` or at the last event,
+    whichever is later. Raises FileError, with the line."""
     place = {device: index for index, device in enumerate(devices)}
     for _, _, who, line in events:
         if place.setdefault(who, len(place)) >= len(devices) > 0:

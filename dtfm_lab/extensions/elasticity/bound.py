@@ -1,8 +1,8 @@
 """An upper bound on the samples of any policy, even one that knows the future.
 
 At every moment the bound trains as fast as the best plan for the devices that are ready. When training becomes possible
-after a time in which it was not, the bound first waits for the shorter of a restart and a regrouping. Other changes
-cost nothing, because a policy with foresight could prepare them during training.
+again, or for the first time, the bound waits for a restart or a regrouping, whichever is shorter. Other changes cost
+nothing, because a policy with foresight could prepare them during training.
 """
 
 from __future__ import annotations

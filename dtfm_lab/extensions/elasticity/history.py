@@ -160,8 +160,8 @@ class History:
 
     @cached_property
     def seconds(self) -> dict[str, float]:
-        """Seconds in each state by name, which add up to the whole length. ``redundant`` is the part of training that
-        is only useful if a device is lost."""
+        """Seconds in each state by name, which add up to the whole length. There is also ``redundant``: the part of the
+        training time that is only useful if a device is lost."""
         lasts = self.end_s - self.start_s
         by_state = np.bincount(self.state, weights=lasts, minlength=len(TimeUse))
         training = self.state == TimeUse.TRAINING
@@ -225,7 +225,8 @@ class History:
         }
 
     def compared_with(self, after: History) -> Any:
-        """Return the ``HistoryComparison`` with another history of the same hours, as ``lab.compare`` does.
+        """Return the ``HistoryComparison`` of this history, as the prediction, with ``after``, as the measurement.
+        ``lab.compare`` returns the same.
 
         It has ``.text``, ``.goodput_error`` and its two factors, and ``.to_frame()`` with one row per interval between
         two changes.

@@ -129,9 +129,9 @@ class PlannedFleet:
     ) -> Operation | None:
         """Return the operation of the plan for another fleet.
 
-        If ``other`` is larger, its missing devices get the places in the plan in which their peers have most time for
-        their work. If it is smaller, the devices outside it stand by. None if no plan fits, or if it would not train
-        more than ``above`` samples per second.
+        If ``other`` is larger, its missing devices get the places in the plan in which their absence lengthens a step
+        least. If it is smaller, the devices outside it stand by. None if no plan fits, if peers cannot share the work,
+        or if the plan cannot exceed ``above`` samples per second even without missing devices.
         """
         found = self._found(other)
         if found is None or _samples(found) / _iteration_s(found) <= above:
@@ -167,7 +167,8 @@ class PlannedFleet:
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
     def _one(self, operation: Operation) -> Operation:
-        """Return the first of all operations that equal this one."""
+        """Return the first operation with the same contents as this one. Results that were cached for it are found
+        again."""
         grid, plan = self.grid(operation), _plan_of(operation)
         key = (plan.job, plan.topology.names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
         return self._known.setdefault(key, operation)
@@ -267,7 +268,7 @@ class PlannedFleet:
         iteration.
 
         Without ``full_batch``, only the bound from the total work of all devices is used, because it also holds for
-        smaller batches.
+        smaller batches. If no plan fits these devices, the result is the bound for the whole network.
         """
         found = self.plan(present)
         # the search does not improve its bound, so this is the bound of the total work. If no plan fits, the devices
@@ -278,8 +279,8 @@ class PlannedFleet:
 
     @cached_property
     def _least_s(self) -> float:
-        """Lower bound in seconds on an iteration of any plan of the whole network, and so of any part of it. It is
-        raised in up to ``RISES`` steps.
+        """Lower bound in seconds on an iteration of any plan of the whole network, and so of any part of it; 0 if no
+        plan fits. It is raised in up to ``RISES`` steps.
 
         It also holds if peers share the work of missing devices, because their plan is one of a larger fleet. A bound
         for the devices online would not hold then: it assumes that every stage has the same number of replicas.

@@ -43,7 +43,7 @@ OWN = ("clock", "iterations", "checkpoint_folder", "checkpoint_every", "resume_f
 LATE = 0.05
 """The user is warned if more than this share of the computations take longer than the pace allows."""
 ASKED_AT = {"iteration": PolicyEvent.STEP, "checkpoint": PolicyEvent.CHECKPOINT}
-"""Events of the run at which a policy may ask to be asked again, with their names in a policy's answer."""
+"""Events of the run at which a policy may want to be asked -> their names in ``Response.again``."""
 SOON_S = 1e-3
 """Minimum seconds of the run until a policy is asked again, if it asks for a time."""
 MOST_ITERATIONS = 10**6
@@ -129,8 +129,8 @@ class Hours(Booked):
     """Iterations between two checkpoints, as the run was last told. 0 for none."""
     pause_until_s: float = 0.0
     later: tuple[float, Response] | None = None
-    """The time at which an operation is ready that is being prepared while work continues, and the answer that it
-    belongs to."""
+    """If an operation is being prepared while work continues: the second of the run at which it is ready, and the
+    policy's answer that contains it. None otherwise."""
     began_s: float = 0.0
     gaps_s: float = 0.0
     """Wall seconds so far in which the clock stood still between iterations."""
@@ -144,7 +144,7 @@ class Hours(Booked):
     failure: BaseException | None = None
     is_ending: bool = False
     asked: PolicyEvent | None = None
-    """The last event at which the policy wanted to be asked again. None if no such event has happened."""
+    """An event that has happened and at which the policy wants to be asked. None once it has been asked."""
     again: PolicyEvent | float | None = None
     """When the policy wants to be asked again: at an event, or at a second of the run if it is a float."""
     heard: threading.Thread = field(default_factory=threading.Thread)
@@ -266,7 +266,7 @@ class Hours(Booked):
         )
 
     def _follow(self, response: Response) -> None:
-        """Switch to the operation that the policy answered."""
+        """Switch to the operation in the policy's answer. Without one, the run waits for devices."""
         before, self.operation = self.operation, response.operation
         self._set_interval(response)
         if before is None and self.waits and self.run is not None:

@@ -38,7 +38,8 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 QUARTER_S = 900.0
-"""Default seconds between two checkpoints. All policies use the same, so that none has an advantage."""
+"""Default seconds between two checkpoints. All built-in policies but ``varuna``, which counts steps, use the same
+default, so that none has an advantage."""
 
 
 REMEMBERED = 16
@@ -83,7 +84,7 @@ class Fleet(Protocol):
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """Return the operation in which the peers of lost devices, which hold the same stage, do their work.
 
-        None if a stage has no device left.
+        None if a stage has no device left, or if its peers cannot take over the work.
         """
 
     def shared(
@@ -184,8 +185,9 @@ class Response:
     """Seconds of the pause until the operation starts."""
     keeps: WorkKept = WorkKept.STEPS
     meanwhile: bool = False
-    """True if the previous operation continues to train during the pause, while the next one is prepared. All devices
-    of the previous operation must still be online, as after an arrival or an announced departure."""
+    """True if the previous operation continues to train during the pause, while the next one is prepared. All its
+    devices must still be online, as after an arrival or an announced departure. The answer to a loss is an exception:
+    as in some published simulators, lost devices then work until the pause ends."""
     after_s: float | None = None
     """Seconds to prepare the operation while the previous one continues. The switch follows as soon as a step ends
     after that. It is cancelled if the policy is asked again before. None to switch at once."""

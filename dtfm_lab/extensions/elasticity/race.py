@@ -20,7 +20,8 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.policies.restart import daly_s, young_s
 
 RATE = "rate"
-"""Name of the quantity that speeds up the changes of the availability. All others are arguments of the replay."""
+"""Name of the quantity that speeds up the changes of the availability. All others are arguments of the replay or
+options of the policy."""
 
 
 class RacePoint(NamedTuple):
@@ -45,7 +46,8 @@ class Lead(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The value between ``low`` and ``high`` that stands for the change: their geometric mean."""
+        """The value between ``low`` and ``high`` that stands for the change: their geometric mean, or their average if
+        ``low`` is 0."""
         return middle(self.low, self.high)
 
 
@@ -59,8 +61,8 @@ class Race:
     checkpoint_s: float | None = None
     """Seconds to write a checkpoint. None if Young's and Daly's formulas do not apply.
 
-    They apply if the quantity is the seconds between two checkpoints, and training goes back to the newest one after
-    every loss.
+    They apply if the quantity is the seconds between two checkpoints, and the only policy goes back to the newest one
+    after every loss.
     """
 
     def __repr__(self) -> str:

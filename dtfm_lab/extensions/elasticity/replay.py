@@ -55,8 +55,8 @@ def replay(
     """Return the history of a run under the policy. The availability must have as many devices as the fleet, in the
     same order.
 
-    ``progress`` is called with the seconds played so far, at every change. Raises PlanError if the policy answers with
-    devices that are not online.
+    ``progress`` is called with the seconds played so far, at every change. Raises PlanError if the numbers of devices
+    differ, if the policy answers with devices that are not online, or if there are more than ``MOST_TURNS`` intervals.
     """
     if len(availability.devices) != fleet.n_devices:
         raise PlanError(
@@ -226,8 +226,7 @@ class _Run:
         self.first_of_step, self.done = len(self.ends_s), 0.0
 
     def _void(self, first: int, until: int) -> None:
-        """Mark the training in segments ``first`` to ``until`` (exclusive) as work to redo, whose steps do not
-        count."""
+        """Mark the training in segments ``first`` to ``until`` (exclusive) as work to redo. Its steps do not count."""
         redone_s = samples = 0.0
         for i in range(first, until):
             if self.states[i] == TRAINING:
@@ -267,8 +266,8 @@ class _Run:
                 self.ask(asked)
 
     def _pass(self, to_s: float) -> PolicyEvent | None:
-        """Advance by one interval, at most to second ``to_s``. Return the event at which the policy wants to be asked;
-        None if nothing happened."""
+        """Advance by one interval, at most to second ``to_s``. Return the event that ended the interval if the policy
+        wants to be asked at it, otherwise None."""
         operation = self.operation
         if operation is None:
             self._book(IDLE if self.so_far.present else STOPPED, to_s, None)

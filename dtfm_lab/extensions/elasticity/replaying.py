@@ -155,14 +155,14 @@ def replay(
     Returns
     -------
     A History: ``.samples``, ``.goodput``, ``.seconds`` by state, ``.share_of_bound``, ``.dollars``, ``.to_frame()``,
-    ``.losses_frame()``.
+    ``.losses_frame()``. With ``over``, a Race.
 
     Raises
     ------
     UnknownName
         Unknown policy or option.
     TraceError
-        Not an availability.
+        Not an availability, or a value that is out of range.
     PlanError, JobError
         A policy uses devices that have left, or no plan fits the job.
     """
@@ -238,8 +238,9 @@ def run_hours(
     the availability takes ``time_scale`` hours.
 
     ``start_s``, ``restart_s`` and ``regroup_s`` are as in ``replay``, which predicts these hours. A change in the run
-    takes at least as many seconds. Raises LabError for rounds of local steps, and for policies such as bamboo and
-    skippipe, in which a device also does the work of another stage or skips one. Other options are passed to ``start``.
+    takes at least as many seconds. Raises LabError if the prediction contains what workers cannot do: rounds of local
+    steps (diloco), a device that does the work of two stages (bamboo), or a skipped stage (skippipe). Other options are
+    passed to ``start``.
     """
     if availability is None:
         raise LabError(f"policy is {shortened(policy)} without an availability; wanted both, or neither")
@@ -287,7 +288,7 @@ def _fleet(
     name: str = "",
 ) -> tuple[Fleet, Availability, Any, float]:
     """Return the fleet, the availability of its devices, their prices in US dollars per hour, and the seconds to write
-    the largest device's state."""
+    the largest device's state (0 with a table)."""
     if isinstance(topology, Mapping):
         if isinstance(job, bool) or not isinstance(job, int | float) or as_number(job) is None:
             raise JobError(f"job is {job!r} with a table; wanted the samples per step")
@@ -331,7 +332,8 @@ def _planned(key: _Key, seed: int) -> PlannedFleet:
 EVERY_S = "every_s"
 """Name of the option of every policy for the seconds between two checkpoints."""
 USUAL = {RATE: (2.0, 7), EVERY_S: (2**0.5, 11)}
-"""For quantities with default values: the ratio between two neighbouring values, and the number of values."""
+"""Quantities that have default values -> the ratio of each default value to the one before, and the number of
+values."""
 MOST_VALUES = 1000
 
 

@@ -14,17 +14,18 @@ from dtfm_lab.extensions.elasticity.history import Operation
 from dtfm_lab.extensions.elasticity.policy import kept
 
 SHORTEST_S = 1e-6
-"""Minimum seconds of a step by a table. As a number of seconds, a float of ten years cannot resolve anything
-shorter."""
+"""Minimum seconds of a step in a table. A time of ten years, as a float in seconds, is only exact to 6e-8 s, so much
+shorter steps would be lost to rounding."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TableFleet:
-    """A fleet whose throughput depends only on the number of devices. Raises PlanError for an empty table or no batch.
+    """A fleet whose throughput depends only on the number of devices. Raises PlanError for an empty table, a batch that
+    is not above 0, or steps that are shorter than ``SHORTEST_S``.
 
     All devices online are used, as in the measurement, even if fewer would be faster. If the table has no row for their
-    number, the next smaller number in it counts. Fewer devices than the first row cannot train. A table does not say
-    how the batch is divided, so equal shares are assumed.
+    number, the next smaller number in it counts. Fewer devices than the smallest number in it cannot train. A table
+    does not say how the batch is divided, so equal shares are assumed.
     """
 
     n_devices: int
@@ -69,15 +70,15 @@ class TableFleet:
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """Return the operation in which each remaining device keeps its share of the batch and the step takes as long
-        as before."""
+        as before. None if fewer devices are left than the table's smallest number."""
         left = operation.devices - lost
         if len(left) < self._fewest:
             return None
         return replace(operation, devices=left, samples=operation.samples * len(left) / len(operation.devices))
 
     def rerouted(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
-        """Return the operation in which the remaining devices do all the work, at the table's speed for their
-        number."""
+        """Return the operation in which the remaining devices do all the work, at the table's speed for their number.
+        None if they are too few."""
         return self.operation(operation.devices - lost)
 
     def shared(

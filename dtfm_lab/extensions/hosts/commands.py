@@ -145,8 +145,8 @@ def _under(plan: Plan, schedule: str | None) -> Plan:
 
 
 def _require_alone(context: click.Context, complaint: str, *others: str) -> None:
-    """Raise UsageError if an option was given that does not apply to this kind of output. ``others`` are those that do
-    apply."""
+    """Raise UsageError if an option was given that does not apply to this kind of output. ``others`` are further
+    options that do apply."""
     given = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     if wrong := sorted(given - {"plan_file", "folder", "schedule", "as_json", *others}):
         option = next(each for each in context.command.params if each.name == wrong[0])

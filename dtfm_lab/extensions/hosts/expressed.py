@@ -49,15 +49,16 @@ class Expressed:
         return self.plan.job.tensor_parallel or 1
 
     def inside(self, *known: str) -> None:
-        """Raise LabError if the plan uses context or expert parallelism and the framework lacks it. ``known`` names
-        those that it has. They cannot be replaced, because without their GPUs it would be a different plan."""
+        """Raise LabError if the plan uses context or expert parallelism and the framework lacks it. ``known`` has the
+        fields of the kinds that it supports. The others cannot be replaced, because without their GPUs it would be a
+        different plan."""
         for what in ("context_parallel", "expert_parallel"):
             if what not in known and (degree := getattr(self.job, what)) > 1:
                 raise self.refuse(f"{what} is {degree}; wanted 1, or --to megatron")
 
     def lose(self, what: str, **instead: Any) -> None:
-        """Report that the framework lacks ``what``. Replace it by the job's fields in ``instead``, and report what this
-        replacement alone costs."""
+        """Report that the framework lacks ``what``. Set the job's fields in ``instead`` as its replacement, and report
+        what this alone costs."""
         price = self._price(self.plan.job.with_fields(**instead)) if instead else None
         self.job = self.job.with_fields(**instead)
         self.priced += price is not None
@@ -107,8 +108,8 @@ class Expressed:
             )
 
     def schedules(self, known: Mapping[str, str], *, in_groups: bool = False) -> str:
-        """Return the framework's name for the schedule, from ``known``. A schedule that the framework lacks is replaced
-        by 1f1b.
+        """Return the framework's name for the schedule, from ``known``. A schedule that the framework lacks, or one
+        with ``flush_every``, is replaced by 1f1b.
 
         With ``in_groups``, interleaved 1f1b is also replaced if the number of micro-batches is not a multiple of the
         number of stages.

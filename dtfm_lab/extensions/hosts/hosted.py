@@ -247,7 +247,7 @@ def run_coordinator(folder: RunFolder, note: Note) -> NoReturn:
 
 
 def main() -> None:
-    """Exit with status 0 if the run is done, 1 if it failed, 2 if the input is wrong."""
+    """Exit with status 0 if the run is done, 1 if it failed, 2 if the input is wrong, 130 after Ctrl-C."""
     try:
         match sys.argv[1:]:
             case [path, "--host", host]:

@@ -138,8 +138,8 @@ def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]
 
 
 def named_hosts(groups: Iterable[tuple[str, Sequence[str]]], workers: Mapping[str, int]) -> tuple[RunHost, ...]:
-    """Return the hosts of these (name, devices) groups. Names that are unsafe in a shell script are replaced, and serve
-    as addresses."""
+    """Return the hosts of these (name, devices) groups. Names that are repeated or unsafe in a shell script are
+    replaced. Each name also serves as the address."""
     hosts: list[RunHost] = []
     for given, devices in groups:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", given).strip("-.")

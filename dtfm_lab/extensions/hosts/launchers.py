@@ -61,7 +61,7 @@ class Launched:
     @property
     def whole(self) -> bool:
         """True if one agent per host is enough. The ranks of each host are then consecutive, as torchrun numbers them.
-        If the launcher needs it, all hosts have equally many."""
+        If the framework's launcher requires it, all hosts also have the same number of ranks."""
         sizes = {len(host.workers) for host in self.hosts}
         follow = all(host.workers[-1] - host.workers[0] + 1 == len(host.workers) for host in self.hosts)
         return follow and (len(sizes) == 1 or not self.framework_launch.equal)
@@ -186,7 +186,7 @@ srun --kill-on-bad-exit=1 bash -c 'bash launch.sh "$SLURMD_NODENAME"'
 
 def skypilot(of: Launched) -> dict[str, str]:
     """Return a SkyPilot task. SkyPilot chooses the nodes, and node n takes the part of host n. Raises LabError if
-    devices are of different kinds."""
+    devices are of different kinds, or if hosts have different numbers of GPUs."""
     kinds = sorted({of.plan.topology.devices[device].gpu for device in of.plan.placement.devices.flat})
     if len(kinds) > 1:
         raise LabError(f"devices are {' and '.join(kinds)}; wanted one kind, as nodes of a SkyPilot task are equal")
@@ -228,7 +228,7 @@ def compose(of: Launched) -> dict[str, str]:
 
 def kubernetes(of: Launched) -> dict[str, str]:
     """Return an Indexed Job with one pod per host. Hosts are nodes of the cluster, and a pod finds its part by its
-    node's name."""
+    node's name. Raises LabError for a host's name with capitals, or if hosts have different numbers of GPUs."""
     for host in of.hosts:
         # Kubernetes refuses names with capitals.
         if host.name != host.name.lower():
@@ -296,7 +296,7 @@ def launched(
 
 def write_launch(of: Launched, targets: Sequence[str], folder: str, *, overwrite: bool) -> Path:
     """Write the folder and return its path. Raises FileError if it holds other files, or an earlier export without
-    ``overwrite``."""
+    ``overwrite``. LabErrors of the schedulers pass through."""
     path = Path(folder)
     texts = {"launch.sh": of.launch(), "hosts.yaml": hosts_file(of.hosts, _ranks(of.plan, of.framework_launch.order))}
     if of.whole:

@@ -5,10 +5,10 @@ link may come back, and then nothing is lost. If another process knocks, that is
 worker counts as lost at once. If the worker sends a message after the knock, it is alive, and the other process is
 refused. So no rank ever has two workers.
 
-A ``MessageStream`` frames messages as ``multiprocessing.connection.Connection`` does. That class reads and writes the
-socket's file descriptor, so it cannot handle an encrypted socket. This one uses the socket itself, and has what
-``multiprocessing.connection.wait`` needs. It does not lock the socket while it waits, so one thread may receive while
-another sends.
+A ``MessageStream`` sends whole messages, as ``multiprocessing.connection.Connection`` does. That class reads and writes
+the socket's file descriptor, so it cannot handle an encrypted socket. ``MessageStream`` uses the socket itself, and
+``multiprocessing.connection.wait`` accepts it. It does not lock the socket while it waits, so one thread may receive
+while another sends.
 """
 
 import contextlib

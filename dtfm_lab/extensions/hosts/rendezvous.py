@@ -86,7 +86,8 @@ class Joined:
     """Address of this host as other hosts reach it."""
     clock: CoordinatorClock
     changes: dict[str, Any]
-    """Fields of the RunSpec that replace those in the run folder. They differ if the run was resumed."""
+    """Values of RunSpec fields that replace the values in the run folder. They differ from it if the run was
+    resumed."""
 
 
 def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
@@ -142,9 +143,9 @@ def _require_shared(shared: dict[str, str] | None, host: str) -> None:
     if shared is None:
         return
     folder, deadline_s = Path(shared["folder"]), time.monotonic() + APPEAR_S
+    # Network file systems show a new file with a delay.
     while not (folder / shared["file"]).exists():
         if not folder.is_dir() or time.monotonic() > deadline_s:
-            # Network file systems show a new file with a delay.
             raise LabError(f"checkpoint_folder {folder} on host {host} is not the first host's; wanted a shared folder")
         time.sleep(0.2)
 
@@ -222,7 +223,7 @@ class Rendezvous:
                 emit("awaiting", workers=names, wanted=wanted, seconds=self._folder.await_s)
 
     def finish(self, status: int, why: str) -> None:
-        """Tell all workers to exit with this status, including those that join in the next seconds. Then close."""
+        """Tell all workers to exit with this status, also if they join in the next seconds. Then close."""
         with self._changed:
             self._verdict = status, why
             known = {rank: worker for rank, (worker, _) in self._knocks.items()} | self._living

@@ -6,10 +6,10 @@ Ten concepts carry the search:
 2. A *target* (``problem.SearchTarget``) is what is minimised, seconds or dollars, and the limits on both.
 3. A *structured plan* (``structured``) is one that a practitioner would launch. Thousands are estimated in closed form.
 4. A *choice* (``structured.layouts``) is what annealing keeps fixed: tensor parallelism, sharding, averaging.
-5. A *shape* is a number of stages and of replicas. A *shape search* (``shape_searches``) improves the plans of one.
+5. A *shape* is a number of stages and of replicas. A *shape search* (``shape_searches``) improves plans of one.
 6. *Annealing* (``kernels.annealing``) changes devices, cut, micro-batches and warm-ups, one at a time.
 7. The *estimate* (``kernels.pricing``) prices a change in microseconds.
-8. The *replay* (``kernels.passes``) plays the schedule itself and gives the simulator's seconds to the last digit.
+8. The *replay* (``kernels.passes``) plays the schedule itself and gives the simulator's seconds, up to rounding.
 9. The *pricer* (``structured.candidates``) uses the replay if it covers the job, else the simulator.
 10. The *bound* (``bounds``) is a time that no plan can beat. It rises while the search runs.
 

@@ -46,7 +46,8 @@ A field has two values: the one that frees it, and another that counts as free a
 
 
 def fitting_plan(problem: IterationProblem) -> FittingPlan:
-    """Return the plan with the fewest stages that fits. It uses recomputation only if nothing else fits.
+    """Return the first plan that fits. Small micro-batches are tried first, then few replicas, then few stages. It uses
+    recomputation only if nothing else fits.
 
     A plan without a grid may fit, but no placement was constructed for it. Raises PlanError if nothing fits. The error
     says what is missing and what would fit.
@@ -181,8 +182,8 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
 def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiting: bool = False) -> IntArray:
     """Return (S,) the maximum blocks of each stage of a grid that fit the memory of every device of the stage.
 
-    Each stage has the warm-up forwards of 1F1B. With ``waiting``, stages may wait for each other. Each then has only
-    the fewest warm-up forwards that the job's schedule allows.
+    Each stage has at least the warm-up forwards of 1F1B. With ``waiting``, stages may wait for each other. Each then
+    has only the fewest warm-up forwards that the job's schedule allows.
     """
     n_stages, n_replicas = grid.shape
     room = np.empty(n_stages, dtype=np.int64)

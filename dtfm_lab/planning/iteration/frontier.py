@@ -2,8 +2,8 @@
 
 A plan is on the *frontier by the hour* if no other plan is both as fast and as cheap per hour. Dollars per billion
 tokens are proportional to dollars per hour times seconds per iteration. So the plans that no other beats in both speed
-and price per token are some of these: the *frontier by the token*. If a small budget slows training so much that tokens
-cost more, a plan is on the first frontier but not on the second.
+and price per token are a part of this frontier: the *frontier by the token*. If a small budget slows training so much
+that tokens cost more, a plan is on the first frontier but not on the second.
 """
 
 from __future__ import annotations
@@ -247,6 +247,6 @@ def described(plan: Plan) -> str:
 
 
 def gpus(plan: Plan) -> str:
-    """Return the GPUs in use, such as ``8 A100, 4 T4``."""
+    """Return the devices in use by GPU, such as ``8 A100, 4 T4``. A group of GPUs counts as one device."""
     counts = Counter(plan.topology.devices[int(d)].gpu for d in plan.placement.devices.flat)
     return ", ".join(f"{n} {gpu}" for gpu, n in counts.most_common())

@@ -1,6 +1,6 @@
 """Find a frontier: the fastest plan, the cheapest one, then the fastest under price limits between them.
 
-Every search starts from the best plan known for its limit. The next limit lies between two neighbouring limits: those
+Every search starts from the best plan known for its limit. The next limit lies between the two neighbouring limits
 whose prices and seconds differ by the largest factors. A better plan may lie anywhere between them.
 """
 

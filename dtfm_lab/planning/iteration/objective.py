@@ -96,7 +96,8 @@ class SimulatedObjective:
             check_start(request.job, request.start)
 
     def _placed(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Place the job with a planner for communication, with defaults for the fields that the job leaves open."""
+        """Place the job's shapes with a planner for communication. Tensor parallelism, sharding and averaging get
+        defaults if the job leaves them open."""
         self._check(request)
         topology, job = network_of(request.topology, request.job)
         request = replace(request, topology=topology, job=job)
@@ -180,12 +181,12 @@ homogeneous clusters of thousands of GPUs the best estimate is found within 0.1 
 OTHER_WAYS_SHARE = 0.05
 """Share of the time limit for trying the best plan of a turn with other ways to average."""
 STRUCTURED_SHARE = 0.4
-"""From this share of the time limit on, no further structured plan is simulated once there is one."""
+"""From this share of the time limit on, no further structured plan is simulated once a plan fits."""
 STRUCTURED_STEPS = 12
 """Number of structured plans that are simulated if the search counts steps."""
 FIRST_LEADER = 10**6
-"""Number of the first plan that is shown as the best of all in front of another choice's plans. Larger than any number
-that a choice gives its own plans."""
+"""The best plan of all may be shown in front of the plans of another choice. The first plan that is shown there gets
+this number, and the next ones count up. A choice numbers its own plans from 0 and never comes that far."""
 _Fields = tuple[tuple[str, Any], ...]
 
 
@@ -208,7 +209,7 @@ class _Choice:
         return math.inf if self.best is None else self.best.best_s
 
     def advance(self) -> Candidate | None:
-        """Take one step. Return None if none is left."""
+        """Take one step and return its plan; None if no step is left."""
         found = next(self.plans, None)
         if found is None:
             self.done = True
@@ -248,12 +249,13 @@ class Search:
         """The choice that is being annealed."""
         self._is_last_turn = False
         self._leaders: dict[Candidate, int] = {}
-        """Number of each plan that was shown as the best of all in front of another choice's plans."""
+        """Plans that were shown in front of the plans of another choice -> their number (see ``FIRST_LEADER``)."""
         self._stopwatch = Stopwatch()
         self._first_estimate_s: float | None = None
 
     def steps(self) -> Iterator[PlanStep]:
-        """Yield the best plan so far, again and again, until the time is up or the plan is proven best."""
+        """Yield the best plan so far, again and again, until the time or the steps are used up, or the plan is proven
+        best."""
         self._stopwatch = Stopwatch()  # no time counts before the first step is asked for
         for step in self._steps():
             with self._stopwatch.paused():
@@ -317,7 +319,8 @@ class Search:
                 return
 
     def _given(self) -> Candidate | None:
-        """Return the user's starting plan with the fields that the job pins; None if the job rules it out."""
+        """Return the user's starting plan with the fields that the job pins; None if the job rules it out, or if it
+        does not fit."""
         start, asked = self.request.start, self.request.job
         if start is None or start.job.model is None or start.job.microbatch is None:
             return None
@@ -382,7 +385,8 @@ class Search:
         ]
 
     def _near(self, choice: dict[str, Any], plans: list[Plan]) -> SearchRequest:
-        """Return the request to search near these plans of one choice."""
+        """Return the request to search near these plans of one choice. On networks of up to ``MOST_SEARCHED`` devices,
+        it searches all shapes instead, beginning with the best plan."""
         job = self.request.job.with_fields(**choice, warmups=self.request.job.warmups)
         best, nearby = plans[0], tuple(plans[:MOST_NEARBY])
         if len(best.topology) <= MOST_SEARCHED:
@@ -428,8 +432,8 @@ class Search:
         """Anneal the choices in turns: all of them in the first round, the better half in each further round, and the
         last one to the end.
 
-        The best structured plan is first tried with the other ways to average, which the estimate may have misjudged.
-        So is the best plan of each choice after its turn.
+        The best plan so far is first tried with the other ways to average, which the estimate may have misjudged. So is
+        the best plan of each choice after its turn.
         """
         yield from self._other_ways(self.best)
         alive = self.choices = [_Choice(self._annealed(one)) for one in self._requests()]
@@ -511,8 +515,8 @@ class Search:
     # what is shown
 
     def _held(self, best: Candidate, newest: Candidate) -> Callable[[], Population] | None:
-        """Return the newest plan's population, led by the best plan of all; None if that plan has other groups of
-        GPUs."""
+        """Return the newest plan's population, led by the best plan of all. None if there is no population, or if the
+        two plans have different groups of GPUs."""
         if newest.held is None or newest.topology is not best.topology or newest.best_s <= best.best_s:
             return newest.held if newest.topology is best.topology else None
         number = self._leaders.setdefault(best, FIRST_LEADER + len(self._leaders))
@@ -554,8 +558,9 @@ def _led_by(held: Callable[[], Population], best: Candidate, number: int) -> Pop
 def _roomiest(choices: list[tuple[Topology, Job]]) -> list[tuple[Topology, Job]]:
     """Return the choices that may fit although no structured plan does.
 
-    One way to average is enough, because averaging needs no memory. Only the least and the most of tensor parallelism
-    and of sharding are kept. What lies between them needs at least as much memory as one of the two.
+    Only the first way to average is kept, because averaging seldom decides whether a plan fits. Only the least and the
+    most of tensor parallelism and of sharding are kept. What lies between them needs at least as much memory as one of
+    the two.
     """
     degrees = [job.tensor_parallel or 1 for _, job in choices]
     shardings = [job.sharding for _, job in choices]

@@ -1,7 +1,7 @@
 """Placements from a planner for the communication cost, priced by the simulator.
 
-The planner places every shape with equal micro-batch counts or, if they do not divide, with counts as even as possible.
-The best is kept.
+The planner places every shape that divides the batch evenly. If no shape does, it places all shapes, with micro-batch
+counts as even as possible. The best placement is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_STEPS = 64
 """Maximum number of generations of a planner for one placement. Beyond it, other seeds find more than further
 generations."""
 SCHEDULE = "1f1b"
-"""Schedule if the job names none. Of the schedules for any network, it holds least memory."""
+"""Schedule if the job names none. Of the schedules for any network, it needs the least memory."""
 
 
 def placements_by(
@@ -35,8 +35,9 @@ def placements_by(
 ) -> Iterator[Candidate]:
     """Yield the best placement so far that a planner for communication finds, one step per shape and round.
 
-    Shapes that use most devices come first. In each round a planner has twice the generations of the round before.
-    Raises PlanError: at the call if the job's shape rules all out, after the first round if none fits.
+    Shapes that use most devices come first. In each round the planner has twice the generations of the round before, up
+    to ``MOST_STEPS``. Raises PlanError: at the call if the job's shape rules all out, after the first round if none
+    fits.
     """
     require_shapes(problem)
     return _placements_by(request, _shapes(problem), target, rng)

@@ -79,9 +79,10 @@ def divisors(n: int) -> list[int]:
 def open_microbatches(job: Job) -> tuple[int, ...]:
     """Return the micro-batch sizes to try, in sequences.
 
-    That is the job's size, or else every divisor of the batch that leaves each replica a micro-batch and takes at most
-    ``MOST_PASSES_CHOSEN`` passes. All micro-batches of a plan have the same size: none is smaller because the batch
-    does not divide.
+    That is the job's size, or else every divisor of the batch that leaves each replica a micro-batch, takes at most
+    ``MOST_PASSES_CHOSEN`` passes and suits the job's other fields. If there is no such divisor, the degree of expert
+    parallelism is returned. All micro-batches of a plan have the same size: none is smaller because the batch does not
+    divide.
     """
     if job.microbatch is not None:
         return (job.microbatch,)
@@ -118,7 +119,7 @@ class Passes(NamedTuple):
     n_microbatches: int
     """Number of micro-batches of the whole batch, over all pipelines."""
     recompute: bool
-    """True if a backward repeats its forward."""
+    """True if whole stages are recomputed: each backward first repeats its stage's forward."""
     hop_bytes: FloatArray
     """(L + 1,) bytes of one micro-batch's message, compressed, over the boundary before each block and after the last
     one. Its gradient is as large. The first entry is for an embedding in a separate stage, the last one for a head in a
@@ -196,8 +197,8 @@ class IterationProblem:
     block_held: FloatArray
     """(L + 1,) prefix sums over blocks: activation elements held from forward to backward for one sequence."""
     block_frozen: FloatArray
-    """(L + 1,) prefix sums over blocks: bytes of frozen weights, corrected for copies that expert parallelism does not
-    hold (``costs.memory.beside_static_bytes``)."""
+    """(L + 1,) prefix sums over blocks: bytes of frozen weights. If experts have fewer copies than other parameters,
+    the difference is subtracted (``costs.memory.beside_static_bytes``)."""
     again_held: float
     """Activation elements that a backward holds in addition for one sequence while it recomputes its blocks one at a
     time. The value is for the block that needs fewest."""
@@ -360,12 +361,12 @@ class IterationProblem:
         return np.asarray(self.flop_per_s * self.reached[self.microbatches.index(microbatch)])
 
     def estimated_flop_per_s(self, microbatch: int, n_replicas: int) -> FloatArray:
-        """Return (N,) FLOP/s at which devices compute blocks. All-reduces within groups and gathered parameters count
-        as work.
+        """Return (N,) FLOP/s at which devices compute blocks. The time of all-reduces within groups, of kernel launches
+        and of the messages of zero-2 and zero-3 counts as computing time.
 
-        Estimates use it before the devices of a group are known. They take the slowest of each device's
-        ``n_replicas`` - 1 fastest links. A group's ring is assumed to run at the median of these over all devices.
-        Without such messages this is ``flop_per_s_of``.
+        Estimates use it before the devices of a group are known. A ring of replicas is assumed to run at the bandwidth
+        of a device's (``n_replicas`` - 1)-th fastest link: the median over all devices. If there are no such messages
+        or launches, this is ``flop_per_s_of``.
         """
         job, speed, backward = self.job, self.flop_per_s_of(microbatch), self.job.modelled().backward.whole
         gathers = job.gathers_passes and n_replicas > 1
@@ -507,7 +508,7 @@ def _activations(job: Job) -> dict[str, Any]:
 
 
 def _sums(blocks: Sequence[Layer], number: Callable[[Layer], float]) -> FloatArray:
-    """Return (L + 1,) prefix sums of a number per block, computed once for blocks that are one object."""
+    """Return (L + 1,) prefix sums of a number per block. ``number`` is called once for each distinct block object."""
     of = {id(layer): float(number(layer)) for layer in _kinds(blocks)}
     return np.concatenate([[0.0], np.cumsum([of[id(layer)] for layer in blocks])])
 

@@ -26,7 +26,8 @@ class ReplayedPlan:
         self._tables = tables_of(problem, job.microbatch, SearchTarget(), None, sharing)
         self._shape_search = ShapeSearch(self._tables, (n_stages, n_replicas), job.microbatch, job)
         self.codes = problem.codes_gradients or self._tables.passes.coding_s.max() > 0
-        """True if messages are compressed. Encoding and decoding take equally long on every device."""
+        """True if messages are compressed. Encoding and decoding take equally long on every device, whatever its
+        speed."""
         self._found = self._shape_search.assessed(
             problem.row(grid),
             np.array(plan.blocks_per_stage, dtype=np.int64),

@@ -24,7 +24,8 @@ def rising_bounds(
     max_price_per_hour: float | None = None,
     efficiency: GivenEfficiency = None,
 ) -> Iterator[float]:
-    """Yield ever higher seconds that no plan of the job can beat, for use after a search has ended.
+    """Yield lower bounds in seconds that no plan of the job can beat. They never fall. For use after a search has
+    ended.
 
     The iterator ends once the bound can rise no further. A caller may stop at any step. Most steps take milliseconds.
     Among the choices that the job leaves open, the one with the lowest bound is raised first, because it alone decides.

@@ -1,10 +1,10 @@
 """The search of one choice: shape, devices, cut, micro-batches, pairing, order of passes, checkpointing.
 
 A shape is a number of stages and of replicas. The search keeps a ``ShapeSearch`` for each shape, with its best plan so
-far and the annealing that improves it. Annealing starts from a structured placement, from the best plan of the shape,
-or from the best plan of a neighbouring shape. The next shape to be annealed is the one with the best plan, but each
-annealing makes its shape count a little worse. So good shapes get most of the work, and no shape is given up. A shape
-whose plans would be good but lack memory is also tried with recomputation.
+far and the annealing that improves it. Annealing starts from a structured or a random placement, from the best plan of
+the shape, or from the best plan of a neighbouring shape. The next shape to be annealed is the one with the best plan,
+but each annealing makes its shape count a little worse. So good shapes get most of the work, and no shape is given up.
+A shape whose plans would be good but lack memory is also tried with recomputation.
 
 Annealing prices its moves by an estimate. Its result is annealed again, at a lower temperature, by the exact replay. If
 the replay does not cover the job, or the NICs of its hosts, the simulator prices the plan.
@@ -56,7 +56,7 @@ from dtfm_lab.planning.iteration.structured.candidates import (
 from dtfm_lab.planning.problem import SHOWN, Individual, Population
 
 FIRST_GROWTH = 0.12
-"""Length of every shape's first annealing, as a multiple of the nominal length (``ESTIMATED_NS``)."""
+"""Length of a shape's first annealing, as a multiple of the nominal length (``ESTIMATED_NS``)."""
 FIRST_LENGTH = 1.0
 """Length of the second annealing of a shape, as a multiple of the nominal length."""
 GROWTH = 1.2
@@ -113,8 +113,9 @@ first round of annealing. It is annealed when its turn comes."""
 MOST_ROUNDS = 3
 """Number of rounds after which a search without any valid plan gives up. The first round covers all shapes."""
 LONGER = 4
-"""While there is no valid plan, each round anneals a quarter as many shapes, each four times as long, so rounds
-take about equally long. The shapes kept are those whose best plans exceed memory and limits least."""
+"""While there is no valid plan, each round anneals a quarter as many shapes, each four times as long, so rounds take
+about equally long. The shapes kept have the best plans by ``price``, raised a little by earlier annealing
+(``CURIOSITY``)."""
 FEWEST_LONGER = 24
 """Minimum number of shapes in a round."""
 Given = tuple[Plan | None, Sequence[Plan]]
@@ -265,9 +266,8 @@ class ChoiceAnnealing:
         """Yield plans near the given ones.
 
         The given plans are mended first. After a device is lost or a link slows down, such a plan can be several times
-        slower than after a few exchanges. The same would go for plans derived from it. Then the best plan is reshaped
-        to the shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a
-        time.
+        slower than after a few exchanges. Plans derived from it would be as slow. Then the best plan is reshaped to the
+        shapes next to it, and stages along chains of clusters are tried. All of them are annealed a little at a time.
         """
         for shape_search in [shape_search for shape_search in self.shape_searches if shape_search.best is not None]:
             self._anneal(shape_search, MENDING_LENGTH, mends=True)
@@ -500,7 +500,8 @@ class ShownShapes:
         self._n_shown = 0
 
     def tried(self, shape_search: ShapeSearch, found: KernelPlan, operator: str) -> KernelPlan:
-        """Return the plan with its ``operator``, and show it for as long as it is among the newest."""
+        """Return the plan labelled with the operator that made it, and queue it for display. It is shown while it is
+        among the newest valid plans."""
         found = replace(found, operator=operator)
         self._tried.append((shape_search, found))
         return found
@@ -579,7 +580,8 @@ QUICK_S = 0.4
 def wait_for_kernels(
     problem: IterationProblem, fitting: FittingPlan, target: SearchTarget, start: Plan | None = None
 ) -> Generator[Candidate, None, float]:
-    """Yield nothing if the kernels are ready, else a first plan, again and again, as incomplete candidates.
+    """Yield nothing if the kernels are ready, else a first plan, again and again, as incomplete candidates. Without a
+    plan that can be shown, wait and yield nothing.
 
     Each has the seconds waited so far in ``compiling_s``. Returns all seconds waited. Time limits do not count them,
     since a machine compiles only once.
@@ -618,8 +620,8 @@ def _compile() -> None:
 
 
 def _compile_of_few() -> None:
-    """Compile the same kernels, and the kernels of the bound for few devices. That bound needs a schedule of one stage
-    per device."""
+    """Compile the kernels of ``_compile``, and the kernels of the bound for few devices. That bound needs a schedule of
+    one stage per device."""
     _compile_for(None)
     _compile_for(("1f1b",))
 

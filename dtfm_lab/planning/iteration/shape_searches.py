@@ -89,7 +89,8 @@ def _may_be_played(job: Job, shape: tuple[int, int], n_microbatches: int) -> boo
 
 
 def _on_scale(r: int, most: int, ratio: float) -> bool:
-    """Return True if a number of replicas is one of most, most / ratio, most / ratio^2, ..."""
+    """Return True if a number of replicas is one of most, most / ratio, most / ratio^2, ..., rounded down. Each is at
+    least 1 less than the one before."""
     allowed = float(most)
     while allowed > r:
         # at least one less each time: small numbers divided by the ratio would stay the same
@@ -119,7 +120,8 @@ def require_shapes(problem: IterationProblem) -> None:
 
 @dataclass(frozen=True, eq=False)
 class FittingPlan:
-    """A plan that fits memory. If no placement was constructed for it, it has a problem but no grid."""
+    """A plan that fits memory. Without a ``grid``, no placement was constructed, so it is not certain that a plan of
+    ``problem`` fits."""
 
     problem: IterationProblem
     """The problem with this plan's checkpointing."""
@@ -191,8 +193,8 @@ class Nearness:
 
     @cached_property
     def clusters(self) -> IntArray:
-        """(N,) number of each device's cluster. The tree is cut where the distance at which clusters join grows
-        most."""
+        """(N,) number of each device's cluster. The tree is cut where the distance at which clusters join grows by the
+        largest factor."""
         n = len(self.distance_s)
         if n < 3:
             return np.arange(n)
@@ -272,8 +274,8 @@ def tables_of(
 
 
 def _pass_seconds(problem: IterationProblem, microbatch: int, n_replicas: int, kinds: Kinds) -> PassTable:
-    """Return the seconds of passes on each kind of device. If replicas gather parameters, one factor per kind makes all
-    passes longer."""
+    """Return the seconds of passes on each kind of device. With zero-2 and zero-3, one factor per kind makes all passes
+    longer, to cover the messages that replicas exchange in them."""
     devices = [problem.topology.devices[i] for i in kinds.first]
     found = pass_table(problem.job.with_fields(microbatch=microbatch), devices, problem.efficiency)
     if not problem.job.gathers_passes or n_replicas == 1:
@@ -317,11 +319,12 @@ class KernelPlan:
     value: float
     """The objective: an estimate or, once ``judged``, exact."""
     lacks: float
-    """How much the plan exceeds memory and limits, as a sum of shares; 0 if it is valid."""
+    """How far the plan exceeds device memory and limits; 0 if it is valid. This is a sum of relative excesses (0.1 is
+    10 % over one limit)."""
     judged: bool = False
     """True if the value comes from the replay or the simulator."""
     operator: str = ""
-    """Name of the placement or the operation that the plan was made from."""
+    """Name of the placement that the plan began from, or of the operation that made it."""
 
     @property
     def price(self) -> float:
@@ -454,9 +457,10 @@ class ShapeSearch:
         return self.assessed(row, blocks, factor, tables=self.tables._replace(device=device)).value
 
     def spare(self, n_bytes: int) -> None:
-        """Leave this much memory of every device free from now on, and price the best plan again.
+        """Take ``n_bytes`` off every device's memory from now on, and price the best plan again. Repeat both until that
+        plan no longer fits.
 
-        It is for messages that wait, which neither the estimate nor the replay counts.
+        This leaves room for waiting messages, which neither the estimate nor the replay counts.
         """
         from dtfm_lab.planning.iteration.kernels.tables import MEMORY
 
@@ -501,7 +505,7 @@ def _fixed_fields(job: Job) -> FixedFields:
 
 
 def _first_warmups(job: Job, n_stages: int) -> IntArray:
-    """Return (S,) warm-ups of a plan that names none."""
+    """Return (S,) warm-ups of a plan that names none: GPipe's, the job's, or 1F1B's."""
     if job.schedule == "gpipe":
         return np.full(n_stages, min(job.flush_every or job.global_batch, job.global_batch), dtype=np.int64)
     # as in 1F1B: a stage runs ahead by as many forwards as stages follow it
@@ -579,8 +583,8 @@ class ShapeSearches:
     def next_to(self, shape_search: ShapeSearch) -> list[ShapeSearch]:
         """Return searches of the shapes next to this one: one stage or one pipeline more or less.
 
-        Also take this number of stages, one more and one less. For each, return the maximum number of pipelines and one
-        less.
+        For this number of stages, one more and one less, also the shapes with the maximum number of pipelines, and with
+        one pipeline less than that.
         """
         (s, r), n = shape_search.shape, self._problems[shape_search.checkpointing].n_devices
         shapes = [(s, r - 1), (s, r + 1), (s + 1, r), (s - 1, r)]

@@ -1,11 +1,11 @@
-"""Placements to begin with: by speed, by nearness, by both, and random ones; and the cut that goes with each.
+"""Placements to begin with (by speed, by nearness, by both, or random), and the cut that goes with each.
 
 The distance of two devices is the seconds of one micro-batch's message there and back. Some grids have each stage
 within one cluster of near devices, along cheap chains of clusters. A beam search finds the chains, because the best
-chain is a travelling salesman problem. Such grids matter on networks of regions with slow links between them. There
-the best plan of many shapes has each stage's replicas in one region, so synchronisation is cheap. Neighbouring stages
-are in regions near each other. Annealing seldom finds it from elsewhere, because all devices of a stage have to move
-together.
+chain is a travelling salesman problem. Such grids matter on networks of regions with slow links between them. There the
+best plan of many shapes has each stage's replicas in one region, so synchronisation is cheap. Neighbouring stages are
+in regions near each other. Annealing seldom finds such a plan from other placements, because all devices of a stage
+have to move together.
 """
 
 from __future__ import annotations
@@ -174,6 +174,7 @@ def _cheapest(
     """Return chains of clusters from a beam search, each with one cluster per stage. Of chains over the same clusters
     only the cheapest is kept.
 
+    With ``slowest_first``, the slowest hop is minimised and the sum of hops breaks ties, otherwise the other way round.
     ``between_s`` are the seconds of a message there and back between clusters. ``capacity`` is the number of stages
     that each cluster has room for.
     """
@@ -226,9 +227,11 @@ P_STRUCTURED = 0.7
 """Probability that annealing begins with a structured placement, while some are unused. ``P_AGAIN`` of it goes to the
 cheapest ones, the rest to unused ones."""
 P_RESHAPED = 0.15
-"""Probability that annealing begins with a neighbouring shape's best plan, fitted to this shape."""
+"""Probability that annealing begins with a neighbouring shape's best plan, fitted to this shape, if it does not begin
+with a structured placement."""
 P_CHANCE = 0.1
-"""Probability that annealing begins with a random placement."""
+"""Probability that annealing begins with a random placement, if it does not begin with a structured one. In all other
+cases it begins with the shape's best plan."""
 CHEAPEST = 6
 """Number of the cheapest structured placements of a shape with which annealing begins again."""
 

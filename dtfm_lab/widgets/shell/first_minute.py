@@ -201,8 +201,10 @@ class FirstMinute:
     def _kill_one(self, is_recorded: bool = False) -> None:
         """Kill a device of the current run, or of a new one. If the kill is recorded, the page gets a message shortly
         before."""
-        if self._victim or not has_event_loop():
-            return self._tell_recorder(is_recorded, "a device is being killed already")
+        if not has_event_loop():
+            return
+        if self._victim:
+            return self._tell_recorder(is_recorded, f"{self._victim} is about to be killed already")
         if "run" not in self._lab_state.busy:
             self._begin_run(self._recorded_iterations() if is_recorded else LEFT_AFTER_KILL)
         run = self._run_panel.run

@@ -32,7 +32,7 @@ class HandIn:
     student: str
     path: Path
     folder: Path
-    """Folder that contains the notebooks."""
+    """Folder with the notebooks of the whole class."""
     problem: str = ""
     """Why the notebook cannot be opened; empty if it can."""
 
@@ -110,7 +110,8 @@ def cells_of(hand_in: HandIn) -> list[Cell]:
 
 
 def _content(hand_in: HandIn) -> bytes:
-    """Return all bytes of the notebook. Raises FileError for a pipe, or for a link out of the student's folder."""
+    """Return all bytes of the notebook. Raises FileError if it is unreadable, too large, no ordinary file, or a link
+    out of the student's folder."""
     where, own, real = hand_in.where, hand_in.own, Path(os.path.realpath(hand_in.path))
     if not real.is_relative_to(Path(os.path.realpath(own.parent)) / own.name):
         raise FileError(f"{where}: a link to {in_one_line(real)}; wanted the notebook itself")
@@ -157,7 +158,7 @@ def missions_in(hand_in: HandIn, cells: list[Cell]) -> list[str]:
 
 
 def in_one_line(text: object, most: int | None = LONGEST_REASON) -> str:
-    """Return the first ``most`` characters of a text on one line; all of them for None. Control characters and
-    characters that cannot be encoded become question marks."""
+    """Return the first ``most`` characters of a text on one line; all of them for None. Line breaks and tabs become
+    blanks. Other control characters, and characters that cannot be encoded, become question marks."""
     said = "".join(each if is_plain(each) else " " if each.isspace() else "?" for each in str(text))
     return said[:most]

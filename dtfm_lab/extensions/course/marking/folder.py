@@ -171,7 +171,8 @@ def mark_folder(
     """Yield the rows of each notebook as soon as it is marked. Up to ``at_once`` are marked at the same time.
 
     An empty list comes first if ``isolate`` was requested but this user cannot build namespaces on this machine.
-    ``hidden`` paths are kept from students' code, in addition to the folder. Raises FileError if there is no notebook.
+    ``hidden`` paths are kept from students' code, in addition to the folder and your home folder. Raises FileError if
+    there is no notebook.
     """
     hand_ins = list(submissions(folder))
     if not hand_ins:
@@ -187,9 +188,9 @@ def mark_folder(
             again = []
             for done in as_completed(running):
                 try:
-                    # Marked again alone at the end, when no other notebook can disturb it.
                     yield done.result()
                 except JobLost:
+                    # Marked again alone at the end, when no other notebook can disturb it.
                     again.append(running[done])
             for hand_in in again:
                 yield replace(marker, alone=True).mark(hand_in)
@@ -240,7 +241,7 @@ def _handed(said: Message) -> Message:
 
 
 def _refused(reason: object) -> Row:
-    """Return the verdict on something that is not an answer."""
+    """Return the verdict that an answer does not win, with this reason."""
     return {"passed": False, "reason": in_one_line(reason)}
 
 

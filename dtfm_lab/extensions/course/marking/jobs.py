@@ -29,7 +29,8 @@ Functions = dict[str, list[FunctionType]]
 
 
 def execute(marker: MarkingChannel, folder: Path) -> None:
-    """Execute the cells of a notebook. Report each mission's answer, or why it is missing. Then call functions."""
+    """Execute the cells of a notebook. Report each mission's answer, or why it is missing. Then call the student's
+    functions for the checks, until the marker closes the channel."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 

@@ -155,8 +155,8 @@ def _last_line(file: IO[bytes]) -> str:
 def server(folder: Path, *, isolate: bool) -> Iterator[Server]:
     """Yield a server that has loaded. Nothing that it started is left after the block.
 
-    Within the block, no other process of this user can read this process, which knows the key, and nothing is imported
-    from the folder of the hand-ins.
+    This process knows the key, so within the block no other process of this user can read its memory. Nothing is
+    imported from the folder of the hand-ins.
     """
     real = folder.resolve()
     kept = list(sys.path)

@@ -53,12 +53,13 @@ def prctl(option: int, value: int) -> None:
 
 
 def keep_private(on: bool = True) -> None:
-    """Forbid other processes of this user to read or trace this one, on Linux."""
+    """Forbid other processes of this user to read or trace this one, on Linux. Allow it again if not ``on``."""
     prctl(PR_SET_DUMPABLE, int(not on))
 
 
 def adopt_orphans(on: bool = True) -> None:
-    """Become the parent of descendants whose own parent ends, so that they can be found."""
+    """Become the parent of descendants whose own parent ends, so that they can be found. Stop doing so if not
+    ``on``."""
     prctl(PR_SET_CHILD_SUBREAPER, int(on))
 
 
@@ -68,7 +69,7 @@ def end_with_parent() -> None:
 
 
 def limit(memory_bytes: int) -> None:
-    """Limit this process and its descendants.
+    """Limit the memory of this process and of each descendant, and the size of files that they write.
 
     The kernel's limit counts reserved memory, which is more than is used, so it is twice ``memory_bytes``. The keeper
     measures what is used.

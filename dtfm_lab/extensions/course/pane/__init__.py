@@ -265,7 +265,7 @@ def is_typed(mission: Mission) -> bool:
 
 
 def is_shown(mission: Mission) -> bool:
-    """Return True if the answer may be on the screen."""
+    """Return True if the mission takes something that the lab can show, such as a plan."""
     return any(kind in MADE_BY for kind in kinds_of(mission))
 
 

@@ -23,8 +23,8 @@ MB = 1e6
 
 
 def give_four(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return four devices, their six links and two groups, such that the pairing matters and the groups have different
-    costs."""
+    """Return four devices, their six links and two groups. The two groups have different costs, and so have the two
+    ways to pair their devices."""
     # Sample until the pairing matters and the groups differ: otherwise a lucky guess would win.
     while True:
         latency_ms = int(rng.choice([50, 100, 150, 200]))

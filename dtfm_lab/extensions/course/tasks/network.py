@@ -82,7 +82,8 @@ def give_upgrade(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _upgrade_gains(plan: Plan) -> dict[frozenset[str], float]:
-    """Return, for each pair of devices, the seconds of an iteration that twice its bandwidth would save."""
+    """Return, for each pair of devices, the seconds of an iteration that twice the bandwidth between them would
+    save."""
     network, before_s = plan.topology, simulate(plan).iteration_s
     gains = {}
     for a, b in combinations(range(len(network)), 2):

@@ -164,7 +164,8 @@ def _groupings(left: list[int], size: int) -> Iterator[list[tuple[int, ...]]]:
 
 
 def least_cost_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
-    """Return the minimum cost over all placements of a few devices. It tries each placement."""
+    """Return the minimum cost over all placements of a few devices. It tries each way to group the devices, with the
+    best order of the groups."""
     best_s = np.inf
     for grouping in _groupings(list(range(n_stages * n_replicas)), n_replicas):
         groups = np.array(grouping)

@@ -132,10 +132,11 @@ def same_network_as(trace: Trace, network: Topology) -> None:
 
 
 def _seconds(trace: Trace, plan: Any) -> tuple[float, float, float]:
-    """Return the seconds per iteration: measured, maximum allowed, and those without compression and with an average in
-    every iteration.
+    """Return the seconds per iteration: measured, maximum allowed, and simulated without compression and with an
+    average in every iteration.
 
-    The last two are simulated from the trace's own profile, so that slow and fast machines are judged alike.
+    The last two follow from simulations with the trace's own profile, so that slow and fast machines are judged alike.
+    Raises NotYet if the measured seconds are too short to be real.
     """
     computing = [time for time in trace.context.profile if time.kind.value in ("F", "B", "STEP", "REDUCE")]
     free = plan.changed(topology=plan.topology.scaled(bandwidth=1e6, latency=1e-6))

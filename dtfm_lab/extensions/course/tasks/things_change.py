@@ -48,8 +48,8 @@ def played(table: Mapping[int, float], hours: Availability, policy: Policy, **co
 
 
 def able_s(hours: Availability, least: int, start_s: float) -> float:
-    """Return for how many seconds at least ``least`` devices are ready, which they are ``start_s`` after they
-    arrive."""
+    """Return the seconds during which at least ``least`` devices are ready. A device is ready ``start_s`` after it
+    arrives."""
     there: dict[int, float] = {}
     serving: list[tuple[float, int]] = []
     for at_s, device, comes in zip(hours.time_s.tolist(), hours.device.tolist(), hours.comes.tolist(), strict=True):
@@ -112,8 +112,8 @@ class OwnPolicy(Policy):
         object.__setattr__(self, "every_s", float("inf"))
 
     def decide(self, now: Situation) -> Response | None:
-        """Return what the function returns. Raises NotYet if it uses absent devices, or pauses for less than the change
-        costs."""
+        """Return what the function returns. Raises NotYet for an operation that ``now.fleet.operation`` would not
+        return, or for a pause that is shorter than the change takes."""
         response = value_of(self.function, now)  # type: ignore[attr-defined]
         if response is None or response == Response(None):
             return None if now.operation is not None and not now.lost else Response(None)

@@ -56,7 +56,7 @@ GPUS = ("A100", "V100", "T4", "RTX 3090", "P100", "RTX 4090", "L4", "H100")
 
 
 def give_four_gpus(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a row of four GPUs of different kinds, and the planner's seconds for them."""
+    """Return a row of four GPUs of different kinds, and the maximum seconds with which a plan for them wins."""
     return _row_of(tuple(str(gpu) for gpu in rng.choice(GPUS, 4, replace=False)), float(rng.integers(5, 26)))
 
 

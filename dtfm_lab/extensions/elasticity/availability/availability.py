@@ -125,9 +125,9 @@ class Availability:
         """Sample arrivals and departures for the devices of a network, or for a list of names. The same seed gives the
         same events.
 
-        A device stays online for a Weibull lifetime of this ``shape``: 1 is exponential, below 1 most departures come
-        early. It is then away for an exponentially distributed time. With an infinite ``mean_absence_s`` it never
-        returns.
+        A device stays online for a Weibull lifetime with mean ``mean_life_s`` and this ``shape``: 1 is exponential,
+        below 1 most departures come early. It is then away for an exponentially distributed time with mean
+        ``mean_absence_s``. If that is infinite, it never returns.
 
         At second 0 some devices are online and have been for a while, as if sampling had begun long before. If devices
         never return, all are online and new.
@@ -292,8 +292,8 @@ def _names_of(topology: object) -> tuple[str, ...]:
 
 
 def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[IntArray, int | None]:
-    """Return the indices that sort the events, and the index of the first impossible event as given; None if all are
-    possible.
+    """Return the indices that sort the events, and the index of the first impossible event in the arrays as given; None
+    if all are possible.
 
     An event is impossible if a device arrives while it is online or leaves while it is not. At one instant, devices
     that were online leave first, then others arrive. If a device does both at one instant, its state before decides
@@ -327,8 +327,8 @@ def in_turns(time_s: FloatArray, device: IntArray, comes: BoolArray) -> tuple[In
 def checked_order(
     name: str, devices: tuple[str, ...], end_s: float, time_s: FloatArray, device: IntArray, comes: BoolArray
 ) -> IntArray:
-    """Return the indices that sort the events. Raises TraceError, with the availability's name, for an impossible
-    event."""
+    """Return the indices that sort the events. Raises TraceError, with the availability's name, for impossible events,
+    times or devices."""
     if not time_s.shape == device.shape == comes.shape or time_s.ndim != 1:
         raise TraceError(
             f"{name}: {counted(time_s.size, 'time')}, {counted(device.size, 'device')} and "

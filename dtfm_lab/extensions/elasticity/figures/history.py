@@ -197,8 +197,8 @@ class Stays(NamedTuple):
 def availability(availability: Availability) -> go.Figure:
     """Plot the number of devices online over time.
 
-    Up to 64 devices have a row each, with a bar per stay and a mark per loss. For more, bars count the losses in each
-    interval. Devices that never arrive have no row.
+    Up to 64 devices have a row each, with a bar per stay and a mark per loss. With more devices, or more than 8,000
+    stays, bars count the losses in each interval. Devices that never arrive have no row.
     """
     unit, in_s = time_axis(availability.end_s)
     stays = stays_of(availability)

@@ -107,8 +107,8 @@ class HoursPanel(Panel):
 
     @property
     def wanted(self) -> Sequence[str]:
-        """The policies to replay: the one that is selected in the menu, or all. Then the selected row comes first,
-        ``goodput`` next, and the others by name."""
+        """Names of the policies to replay, in order: the one that is selected in the menu, or all. Of all, the selected
+        row comes first, ``goodput`` next, and the others by name."""
         if self.policy.value != ALL:
             return [self.policy.value]
         first = {self.race.chosen: 0, OURS: 1}

@@ -30,8 +30,8 @@ KEYS = {
     "devices online and in use": "devices online (grey) and in use (blue)",
     "samples so far (thousands)": "thousand samples so far (dashed: bound of perfect foresight)",
 }
-"""For some headings of the figure, the text that replaces them here: it explains the lines, because there is no legend.
-The band of states has the colours of the comparison above."""
+"""Heading of the figure -> the text that replaces it here. It explains the lines, because there is no legend. The band
+of states has the colours of the comparison above."""
 MOST_UNDONE = 100
 """Maximum number of edits that can be undone."""
 HOW = "drag an end; double-click a bar for a departure, a gap for an arrival"
@@ -43,7 +43,7 @@ class TimeLine:
     first edit. ``children`` are the widgets to display."""
 
     def __init__(self, lab_state: LabState, changed: Callable[[], None], report_error: Callable[[str], None]) -> None:
-        """``changed`` is called whenever ``edited`` changes, also while the end of a stay is dragged."""
+        """``changed`` is called after every edit and undo, also while the end of a stay is dragged."""
         self._lab_state, self._changed, self._report_error = lab_state, changed, report_error
         self.edited: Availability | None = None
         self._here: Availability | None = None

@@ -22,7 +22,8 @@ from dtfm_lab.extensions.elasticity.policy import (
 )
 
 MOST_AT_RISK = 0.05
-"""Pipelines are rebalanced when more than this share of the devices are ones whose loss would be fatal."""
+"""Pipelines are rebalanced when more than this share of the devices are so critical that losing one more of them would
+force a restart."""
 
 
 @policies.register("bamboo")
@@ -85,8 +86,8 @@ class Bamboo(Policy):
         return Response(slowed, keeps=WorkKept.STEP, again=PolicyEvent.STEP)
 
     def _to_rebalance(self, now: Situation, operation: Operation) -> bool:
-        """Return True if pipelines should be rebalanced. Either spare devices can replace all lost ones, or more
-        devices could be used, or too many devices are ones whose loss would be fatal."""
+        """Return True if pipelines should be rebalanced. That is so if spare devices can replace all lost ones, if a
+        better operation uses more devices, or if too many devices are critical (``MOST_AT_RISK``)."""
         doubled = len(operation.doubled)
         if doubled and (len(now.spare) >= doubled or 2 * doubled / len(operation.devices) > MOST_AT_RISK):
             return True

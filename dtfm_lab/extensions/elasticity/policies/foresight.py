@@ -63,14 +63,14 @@ def migrated(now: Situation, operation: Operation) -> Response | None:
 class Goodput(Policy):
     """The lab's own policy: it continues in the way that is expected to train most samples until the next change.
 
-    After a loss, the peers of a stage share its work as in SWARM, or all devices regroup in the best shape as in
-    Oobleck, whichever yields more. It treats an announced departure as Parcae does. If arrivals or another shape allow
-    a faster operation, the policy prepares it while work continues. It does so only if that pays within the expected
-    time until the next loss, which follows from the losses so far.
+    After a loss it does what trains more: the peers of a stage share its work as in SWARM, or all devices regroup in
+    the best shape as in Oobleck. It treats an announced departure as Parcae does. If arrivals or another shape allow a
+    faster operation, the policy prepares it while work continues. It does so only if that pays within the expected time
+    until the next loss, which follows from the losses so far.
 
-    Checkpoints follow Daly's interval. Its rate of setbacks comes from those so far and from those that the current
-    plan would have had. A setback is a return to a checkpoint. A plan's value is its speed less the cost of checkpoints
-    and setbacks.
+    Checkpoints follow Daly's interval. It depends on the rate of setbacks (returns to a checkpoint). The policy
+    estimates that rate from the setbacks so far, and from how past losses would have affected the current plan. A
+    plan's value is its speed less the cost of checkpoints and setbacks.
     """
 
     every_s: float = QUARTER_S
@@ -178,8 +178,8 @@ class Goodput(Policy):
         """Return the mean seconds between two setbacks to a checkpoint.
 
         The rate of setbacks is the average of two estimates. The first counts the setbacks so far. The second is for
-        this operation, and is the larger of two rates: that of past losses that would have sent it back to a
-        checkpoint, and that of departures of devices that are alone in their stage.
+        this operation. It is the larger of two rates: how often past losses would have sent it back to a checkpoint,
+        and how often its devices that are alone in their stage are expected to leave.
 
         One extra setback in ``most_ahead_s`` extra seconds keeps rates above 0 at first. If departures are announced,
         only the first estimate is used. If then no setback has happened, the result is infinite, and checkpoints are as

@@ -71,8 +71,8 @@ class ReCycle(Adapting):
 class Swarm(Adapting):
     """Micro-batches of a lost device, also those in flight, are rerouted to peers of its stage, so no step is lost.
 
-    GWTF reroutes along the cheapest flow. It takes the same time here, because the peers of a stage share its work
-    evenly.
+    Another system, GWTF, reroutes along the cheapest flow. In this model that takes the same time, because the peers of
+    a stage share its work evenly.
     """
 
 

@@ -32,7 +32,8 @@ class Varuna(Restart):
 @policies.register("oobleck")
 @dataclass(frozen=True, kw_only=True)
 class Oobleck(Policy):
-    """Templates: a loss costs the current step and some seconds to regroup in the best shape for the remaining devices.
+    """Pipeline templates: a loss costs the current step, and some seconds to regroup the remaining devices in their
+    best shape.
 
     State comes from peers. The newest checkpoint is loaded only if a stage has no device left.
     """

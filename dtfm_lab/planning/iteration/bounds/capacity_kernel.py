@@ -22,15 +22,15 @@ from dtfm_lab.domain.units import FloatArray, IntArray
 from dtfm_lab.planning.iteration.bounds.classes import ClassPassCosts
 
 SURELY = 1 + 2e-12
-"""Factor on upper limits of micro-batches, before their fraction is dropped. It keeps rounding errors from ruling out a
+"""Factor on an upper limit of micro-batches, before it is rounded down. It keeps rounding errors from ruling out a
 possible plan. It is thousands of times the rounding error of a double, and below any difference that a plan could
 show."""
 SLACK = 2e-9
 """Micro-batches added to an upper limit after ``SURELY``, in case the limit is just below a whole number. Twice
 ``COUNTED_SLACK``."""
 COUNTED = 1 + 1e-12
-"""Factor on a capacity before its fraction is dropped, against rounding errors. It adds half of what ``SURELY`` adds,
-so no capacity exceeds its upper limits."""
+"""Factor on a capacity before it is rounded down, against rounding errors. It adds half of what ``SURELY`` adds, so no
+capacity exceeds its upper limits."""
 COUNTED_SLACK = 1e-9
 """Micro-batches added to a capacity after ``COUNTED``. A device that lacks only a billionth of a micro-batch counts as
 processing it."""
@@ -61,7 +61,8 @@ class Stages(NamedTuple):
     role: IntArray
     """(Q,) 0 first, 1 middle, 2 last, 3 sole."""
     before_hops: IntArray
-    """(Q,) number of messages from the first stage to this one. -1 stands for S - 1, for the last of S stages."""
+    """(Q,) minimum number of messages on the way from the first stage to this one. -1 stands for S - 1, for the last of
+    S stages."""
     costs: ClassPassCosts
 
 
@@ -69,12 +70,12 @@ class BestLinks(NamedTuple):
     """The possible neighbours of each class."""
 
     neighbours: IntArray
-    """(C, J) classes that are tried as a neighbour. -1 stands for all other classes together, with the best links of
-    any of them."""
+    """(C, J) classes that are tried as a neighbour. -1 stands for all other classes on one side of the cut together,
+    with the best links of any of them."""
     seconds: FloatArray
     """(C, J, 5) numbers for each neighbour. The first two are the seconds for which a message occupies the link from
-    it, and the link to it. Two latencies follow in the same order. The last is 1 if it is on the same side of the cut,
-    else 0."""
+    the neighbour, and the link to it. The latencies of these two links follow. The last number is 1 if the neighbour is
+    on the same side of the cut, else 0."""
 
 
 class BestAveraging(NamedTuple):
@@ -105,8 +106,11 @@ class Cut(NamedTuple):
 
 
 class StagePasses(NamedTuple):
-    """What a micro-batch costs a device of one class in a stage of one kind, and the device's limits. Fields without a
-    docstring are as in ``ClassPassCosts``."""
+    """What a micro-batch costs a device of one class in a stage of one kind, and the device's limits.
+
+    ``first`` and ``last`` are True if the stage is the first or the last of its pipeline. Other fields without a
+    docstring are as in ``ClassPassCosts``.
+    """
 
     first: bool
     last: bool
@@ -127,21 +131,26 @@ class StagePasses(NamedTuple):
 
 
 class Above(NamedTuple):
-    """The neighbour before a device, and the path between the first stage and the device."""
+    """The neighbour before a device, and the path between the first stage and the device.
+
+    ``from_s`` and ``to_s`` are the seconds for which a message occupies the link from the neighbour and to it. ``near``
+    is True if the neighbour is on the device's side of the cut.
+    """
 
     from_s: float
     to_s: float
     start: float
-    """Seconds before the device's first forward can begin."""
+    """Minimum seconds before the device's first forward can begin."""
     up: float
-    """Seconds from the device's last backward to the end of the first stage's last backward."""
+    """Minimum seconds from the device's last backward to the end of the first stage's last backward."""
     sent_s: float
     """Seconds for which the device waits for each message to this neighbour; 0 if it need not wait."""
     near: bool
 
 
 class Below(NamedTuple):
-    """The neighbour after a device: the links to and from it, and the round trip over them."""
+    """The neighbour after a device: the links to and from it, and the round trip over them. Fields without a docstring
+    are as in ``Above``."""
 
     from_s: float
     to_s: float
@@ -150,8 +159,8 @@ class Below(NamedTuple):
     trip_s: float
     """Minimum seconds from the end of a forward to the beginning of its backward."""
     idle_s: float
-    """Seconds in which the device has nothing to do during the first of these round trips. Its memory then holds too
-    few micro-batches to run other forwards."""
+    """Minimum seconds for which the device is idle during its first round trip, because its memory holds too few
+    micro-batches to fill the wait with other forwards. 0 if it holds enough."""
     sent_s: float
     near: bool
 
@@ -162,8 +171,9 @@ def line_up(
 ) -> None:
     """Sort a device's possible averaging peers on each side of the cut, the nearest first.
 
-    ``key_s`` (C,) are the seconds of averaging messages with a peer of each class. Row 0 of the results is for peers on
-    the other side of the cut, row 1 for peers on the same side. Fills three arrays:
+    ``key_s`` (C,) are the seconds of averaging messages with a peer of each class. ``near`` (C,) is 1 for classes on
+    the device's side of the cut, else 0. Row 0 of the results is for peers on the other side of the cut, row 1 for
+    peers on the same side. Fills three arrays:
 
     - ``line``, (2, N + 3): the seconds of each peer; infinite beyond the last
     - ``sums``, (2, N + 4): the sum of the seconds of all peers before each position
@@ -194,6 +204,8 @@ def averaging_s(
     floor_s: float,
 ) -> float:
     """Return the minimum seconds from a device's last pass to the end of averaging.
+
+    For a ring and for hierarchical averaging this is ``floor_s``. Otherwise it is infinite if there are too few peers.
 
     ``n_of_side`` has two numbers of peers: on the other side of the cut, and on the same side. ``a`` and ``b`` are the
     classes of the device's pipeline neighbours (-1 for none). Neighbours cannot be peers, so they are left out.
@@ -244,8 +256,8 @@ def fill_capacities(
     device's pipeline stays on one side, 1 if it crosses the cut. ``count`` (C,) is the number of devices of each class,
     and ``upper`` (Q, C) an upper limit of a device's micro-batches.
 
-    Arrays are read only here, and the helpers below take numbers. Passing an array counts a reference to it, which made
-    these loops four times slower.
+    Only this function reads arrays. The helpers below take numbers, because passing an array counts a reference to it,
+    which made these loops four times slower.
     """
     fits, in_flight, forward_s, input_s, weight_s, slower_s, hidden_s, chain_s = stages.costs[:8]
     before_s, before_back_s, next_s, rest_s = stages.costs[8:]
@@ -393,7 +405,8 @@ def _most_between(own: StagePasses, above: Above, below: Below, limit_s: float) 
 def _whole(
     rules: Rules, own: StagePasses, above: Above, below: Below, most: float, end: float, own_s: float, each_s: float
 ) -> float:
-    """Return the whole number of micro-batches with these two neighbours, at most ``most``.
+    """Return the maximum whole number of micro-batches that a device can process with these two neighbours, at most
+    ``most``.
 
     ``end`` are the seconds after the last pass. ``own_s`` are the seconds that each micro-batch takes the device.
     ``each_s`` is the same, plus ``slower_s`` if the group is on both sides of the cut.
@@ -423,9 +436,9 @@ def _whole(
 def together(best: FloatArray, count: IntArray, side: IntArray, on_side: IntArray, n_replicas: int) -> FloatArray:
     """Return (Q, I) the maximum micro-batches that the replicas of a stage process together.
 
-    Of these devices, ``on_side[i]`` are on side 0 of the cut and the others on side 1. ``best`` is (Q, I, C), the
-    micro-batches of one device of each class. The result is -inf if a side has too few devices that can process any.
-    Other arguments are as for ``fill_capacities``.
+    At index i of I, ``on_side[i]`` of the stage's devices are on side 0 of the cut and the others on side 1. ``best``
+    is (Q, I, C), the micro-batches of one device of each class. The result is -inf if a side has too few devices that
+    can process any. Other arguments are as for ``fill_capacities``.
     """
     total = np.zeros(best.shape[:2])
     for q in range(best.shape[0]):

@@ -10,10 +10,10 @@ Similar devices form one class. Its links are at least as good as the links of e
 as a number of equal devices, each as fast, as large and as well linked as the best of its class. So it holds for the
 devices themselves. If a class holds only interchangeable devices, nothing is lost.
 
-A cut of the network divides it into two sides with slow links between them. A pipeline that crosses the cut processes
-no more micro-batches than its best link across carries. A stage with devices on both sides averages over these links.
-Any cut gives a valid bound. Good cuts separate a group of devices that are near each other from all others, so
-candidates come from joining the nearest classes first.
+A cut of the network (not of the model) divides it into two sides with slow links between them. A pipeline that crosses
+the cut processes no more micro-batches than its best link across carries. A stage with devices on both sides averages
+over these links. Any cut gives a valid bound. Good cuts separate a group of devices that are near each other from all
+others, so candidates come from joining the nearest classes first.
 """
 
 from collections.abc import Iterable
@@ -88,11 +88,13 @@ class StageKinds:
     """(Q,) FLOP of the shortest forward that makes or uses a message. With several stages per device, it is the
     cheapest of the device's stages."""
     required: IntArray
-    """(Q,) number of stages of the plan that are of this kind; -1 if the role alone decides."""
+    """(Q,) number of stages of this kind that a plan must have. -1 if only roles are counted: one first stage, one
+    last, and the others in between."""
 
     @classmethod
     def of_any_cut(cls, problem: IterationProblem) -> Self:
-        """Return the kinds of all cuts of the model, with one stage per device."""
+        """Return every kind of stage (role and number of blocks) that some cut of the model can have, with one stage
+        per device."""
         n_blocks, (embeds, heads) = problem.n_blocks, problem.alone.tolist()
         # beside the embedding or the head there may be no block, and then all are elsewhere
         counts = [
@@ -163,7 +165,7 @@ class ClassPassCosts(NamedTuple):
     fits: FloatArray
     """(Q, C) 1 if a stage fits the memory of the class's devices, else 0."""
     in_flight: FloatArray
-    """(Q, C) maximum number of micro-batches that a device holds at once; 0 if unknown."""
+    """(Q, C) maximum number of micro-batches that a device holds at once; 0 if no limit is known."""
     forward_s: FloatArray
     input_s: FloatArray
     weight_s: FloatArray
@@ -187,8 +189,8 @@ class ClassPassCosts(NamedTuple):
 def _of_roles(prefix: FloatArray, first: float, last: float, counts: list[IntArray]) -> list[FloatArray]:
     """Return one array each for first, middle and last stages: the costs of stages with these ``counts`` of blocks.
 
-    ``prefix`` has the sums of the cost over the first 0 to L blocks. A middle stage counts as having the cheapest
-    blocks.
+    ``prefix`` has the sums of the cost over the first 0 to L blocks. ``first`` and ``last`` are the costs of the
+    embedding and of the head. A middle stage counts as having the cheapest blocks.
     """
     found = zip(windows(prefix), counts, (first, 0.0, last), strict=True)
     return [window[k] + extra for window, k, extra in found]
@@ -206,7 +208,7 @@ MOST_CLASSES = 40
 TOLERANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, np.inf)
 """Relative differences allowed between two devices of one class, tried in this order."""
 TYPICAL_BYTES = 2.0**23
-"""Bytes of the message by whose seconds links are compared."""
+"""Size in bytes of a message. Links are compared by the seconds that they take for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,10 +221,10 @@ class DeviceClasses:
 
     @classmethod
     def of(cls, problem: IterationProblem, most: int = MOST_CLASSES) -> Self:
-        """Return the finest partition into at most ``most`` classes. Interchangeable devices always share one.
+        """Return at most ``most`` classes, made with the smallest of ``TOLERANCES`` that suffices.
 
         Devices of different speed, memory or price share a class only if even the widest tolerance leaves too many
-        classes.
+        classes. Devices are then sorted by speed and divided into classes of nearly equal size.
         """
         n = problem.n_devices
         everyone = np.arange(n)
@@ -292,17 +294,17 @@ class DeviceClasses:
 
 LEAST_RATIO = 1.15
 """A cut is tried only if messages across it take at least this multiple of the usual time. The usual time is the median
-over devices of a message's time to the nearest class."""
+over devices of a message's time to the nearest other device."""
 MOST_CUTS = 3
 
 
 def cuts_of(classes: DeviceClasses, message_s: FloatArray) -> list[IntArray]:
     """Return at most ``MOST_CUTS`` cuts of the network, each as (C,) the side, 0 or 1, of every class. The cut across
-    which messages take longest comes first.
+    which messages take longest comes first. A cut is left out if messages across it are not slow (``LEAST_RATIO``).
 
     ``message_s`` is (C, C) seconds. The slower of two directions counts. Groups of classes are joined by single
     linkage, the nearest first. A group becomes one side of a cut if it is farther from all others than the nearest two
-    groups are from each other.
+    groups are from each other. So do the last two groups.
     """
     n = len(classes.count)
     if n < 2:
@@ -415,7 +417,7 @@ class Averages:
 
         - sharded: the device's two messages to the peer, one after the other
         - sharded at once: a message to the peer and its answer
-        - other ways: one message to the peer as root
+        - other ways: one message to the peer (used only for central averaging, where the root sends it)
         """
         latency = self.classes.latency_s
         if self._how == "sharded":
@@ -538,8 +540,8 @@ def gathered_passes(
 
 
 def _ring_s(classes: DeviceClasses, n_bytes: float, n_replicas: int, side: IntArray | None) -> FloatArray:
-    """Return (C,) minimum seconds in which a ring of R replicas gathers ``n_bytes``, if a device of that class is one
-    of them.
+    """Return (C,) minimum seconds in which a ring of R replicas gathers ``n_bytes``, if one of the replicas is a device
+    of that class.
 
     With ``side``, (C,) sides of a cut, the ring is on both sides.
     """

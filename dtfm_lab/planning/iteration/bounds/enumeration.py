@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 CHUNK = 120
 """Number of grids whose bounds are found in one step."""
 MOST_NODES = 1_000_000
-"""Maximum number of nodes in the search over one grid's cuts. A grid that needs more keeps its bound without a cut."""
+"""Upper limit on the nodes of a search over one grid's cuts. A grid that needs more keeps its bound without a cut."""
 ROUNDING = 1 - 1e-10
 """Factor on the bound, against rounding errors. It lowers the bound by less than the gap up to which a plan counts as
 proven."""
 FIRST_NODES = 2000
-"""Number of nodes that the first step of one grid's search may visit. A node gives one more stage its blocks. Each next
-step may visit ten times as many."""
+"""Number of nodes that the first search over one grid's cuts may visit. A node gives one more stage its blocks. Each
+further search begins again and may visit ten times as many, while that is at most ``MOST_NODES``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,8 @@ class _Grids:
         return found_s
 
     def with_cuts(self, i: int, high_s: float, most_nodes: int) -> tuple[float, bool]:
-        """Return the minimum seconds over all cuts on grid ``i``, at most ``high_s``, and whether all cuts were tried.
+        """Return the lowest bound in seconds over all cuts on grid ``i``, at most ``high_s``, and True if all cuts were
+        tried.
 
         The search ends after ``most_nodes`` nodes.
         """
@@ -113,7 +114,7 @@ def enumerated(
     row_of = np.concatenate([np.arange(len(one)) for one in bounds])
     bound_s = np.concatenate(bounds)
     least_s = np.inf
-    """Minimum seconds over the grids whose cuts were tried so far."""
+    """Lowest bound in seconds of the grids whose cuts were tried so far."""
     for cell in np.argsort(bound_s, kind="stable"):
         high_s = min(least_s, upper_s())
         low_s = max(low_s, min(float(bound_s[cell]), high_s))
@@ -151,13 +152,13 @@ def _groups(problem: IterationProblem, splits: bool, max_price_per_hour: float |
 def _rows(problem: IterationProblem, n_stages: int, n_replicas: int) -> IntArray:
     """Return (K, S * R) grids. Grids that differ only in interchangeable devices count once.
 
-    So do those that differ only in which pipeline comes first, unless that matters for averaging.
+    Grids that differ only in which pipeline comes first also count once, unless that matters for averaging.
     """
     alike = problem.alike.tolist()
     turns = problem.job.synchronisation not in ("central", "hierarchical")
     seen, rows = set(), []
     for row in itertools.permutations(range(len(alike)), n_stages * n_replicas):
-        # the order of pipelines changes nothing, so only the row with its smallest device first is kept
+        # which pipeline of a ring comes first changes nothing, so only the row with its smallest device first is kept
         if turns and row[0] > min(row[:n_replicas]):
             continue
         kind = tuple(alike[device] for device in row)

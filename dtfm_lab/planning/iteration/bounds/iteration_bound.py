@@ -5,11 +5,11 @@ A proof *refutes* T for a shape if no plan of that shape takes at most T seconds
 largest T that is refuted for every shape. Bisection finds it, because a plan that is possible within T is possible
 within any longer time.
 
-The bound on the dollars uses that a plan pays for all its devices during the whole iteration. A device that processes n
-micro-batches of a stage needs at least n times the seconds of one, for its passes or for messages over its best link.
-So for every stage the plan pays at least the price of the batch on the cheapest device that the stage fits on. The
-minimum over all cuts of the model is found stage by stage. With several stages per device, the bound is the price of
-the work alone, on the device with the most FLOP per dollar.
+The bound on the dollars relies on this: a plan pays for all its devices during the whole iteration. A device that
+processes n micro-batches of a stage needs at least n times the seconds of one, for its passes or for messages over its
+best link. So for every stage the plan pays at least the price of the batch on the cheapest device that the stage fits
+on. The minimum over all cuts of the model is found stage by stage. With several stages per device, the bound is the
+price of the work alone, on the device with the most FLOP per dollar.
 
 The bound of a budget is simpler: a number of dollars per hour rents a limited number of FLOP/s (``PriceBound``).
 """
@@ -119,7 +119,8 @@ def iteration_bound_steps(
 
 
 def least_of(each: list[Iterator[float]]) -> Iterator[float]:
-    """Yield the minimum of several bounds. The lowest is raised until another is lower, or it can rise no more."""
+    """Yield the minimum of several rising bounds. Each step raises the lowest one. Ends once that one can rise no
+    more."""
     bounds = [next(steps) for steps in each]
     while True:
         yield min(bounds)
@@ -139,7 +140,7 @@ def _bisected(
     *,
     synchronises: bool,
 ) -> Iterator[float]:
-    """Yield the longest seconds that are refuted for all shapes so far, after each proof for one shape."""
+    """Yield the longest time in seconds that is refuted for all shapes so far, once for every proof for one shape."""
     low, high = max(work_bound_s(classes.problem), lower_s), np.inf
     cases = list(cases_of(classes, families, synchronises=synchronises))
     cuts = cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s) if cases else []
@@ -204,7 +205,7 @@ def cases_of(
 
 
 def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:
-    """Return the minimum US dollars of an iteration. ``schedules`` is as for ``iteration_bound_steps``.
+    """Return a lower bound on the US dollars of an iteration. ``schedules`` is as for ``iteration_bound_steps``.
 
     A price of 0 means unknown: such devices cost nothing. If nothing fits, return the price of the work on the device
     with the most FLOP per dollar.
@@ -262,7 +263,8 @@ class PriceBound:
 
     @classmethod
     def of(cls, topology: Topology, job: Job, efficiency: GivenEfficiency = None) -> PriceBound:
-        """Return the bound in the job's precision, with the micro-batches and groups that make each device fastest."""
+        """Return the bound for this job's dtype. Each device counts at its fastest: the best micro-batch size and
+        tensor-parallel degree that the job allows."""
         speed = np.array(_most_speeds(topology, job, efficiency))
         price = np.array([device.price_per_hour for device in topology.devices])
         order = np.argsort(price / speed, kind="stable")
@@ -270,8 +272,8 @@ class PriceBound:
         return cls(*both)
 
     def iteration_s(self, flop: float, price_per_hour: float) -> float:
-        """Return seconds that no plan of at most ``price_per_hour`` US dollars per hour beats; infinite if no device is
-        that cheap."""
+        """Return seconds that no plan of at most ``price_per_hour`` US dollars per hour beats; infinite for 0 dollars
+        if no device is free."""
         n_free = int(np.searchsorted(self.price_per_hour, 0.0, side="right")) - 1
         prices, speeds = self.price_per_hour[n_free:], self.flop_per_s[n_free:]
         most = float(np.interp(price_per_hour, prices, speeds))
@@ -309,27 +311,28 @@ def enumerable(problem: IterationProblem, families: tuple[Family, ...]) -> bool:
 SCHEDULES = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules that a bound covers if the job names none: those that the search chooses from."""
 SHARE = 0.25
-"""Share of the search's time for the bound while plans still improve, because plans come first."""
+"""The bound gets this share of the time up to the last better plan. It is small, because plans come first."""
 MOST_SHARE = 0.5
-"""Share of the search's time for the bound while no plan has beaten the first. Then only the bound can narrow the
-gap."""
+"""The bound gets this share of the time since the last better plan. While plans do not improve, only the bound can
+narrow the gap."""
 FIRST_SHARE = 0.1
 """Share of the search's time for the bound before the first generation is complete. Plans found by then are far from
 the best, and if the time limit comes first, one of them is the result."""
 TURNS = 50
-"""Number of steps that the bound may take for each step of a search that counts steps."""
+"""Number of steps of the bound for each step of the search, in a search that is limited by steps instead of time."""
 MOST_BOUNDED = 512
 """On networks of more devices the bound stays at ``work_bound_s``, since one proof for a shape takes minutes."""
 BEGIN = 0.3
-"""Share of the time limit after which the bound begins. By then there is a better plan, so it needs fewer trials."""
+"""Share of the time limit after which the bound begins to rise. By then a better plan is known, so bisection needs
+fewer proofs."""
 
 
 class IncrementalBound:
     """The bounds of one or more problems, raised between the steps of a search. Any of the problems may have the best
     plan.
 
-    A search that counts steps raises the bound at its last step, ``TURNS`` times for each step. So equal steps give
-    equal bounds.
+    A search that is limited by steps raises the bound at its last step. The bound then takes ``TURNS`` steps for each
+    step of the search. So equal steps give equal bounds.
     """
 
     def __init__(self, problems: Sequence[IterationProblem], target: SearchTarget, request: SearchRequest) -> None:
@@ -356,7 +359,7 @@ class IncrementalBound:
     ) -> None:
         """Raise the bound towards the ``best_s`` seconds of the best plan so far, within its share of the time.
 
-        ``complete`` and ``compiling_s`` come from the generation that found the plan.
+        ``generation``, ``complete`` and ``compiling_s`` describe the newest step of the search.
         """
         request = self._request
         if not request.improve_bound or self._large:

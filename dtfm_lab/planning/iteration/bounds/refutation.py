@@ -81,7 +81,8 @@ class Capacities:
     family: Family
     microbatch: int
     synchronises: bool = True
-    """False for an iteration in which each replica only updates itself."""
+    """False if no averaging follows the passes: in an iteration in which each replica only updates itself, and with
+    zero-3."""
     _averages: dict[int, Averages] = field(default_factory=dict)
     _neighbours: dict[bytes, tuple[IntArray, FloatArray]] = field(default_factory=dict)
     """Results of ``neighbours``, by the sides of the cut."""
@@ -308,7 +309,7 @@ MOST_NODES = 200
 LARGEST = 6000
 """Maximum number of columns of a program that is solved. A larger one counts as feasible."""
 LARGEST_WHOLE = 1500
-"""Maximum number of columns of a program whose stages are also tried as whole numbers."""
+"""Maximum number of columns of a program that is also solved with whole numbers of stages."""
 MOST_SECONDS = 2.0
 """Seconds after which the solver gives up, for a machine that is busy with other things."""
 
@@ -340,7 +341,7 @@ class Program:
     numbers."""
 
     def feasible(self, capacity: FloatArray) -> bool:
-        """Return False if it is proven that no plan of the case has these (Q, I, 2, C) capacities."""
+        """Return False if it is proven that no plan of the case is possible with these (Q, I, 2, C) capacities."""
         if self.staying is None:
             capacity = np.stack([capacity.max(axis=2), np.zeros_like(capacity[:, :, 0])], axis=2)
         else:
@@ -461,11 +462,10 @@ class Program:
 
 
 MOST_PROGRAMS = 2000
-"""Limit on the work for one cut and shape: its number of programs, times how many numbers of devices on side 0 are
-tried. Beyond it, only the program that holds for all of them is solved."""
+"""Limit on the work for one cut and shape: its number of programs times the length of ``Program.on_side``. Beyond it,
+only the program that allows any number of pipelines on each side is solved."""
 MOST_SIDES = 50
-"""Maximum number of values that the devices of a stage on side 0 of a cut may take. With more, the shape is not tried
-with the cut."""
+"""Maximum length of ``Program.on_side``. A shape that needs more is not tried with the cut."""
 MOST_FAILURES = 12
 """A cut is no longer tried once it has failed to refute this number of shapes in a row."""
 

@@ -38,9 +38,9 @@ SWAP, IDLE, NEAR, TAILS, BLOCK, STAGES, CLUSTERS, WARMUPS, COUNTS = range(9)
 - SWAP: exchange two placed devices
 - IDLE: exchange a placed device with an idle one
 - NEAR: exchange a placed device with one that is near one of its neighbours in the plan
-- TAILS: exchange the last stages of two pipelines
+- TAILS: exchange the devices of two pipelines from some stage on
 - BLOCK: move a block to another stage, or several if some boundaries send less than others
-- STAGES: exchange two whole stages
+- STAGES: exchange two whole stages, or move one to another place in the pipeline
 - CLUSTERS: exchange the devices of two clusters
 - WARMUPS: change warm-ups
 - COUNTS: move micro-batches to another pipeline
@@ -62,8 +62,8 @@ LARGEST_PART = 8
 FAR_BLOCKS = 0.5
 """Share of BLOCK moves that may move several blocks, if some boundaries send less than others. Chosen by hand."""
 ON_CRITICAL = 0.4
-"""Share of device moves whose first device is on its pipeline's slowest cycle, which sets the pipeline's seconds.
-Chosen by hand."""
+"""Share of device moves by the estimate whose first device is the one at which its pipeline's slowest cycle begins.
+That cycle sets the pipeline's seconds. Chosen by hand."""
 
 
 class FixedFields(NamedTuple):
@@ -94,13 +94,13 @@ def anneal(
 ) -> tuple[float, float]:
     """Anneal from ``trial``: try ``n_moves`` moves, or fewer once ``cancelled`` is set.
 
-    The temperature falls from ``hot`` to ``cold``. Both are shares of the objective. Unless ``factor`` is 0, all
-    warm-ups are first set to ``factor`` times a steady pipeline's (``warm_up``). With ``exact``, the replay prices
-    moves, and only COUNTS moves change the micro-batches. Otherwise the estimate prices them, and micro-batches are
-    shared out again after every move.
+    The temperature falls from ``hot`` to ``cold``. Both are shares of the objective. Unless ``factor`` is 0 or warm-ups
+    are fixed, they are first set to ``factor`` times a steady pipeline's (``warm_up``). With ``exact``, the replay
+    prices moves, and only COUNTS moves change the micro-batches. Otherwise the estimate prices them, and micro-batches
+    that are not fixed are shared out again after every move.
 
     ``best`` becomes the best valid plan seen. If none is valid, it becomes the plan with the lowest penalised
-    objective. Returns its objective, as estimated or replayed, and how much it exceeds memory and limits.
+    objective. Returns its objective, as estimated or replayed, and how far it exceeds memory and limits (``lacking``).
     """
     # One long loop: split into functions, even inlined ones, it is a sixth slower, as each counts references to arrays.
     n, r = trial.grid.shape

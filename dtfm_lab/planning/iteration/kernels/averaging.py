@@ -44,8 +44,8 @@ class GroupMessages(NamedTuple):
     splits: bool
     """True if parameters come back, because replicas split the optimizer states."""
     apart: bool
-    """True if replicas step alone or each with its shard. Decoding what comes back then counts as a sum
-    (``costs.seconds.sum_seconds``)."""
+    """True if replicas split the optimizer states, or average only every few iterations. Decoding the values that come
+    back then counts as a sum (``costs.seconds.sum_seconds``)."""
 
 
 @compiled

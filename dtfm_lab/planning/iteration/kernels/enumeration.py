@@ -11,8 +11,9 @@ of a backward to the weights. In any order of passes:
 - A link carries n messages one after another, between the passes that make the first and use the last.
 
 All of these are linear in n. So the maximum number of micro-batches that a pipeline processes in T seconds is the
-minimum of a few quotients. T is refuted if the pipelines together process fewer than the batch has. Without a cut, all
-other stages cost as much as their cheapest blocks. A cut is tried stage by stage, and given up as soon as T is refuted.
+minimum of a few quotients. T is refuted if the pipelines together process fewer than the batch has. Without a cut of
+the model, a stage costs as much as the cheapest blocks that it may have. A cut is tried stage by stage, and given up as
+soon as T is refuted.
 
 The first part of this module computes the minimum costs of stages on a grid: passes, memory, links and averaging.
 """
@@ -132,7 +133,7 @@ def seconds_of(
     tables: Tables, least: Least, flop: float, again: float, device: int, n_messages: int
 ) -> tuple[float, float, float]:
     """Return a device's seconds of a forward, a backward to the inputs and a backward to the weights of one
-    micro-batch."""
+    micro-batch. The first two include coding ``n_messages`` messages."""
     # the smallest message that any boundary sends, because the bound must hold for every cut
     speed, coding_s = least.speed[device], tables.passes.coding_s[tables.passes.least] * n_messages
     forward_s = flop / speed
@@ -241,7 +242,8 @@ def fill_bounds(tables: Tables, least: Least, grids: Grid, low_s: float, high_s:
 
 @compiled
 def least_of_cuts(tables: Tables, least: Least, grid: Grid, high_s: float, most_nodes: int) -> tuple[float, bool]:
-    """Return the minimum seconds over the cuts on an (S, R) grid, at most ``high_s``, and whether all cuts were tried.
+    """Return the lowest bound in seconds over the cuts of the model on an (S, R) grid, at most ``high_s``, and True if
+    all cuts were tried.
 
     The search ends after ``most_nodes`` nodes. A node gives one more stage its blocks.
     """
@@ -367,7 +369,7 @@ def _fits_blocks(tables: Tables, least: Least, grid: Grid, limit_s: float, most:
 
 @compiled
 def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, at: IntArray, way: FloatArray) -> bool:
-    """Return True if stage s can process all micro-batches within ``limit_s``, given the stages before it.
+    """Return False if stage s cannot process all micro-batches within ``limit_s``, given the stages before it.
 
     ``at`` has the first block of each stage up to s + 1. Fills ``way`` for stage s + 1.
     """
@@ -403,8 +405,8 @@ def _goes_on(tables: Tables, least: Least, grid: Grid, limit_s: float, s: int, a
 
 @compiled
 def _cut_possible(tables: Tables, least: Least, grid: Grid, at: IntArray, way: FloatArray, limit_s: float) -> bool:
-    """Return True if the stages of a complete cut can process all micro-batches within ``limit_s``. Its ``way`` must be
-    filled."""
+    """Return False if the stages of a complete cut cannot process all micro-batches within ``limit_s``. Its ``way``
+    must be filled."""
     n, n_replicas = grid.devices.shape
     links, tail_s = grid.links, grid.tail_s
     total = 0.0

@@ -25,13 +25,14 @@ from dtfm_lab.planning.iteration.kernels.state import (
 from dtfm_lab.planning.iteration.kernels.tables import DOLLARS, GROUP, LATENCY, PARAMETERS, PRICE, Tables, moving_s
 
 PENALTY = 10.0
-"""Factor on how much a plan exceeds memory or limits, as a sum of shares. A plan that exceeds them by 10 % counts as
-twice as expensive. So annealing may pass through plans that nearly fit. Chosen by hand."""
+"""Factor on the relative excesses over memory and limits (``lacking``). A plan that exceeds one of them by 10 % counts
+as twice as expensive. So annealing may pass through plans that nearly fit. Chosen by hand."""
 
 
 @compiled
 def lacking(tables: Tables, state: SearchState, seconds: float) -> float:
-    """Return how much a plan exceeds memory and limits, as a sum of shares; 0 if it is valid."""
+    """Return how far a plan exceeds device memory and the limits on time and price; 0 if it is valid. This is a sum of
+    relative excesses (0.1 is 10 % over one limit)."""
     total = 0.0
     n, r = state.grid.shape
     for i in range(r):
@@ -60,7 +61,8 @@ def _dollars_per_s(tables: Tables, state: SearchState) -> float:
 
 @compiled
 def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> tuple[float, float]:
-    """Return the seconds of an iteration, and the average seconds of its pipelines.
+    """Return the seconds of an iteration, and the average seconds of its pipelines. With ``exact``, both are the
+    seconds of the iteration.
 
     Unless ``fixed`` or ``exact``, micro-batches are shared out again, into ``SearchState.shared_out`` only
     (``take_counts``).

@@ -73,7 +73,7 @@ class SearchState(NamedTuple):
     """(3, R, S) tables:
 
     - READY: time at which the last backward ends
-    - LACKING: share of memory that a device lacks
+    - LACKING: relative excess over a device's memory, such as 0.1 for 10 %; 0 if the stage fits
     - AVERAGING: bytes that a device holds while its group averages
     """
     scratch: FloatArray
@@ -121,7 +121,7 @@ def refresh_pipeline(tables: Tables, state: SearchState, r: int, exact: bool) ->
 
 @compiled
 def refresh_memory(device: FloatArray, state: SearchState, r: int) -> None:
-    """Recompute the share of memory that each device of one pipeline lacks."""
+    """Recompute the relative excess over memory of each device of one pipeline."""
     m = state.microbatch_counts[r]
     for s in range(len(state.blocks)):
         need = state.stage[PASSING, s] + min(state.warmups[s] + 1, m) * state.stage[KEPT, s]

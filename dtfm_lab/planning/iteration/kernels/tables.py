@@ -27,7 +27,7 @@ class Tables(NamedTuple):
     """(2 + K, N, N) rows, each from sender to receiver:
 
     - LATENCY: seconds
-    - PER_BYTE: seconds for which a byte occupies the link, if messages were not measured
+    - PER_BYTE: seconds for which a byte occupies the link; bytes of measured messages are ``charged_bytes``
     - HOP and the following rows: ``Passes.hop_s``
     """
     device: FloatArray
@@ -54,8 +54,8 @@ class Tables(NamedTuple):
     """(N + 1,) as ``Links.slowdowns``; empty if the number of hosts does not matter."""
     tied_parameters: float
     forward_s: FloatArray
-    """(K, L + 1) as ``PassTable.forward_s``. With sharded parameters, one factor per kind of device makes all passes
-    longer, to cover their messages."""
+    """(K, L + 1) as ``PassTable.forward_s``. With zero-2 and zero-3, one factor per kind of device makes all passes
+    longer, to cover the messages that replicas exchange in them."""
     backward_s: FloatArray
     ends_s: FloatArray
     """(2, 2, K) as ``PassTable.ends_s``."""

@@ -44,7 +44,7 @@ class Candidate(Generation):
     """
 
     topology: Topology = field(repr=False)
-    """The network that it is placed on, with groups of GPUs as devices."""
+    """The network that the plan is placed on, with groups of GPUs as devices."""
     job: Job = field(repr=False)
     """The job with everything that the plan chose."""
     iteration_s: float
@@ -73,9 +73,9 @@ def simulated_value(plan: Plan, target: SearchTarget, best: float = math.inf) ->
     """Return the simulated seconds of a plan's iteration, the objective, and by how much the plan exceeds memory and
     limits.
 
-    The last is a sum of shares; 0 if the plan is valid. A plan that is no better than ``best`` cannot win. So the
-    memory of its waiting messages is not checked, which would take a second simulation. Raises LabError for a plan that
-    cannot be simulated.
+    The last is a sum of relative excesses (0.1 is 10 % over one limit); 0 if the plan is valid. A plan that is no
+    better than ``best`` cannot win. So the memory of its waiting messages is not checked, which would take a second
+    simulation. Raises LabError for a plan that cannot be simulated.
     """
     seconds, price = iteration_seconds(plan), plan.price_per_hour
     value = seconds * price / 3600 if target.dollars else seconds
@@ -190,7 +190,7 @@ def device_sets(topology: Topology) -> list[IntArray]:
     - clusters of pools, the best connected first
     - each pool alone
 
-    With more than ``MOST_CLUSTERED`` pools, only the first kind is used.
+    With more than ``MOST_CLUSTERED`` pools, only the first of these are used.
     """
     pools = _pools(topology)
     n = len(pools)
@@ -451,8 +451,8 @@ def job_of(one: LayoutEstimate, asked: Job) -> Job | None:
 
 
 def _microbatch_counts(one: LayoutEstimate, n_microbatches: int, n_replicas: int) -> tuple[int, ...]:
-    """Return the micro-batches of each pipeline that let the last one end as early as possible. Equal devices get even
-    counts."""
+    """Return the micro-batches of each pipeline that let the last one end as early as possible. Counts are even if
+    devices are equal, and with zero-2 and zero-3."""
     if len(one.period_s) == 1 or one.sharding in ("zero-2", "zero-3"):
         return even_shares(n_microbatches, n_replicas)
     microbatch_counts: IntArray = np.ones(n_replicas, dtype=np.int64)

@@ -222,8 +222,8 @@ class Estimator:
         return found
 
     def _roomy_cut(self, layout: GridLayout, kind: IntArray) -> IntArray | None:
-        """Return (S,) blocks that fit each stage's memory with the choices that hold least. The slowest stage is as
-        fast as that allows.
+        """Return (S,) blocks that fit each stage's memory, with the micro-batch size, checkpointing and sharding that
+        hold least. The slowest stage is as fast as that allows.
 
         None if there is no such cut, or if the job gives one.
         """
@@ -240,8 +240,8 @@ class Estimator:
         return evened_blocks((1 + least) * block_s, block_s, self.tables.n_blocks, least, room)
 
     def _least_bytes(self, n_replicas: int) -> FloatArray:
-        """Return (4, L + 1) bytes of a stage by its role and blocks, with one micro-batch in flight and the choices
-        that hold least."""
+        """Return (4, L + 1) bytes of a stage by its role and blocks, with one micro-batch in flight and the micro-batch
+        size, checkpointing and sharding that hold least."""
         *_, kept, again, _ = self._stacked
         held = (kept + again).min(axis=0)
         statics = [self.tables.static_bytes(one, n_replicas) for one in self.tables.shardings]
@@ -334,7 +334,7 @@ class _Priced:
     seconds: FloatArray
     """(V, C, Y, O) seconds; infinite if memory is lacking.
 
-    - V: micro-batches in flight: those of 1F1B, or as many as help and memory allows
+    - V: number of micro-batches in flight: as in 1F1B, or as many as hide messages and fit memory
     - C: micro-batch size and checkpointing
     - Y: way to average
     - O: whether averaging overlaps the last backward
@@ -521,7 +521,7 @@ class _Stage:
         return np.asarray(found)
 
     def _memory(self) -> FloatArray:
-        """Return (S,) bytes of the smallest device of each stage."""
+        """Return (S,) bytes of usable memory on the smallest device of each stage."""
         return np.asarray(self.of.tables.memory_bytes[self.kind].min(axis=1))
 
     def _held(self, in_flight: IntArray) -> FloatArray:

@@ -112,22 +112,22 @@ STAGES_UP_TO = 8
 scale are tried."""
 STAGE_RATIO = 1.25
 COARSE_STAGES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""Numbers of stages that are tried on parts of a network. Annealing tries those between."""
+"""Numbers of stages that are tried on parts of a network. Annealing tries the numbers between them."""
 FEWER = 3
-"""Number of times that numbers of replicas are halved, since idle devices may cost less than slow averaging."""
+"""Maximum number of times that a number of replicas is halved, since idle devices may cost less than slow averaging."""
 
 
 @dataclass(frozen=True, eq=False)
 class GridLayout:
-    """A grid of devices, which may be groups of GPUs. Its links are counted once and shared by all ways to train on
-    it."""
+    """A grid of devices, which may be groups of GPUs. All ways to train on it share ``hops``, which is computed
+    once."""
 
     links: Links
     grid: IntArray
     """(S, R) device indices."""
     order: str
     members: IntArray
-    """The set of devices that it is made of, in the order of their ranks. Some may be idle."""
+    """Devices that ``grid`` was made from, in the order of their ranks. Devices that are left over are idle."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -232,7 +232,8 @@ def replica_counts(job: Job, n_devices: int, n_stages: int, *, coarse: bool) -> 
 
 
 def in_order(job: Job, ranks: IntArray, order: str) -> IntArray:
-    """Return the (stages, replicas) grid of a shaped job. ``ranks`` are the devices in the order of their ranks.
+    """Return the (stages, replicas) grid of a job that names both numbers. ``ranks`` are the devices in the order of
+    their ranks.
 
     ``dp-pp``: ranks of one data-parallel group are neighbours, and pipelines stride over them, as in Megatron-LM and
     DeepSpeed. ``pp-dp``: ranks of one pipeline are neighbours, as in DT-FM.
@@ -288,7 +289,8 @@ class Average:
 def averages(layout: GridLayout, topology: Topology, ways: tuple[str, ...]) -> list[Average]:
     """Return the allowed ways to average that suit a layout.
 
-    If only one way is allowed, it is kept even if it does not suit, and priced as the most similar one that does.
+    If only one way is allowed, it is kept even if it does not suit. It is then priced as a ring. Central averaging is
+    priced as hierarchical or, without a hierarchy, as a ring.
     """
     n_replicas = layout.grid.shape[1]
     if n_replicas == 1:
@@ -358,8 +360,8 @@ def _hierarchical(layout: GridLayout, topology: Topology) -> Average | None:
     """Return averaging in which the first replica of each region leads. Leaders gather gradients, exchange shards with
     each other, and pass the average on.
 
-    None if there is no hierarchy: one region, or one replica per region. All stages average at the same time, so
-    messages of several stages wait for a NIC that they share.
+    None if the replicas of some stage have no hierarchy: all are in one region, or each in another. All stages average
+    at the same time, so messages of several stages wait for a NIC that they share.
     """
     links, shared = layout.links, layout.shares_nics
     n_hosts = int(layout.hosts.max()) + 1
@@ -564,7 +566,7 @@ class StageTables:
         return np.asarray(counts)
 
     def gradient_bytes(self, ends: IntArray) -> FloatArray:
-        """Return (S,) bytes sent for the gradients of the same stages, compressed."""
+        """Return (S,) bytes sent for the gradients of stages that end after these blocks, compressed."""
         return self.plain_problem().gradient_bytes(self.parameters(ends))
 
     def message_bytes(self, sharding: str) -> list[tuple[float, float]]:
