@@ -25,5 +25,5 @@ __all__ += sorted(offered("views"))  # which are imported when they are used
 
 
 def __getattr__(name: str) -> Any:
-    """Return the view with this name from an extension, which is imported now."""
+    """Return an extension's view by its name. The extension is imported only now."""
     return attribute("views", __name__, name)

@@ -89,7 +89,7 @@ def button(
 
 
 def labelled(kind: Callable[..., T], label: str, width: str, label_width: str, *value: Any, **options: Any) -> T:
-    """Return a control of an ipywidgets class with a label in front of it; widths are CSS lengths."""
+    """Return a control of an ipywidgets class with a label in front of it. Widths are CSS lengths."""
     style, layout = {"description_width": label_width}, w.Layout(width=width)
     return kind(*value, description=label, style=style, layout=layout, **options)
 
@@ -117,7 +117,7 @@ def menu(label: str, width: str, label_width: str, options: Sequence[Any], toolt
 
 
 def segments(options: Sequence[Any], tooltips: Sequence[str], width: str = "auto", **given: Any) -> w.ToggleButtons:
-    """Return a row of buttons, each of this width. Exactly one is chosen."""
+    """Return a row of buttons, each with this CSS width. Exactly one is chosen."""
     return w.ToggleButtons(options=options, tooltips=tooltips, style={"button_width": width}, **given)
 
 
@@ -204,7 +204,8 @@ def _is_possible(control: w.ValueWidget, value: object) -> bool:
 
 
 def tried_options() -> tuple[Option, ...]:
-    """Return the job options that can be tried on a plan without another search. They include new options of Job."""
+    """Return the job options that can be tried on a plan without another search. A new option of Job is included unless
+    ``NOT_TRIED`` names it."""
     return tuple(option for option in options_of(JobOptions) if option.varies and option.name not in NOT_TRIED)
 
 
@@ -281,7 +282,10 @@ def controls_for(kind: Any, label_width: str = "") -> dict[str, w.ValueWidget]:
 
 
 def value_of(option: Option, control: w.ValueWidget) -> Any:
-    """Return the control's value as the option's type, None for empty text. Raises LabError if it is not a number."""
+    """Return the control's value as the option's type. Empty text gives None if the option allows it.
+
+    Raises LabError for text that should be a number.
+    """
     value = control.value
     if not isinstance(value, str):
         return value

@@ -69,7 +69,8 @@ class LabState(traitlets.HasTraits):
     known."""
     schedule = traitlets.Unicode("gpipe").tag(result=True)
     queueing = traitlets.Unicode("pairs").tag(result=True)
-    """Which messages of a prediction share one link and so wait for each other."""
+    """Which messages wait for each other in a prediction: "pairs" for messages in one direction between two devices,
+    "nics" for all messages at one NIC."""
     choices = traitlets.Dict().tag(result=True)
     """{field: value} that predictions and runs use instead of the values in the plan's job.
 
@@ -96,7 +97,8 @@ class LabState(traitlets.HasTraits):
     selected_link = traitlets.Tuple()
     """(source, target) names of the selected link; empty for none."""
     shown_stages = traitlets.Dict()
-    """{device: stage} of the best placement of a running search. Empty if no search runs."""
+    """{device: stage} of the placement that a search displays, such as the best one so far. Empty if no search displays
+    one."""
     shown_tasks = traitlets.Dict()
     """{device: [stage, replica]} of a plan that is displayed but is not the lab's. Empty if only the lab's plan is
     displayed."""
@@ -118,9 +120,11 @@ class LabState(traitlets.HasTraits):
     run_progress = traitlets.Unicode("")
     """Progress of a run: "profiling 3 of 8", "8 of 24 iterations done". Empty if none runs."""
     run_story = traitlets.Unicode("")
-    """What failed in the run and which device took over. Empty if nothing failed, and once the run is over."""
+    """The run's last event in a sentence: which device was lost and what replaced it, or a new plan. Empty before any
+    event, and once the run is over."""
     binding = traitlets.Tuple()
-    """The device that limits the plan most, or the two at the ends of the link. Empty while it is unknown."""
+    """The device that limits the plan most, or the two devices at the ends of the link that does. Empty while it is
+    unknown."""
     binding_helps = traitlets.Bool(True)
     """False if improving ``binding`` would save next to nothing, and so would any other device or link tried."""
     suspects = traitlets.Tuple()
@@ -169,7 +173,8 @@ class LabState(traitlets.HasTraits):
     def offer(self, plan: Plan, by: str) -> bool:
         """Take a better plan that another pane found, so that the lab has one best plan. Return True if it was taken.
 
-        It must be better by the objective of the lab's plan, and be a plan of the current network and job.
+        It must be better by the objective of the lab's plan, and be a plan of the current network and job. Nothing is
+        taken while a step is busy.
         """
         own, topology, job = self.plan, self.topology, self.job
         # Busy: the search that is running will set the plan itself, and an offer would be lost or would interrupt.
@@ -355,7 +360,7 @@ def members_of(lab_state: LabState, names: Iterable[str]) -> list[list[str]]:
 
 
 def shown_prediction(lab_state: LabState) -> Trace | None:
-    """Return the prediction of the plan with the choices. None while it is being computed."""
+    """Return the prediction of the plan with the choices. None if it is missing or out of date."""
     return None if prediction_staleness(lab_state) else lab_state.predicted
 
 
@@ -365,7 +370,7 @@ def is_profiled(lab_state: LabState) -> bool:
 
 
 def shown_s(lab_state: LabState) -> float | None:
-    """Return the predicted seconds of an iteration, or the plan's own while its prediction is being computed."""
+    """Return the predicted seconds of an iteration, or the plan's own if the prediction is missing or out of date."""
     if (predicted := shown_prediction(lab_state)) is not None:
         return predicted.iteration_s
     return None if lab_state.plan is None else lab_state.plan.iteration_s

@@ -82,7 +82,7 @@ class SearchFrames:
 
 
 class Shown(NamedTuple):
-    """A step and the frame of its population. A frame with nothing new to show is left out (None)."""
+    """A step of a search, and its frame. None stands for a frame that would show nothing new."""
 
     step: PlanStep
     frame: PopulationFrame | None

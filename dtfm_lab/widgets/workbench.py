@@ -397,7 +397,7 @@ def _variable_of(noun: object) -> str:
 
 
 def measured_words(trace: Trace) -> str:
-    """Return the seconds of a measured iteration, and what ran if that is less than the plan."""
+    """Return the seconds of a measured iteration, and which part of the plan ran if not all of it."""
     part = f", {trace.context.part}" if trace.context.part else ""
     return f"measured {format_s(trace.iteration_s)}{part}"
 

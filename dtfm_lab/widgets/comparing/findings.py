@@ -22,7 +22,7 @@ from dtfm_lab.widgets import markup
 MOST_SENTENCES = 12
 """Maximum number of suspects that get a sentence each. The others are only counted."""
 MOST_ROWS = 200
-"""Maximum rows of a table. The strongest suspects are kept."""
+"""Maximum rows of a table. The most suspicious rows are kept."""
 ROUNDING = 1e-9
 """Relative difference up to which two times count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
@@ -100,7 +100,8 @@ def tiles_of(comparison: Comparison) -> tuple[Tile, ...]:
 
 
 def tiles_html(tiles: tuple[Tile, ...], *, secret: bool = False) -> str:
-    """Return the tiles as HTML. ``secret`` leaves out the reasons, which name suspects."""
+    """Return the tiles as HTML. With ``secret``, only the first tile keeps its reason, because the other reasons name
+    suspects."""
     inside = "".join(
         f'<div class="dtfm-tile-number{" dtfm-alarming" if tile.is_alarming else ""}"><span>{escape(tile.name)}</span>'
         f"<b>{escape(tile.value)}</b><small>{escape('' if secret and at else tile.reason)}</small></div>"

@@ -32,8 +32,8 @@ HEAD = ["", "drawn", "fitted", "95 % interval", "times the drawn", "note"]
 
 
 class Refitting:
-    """A button that fits the network to a comparison, a table of the result, and a button that draws the fitted
-    network."""
+    """A button that fits the network to a measured run, a table of the fitted values, and a button that draws the
+    fitted network."""
 
     def __init__(self, lab_state: LabState, plan_again: Callable[[], None]) -> None:
         """``plan_again`` starts a search on the lab's network."""
@@ -57,7 +57,8 @@ class Refitting:
         self.follow(None, None)
 
     def follow(self, comparison: Comparison | None, plan: Plan | None) -> None:
-        """Fit this comparison from now on, which is of a run of ``plan``, and drop the last fit."""
+        """Use this comparison for the next fit, and drop the last fit. ``plan`` is the plan that ran, None if it is
+        unknown."""
         self._comparison, self._plan, self.found, self._drawn = comparison, plan, None, None
         self.table.value = self.note.value = ""
         show(self.again, False)

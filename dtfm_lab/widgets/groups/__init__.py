@@ -27,7 +27,7 @@ NO_PLAN = "No plan yet: draw at least two devices"
 HINT = "Drag a device: each column shows what the move would cost. Gradients average inside a group."
 ITERATION = "Each column shows a move's communication cost, with the predicted iteration in brackets."
 SETTLED_S = 0.06
-"""Seconds without a new plan or selection before explanations and prices are computed."""
+"""Seconds without a new plan or selection before explanations and the costs of moves are computed."""
 MODES = {"Path": "path", "Ring": "ring", "Weights": "weights"}
 MODE_WORDS = (
     "One column per group, in path order",
@@ -98,7 +98,7 @@ class GroupsPanel(Panel):
         self._ask()
 
     def _show_mode(self) -> None:
-        """Show the steps only in the ring view."""
+        """Show the steps in the ring view, and the menu Why in the other views."""
         is_ring = self.mode.value == "ring"
         show(self.step, is_ring)
         show(self.why_menu, not is_ring)
@@ -163,7 +163,8 @@ class GroupsPanel(Panel):
             self._lab_state.selected_link = tuple(pairs[0][:2])
 
     def _ask(self) -> None:
-        """Explain and price the selection soon. Without an event loop, nothing is computed."""
+        """Soon explain the selection and compute what moving the selected device costs. Without an event loop, nothing
+        is computed."""
         self._n_requested += 1
         if self._lab_state.plan is None:
             self.why.value = markup.line(NO_PLAN, "note")

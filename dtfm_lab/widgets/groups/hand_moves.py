@@ -61,7 +61,7 @@ class HandMoves:
         self.offer()
 
     async def price(self, plan: Plan, device: str) -> None:
-        """Compute the prices of a device's other places on a thread, and set the view's ``offers``.
+        """Compute on a thread what moving a device to each other place costs, and set the view's ``offers``.
 
         Communication costs come first, because they are exact and quick. Simulated iteration times follow, group by
         group.
@@ -159,12 +159,12 @@ class HandMoves:
         self._put(made, f"You swapped {device} and {partner}: {from_to(plan, made)}.")
 
     def _state(self) -> tuple[Plan | None, bool]:
-        """Return the plan, and whether it matches what is drawn and chosen."""
+        """Return the plan, and True if it matches the current network and job or no network is drawn."""
         state = self._lab_state
         return state.plan, state.topology is None or not state.plan_is_stale
 
     def _put_back(self, before: tuple[Plan | None, bool]) -> None:
-        """Restore the plan from before an edit, if it matched what was drawn and chosen then."""
+        """Restore a plan from before an edit, if it matched the network and the job then and matches them now."""
         state, (plan, stood) = self._lab_state, before
         now = state.plan
         if plan is None or not stood or plan is now:
@@ -224,10 +224,10 @@ def exchanged(plan: Plan, device: str, partner: str) -> Plan:
     """Return the plan with two devices swapped.
 
     If the plan minimises the communication cost, devices of neighbouring stages are paired again to form pipelines. The
-    order of the stages stays. Network and job are the same, so the lower bound of either plan holds for both, and the
-    larger one is kept.
+    order of the stages stays. Network and job stay the same, so each plan's lower bounds hold for both plans, and the
+    highest known ones are kept.
 
-    Raises PlanError if both are in the same group, UnknownName for a device that does not exist.
+    Raises PlanError if both are in the same group or both are idle, UnknownName for a device that does not exist.
     """
     for name in (device, partner):
         plan.topology.index(name)

@@ -12,9 +12,9 @@ A document is plain JSON::
     between   {regions: [a, b], latency_ms, bandwidth_gbps}, or one way with "from" and "to" for "regions"
     links     {source, target, latency_ms, bandwidth_gbps, one_way}
 
-A device without hardware takes that of another device with the same GPU, else the GPU table's. A device without a price
-takes that of another device with the same GPU, else it has none. ``measured_as`` is the name that the device had when
-its messages were timed.
+A device without ``hardware`` gets the hardware of another device with the same GPU, else of the GPU table. A device
+without a price gets the price of another device with the same GPU, else it has no price. ``measured_as`` is the name
+that the device had when its messages were timed.
 """
 
 import re

@@ -1,6 +1,7 @@
 """The drawn network with its undo history: the state that canvas, map and matrix share.
 
-During a drag, edits are accepted only as fast as the lab can answer, so that the page shows the plan of each.
+During a drag, edits are accepted only as fast as the lab can answer, so that the page shows a plan for each accepted
+edit.
 """
 
 import asyncio

@@ -49,7 +49,7 @@ class DrawnHosts:
         return tuple(found)
 
     def parts(self, devices: Iterable[str]) -> list[str]:
-        """Return the given devices whose host is only given in part."""
+        """Return the given devices whose host has other devices, too, that are not given."""
         given = set(devices)
         hosts = [self.members[entry] for entry in self.entries(given)]
         return [device for members in hosts if not given.issuperset(members) for device in members if device in given]
@@ -65,7 +65,7 @@ class DrawnHosts:
         return found if len(found) == 2 else []
 
     def marks(self, roles: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the marks of drawn entries for marks of devices, which have the format of ``highlight_of``.
+        """Return the marks of the drawn entries, made from marks of devices. Both have the format of ``highlight_of``.
 
         A host gets the mark of its first device that the plan uses. The key "cells" holds the [stage, replica] of every
         device of a host, None for an idle one. The key "absent" lists devices that are away, and hosts that are away
@@ -99,8 +99,9 @@ def _with_replicas(stages: Mapping[str, int]) -> dict[str, list[int]]:
 def by_host(topology: Topology) -> tuple[Topology, list[dict[str, Any]]] | None:
     """Return the network with one device per host, and the extra keys of each host's entry.
 
-    None if the network is small, has measured message times, or has no host with several devices. Also None if one
-    entry cannot describe a host, because its devices differ, or its links inside or to another host.
+    None if the network is small, has measured message times, has no host with several devices, or two entries would
+    have the same name. Also None if one entry cannot describe a host, because its devices differ or are groups of GPUs,
+    or because its links inside or to another host differ.
     """
     # Measured times are by device, so those networks are drawn in full.
     if len(topology) <= MOST_DRAWN or topology.message_s is not None:
@@ -139,7 +140,8 @@ def _entry(topology: Topology, ids: list[int]) -> dict[str, Any]:
 
 
 def _are_alike(topology: Topology, groups: list[list[int]]) -> bool:
-    """True if all devices of each host are alike, and so are all links inside it and between any two hosts."""
+    """True if every device is a single GPU, all devices of each host are alike, and so are all links inside each host
+    and between any two hosts."""
     # The name and the place do not count: everything else must be alike.
     for ids in groups:
         kinds = {replace(topology.devices[i], name="x", position=None) for i in ids}

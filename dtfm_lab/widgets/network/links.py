@@ -113,7 +113,7 @@ def link_speeds(document: Document) -> dict[tuple[str, str], Speed]:
 
 
 def filled(document: Document) -> list[dict[str, Any]]:
-    """Return {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} of each pair that distance sets.
+    """Return the lines that distance sets: {"regions": [a, b], "latency_ms", "bandwidth_gbps", "distance_km"} each.
 
     The distance sets a pair of regions if no line joins them in either direction and both names are known places. With
     the fill ``AS_DRAWN``, the names may be any. Devices without a region keep the default. A pair is never faster than
@@ -184,8 +184,8 @@ def set_links(document: Document, speeds: Mapping[Pair, Speed]) -> Document:
 def with_link(document: Document, ends: tuple[str, str], gbps: float, ms: float) -> Document:
     """Return the document with a new bandwidth in Gbit/s and latency in ms for the link between two devices, both ways.
 
-    The line of the two devices changes if there is one. Otherwise the line that sets the link changes, which is for
-    their region or their pair of regions. Devices without a region get their own line.
+    If the two devices have a line, it changes. Otherwise the line of their region, or of their pair of regions,
+    changes. A pair of regions without a line, and devices without a region, get a new line.
     """
     numbers = {"latency_ms": ms, "bandwidth_gbps": gbps}
     links = document["links"]

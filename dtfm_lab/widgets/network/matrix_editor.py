@@ -32,7 +32,7 @@ NOTHING_SELECTED = "Click a cell to edit the link from its row to its column. Dr
 class MatrixEditor:
     """``view`` shows a drawing's links as a matrix and edits them. ``canvas`` is the matrix alone.
 
-    A typed number applies at once to the selected links. Those between two regions get a line on the canvas.
+    A typed number applies at once to the selected links. Each of them then has its own line in the document.
     """
 
     def __init__(self, drawing: Drawing, *, height: int = 520) -> None:
@@ -64,7 +64,7 @@ class MatrixEditor:
         self._show_selected()
 
     def show(self, topology: Topology | None) -> None:
-        """Show the drawing's network, or nothing for None, while it is not valid."""
+        """Show the drawing's network. None, for a drawing that is not valid, shows nothing."""
         self.canvas.show(topology)
 
     def _on_message(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:

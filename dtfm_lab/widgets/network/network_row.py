@@ -27,9 +27,10 @@ NamedBytes = tuple[str, bytes]
 
 
 class NetworkFilesRow:
-    """Menu, file name and buttons. ``chosen`` is the bundled network that is drawn already.
+    """Menu, file name and buttons. ``chosen`` is the entry that the menu shows at the start: the bundled network that
+    is drawn, or ``BLANK``.
 
-    ``show`` takes the opened network, or None for a blank canvas, and its document if it exists already.
+    ``show`` takes the opened network (None for a blank canvas) and its document (None if it has not been built yet).
     ``show_summary`` takes one line about what was done. ``download`` takes a file's name and text for the page to save.
     """
 

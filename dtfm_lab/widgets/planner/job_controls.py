@@ -25,7 +25,7 @@ from dtfm_lab.widgets.lab_state import Guard, LabState, is_another
 COMMUNICATION = "communication"
 UNLIMITED = 0.0
 LABEL_WIDTH = "164px"
-"""Label width of these controls and those below them in a menu, so that their fields line up."""
+"""CSS width of the labels of these controls, and of the controls below them in a menu, so that their fields line up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,8 @@ class ObjectiveControls(SavedControls):
         return measure_of(self.objective.value)
 
     def options(self) -> dict[str, Any]:
-        """Return the objective, the limits and the queueing, as keywords of a search."""
+        """Return the objective, the limits and the queueing, as keywords of a search. The communication cost has no
+        limits and no queueing."""
         given: dict[str, Any] = {"objective": self.objective.value}
         if self.objective.value == COMMUNICATION:
             return given
@@ -265,8 +266,12 @@ class JobControls(SavedControls):
                 self.microbatch.value = kept
 
     def _offer_shapes(self, wanted: tuple[int, ...] | None) -> None:
-        """Offer the planner's choice, the shapes that use the most devices, and the plan's shape or a nearby one if
-        that fits. Choose ``wanted`` if it is offered. None stands for the job's own shape."""
+        """Offer the planner's choice and the shapes that use the most devices, and choose ``wanted``. None stands for
+        the job's own shape.
+
+        If the plan has the wanted shape, the nearest shape that fits is offered and chosen, because devices may have
+        come or gone. If the wanted shape is not offered, the most square one is chosen.
+        """
         topology = self._lab_state.topology
         if topology is None:
             self._lab_state.job = None
@@ -381,7 +386,8 @@ MOST_TOLD = 3
 
 
 def job_words(before: Job | None, job: Job | None) -> str:
-    """Return the differences between two jobs, such as "Batch 16 → 32". Empty for equal jobs."""
+    """Return the differences between two jobs, such as "Batch 16 → 32". Empty for equal jobs, and without a job before
+    or after."""
     if before is None or job is None or before == job:
         return ""
     if before.name != job.name:

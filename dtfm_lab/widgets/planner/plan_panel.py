@@ -129,7 +129,8 @@ class PlanPanel(Panel):
             search.stop.click()
 
     def _plan_for_objective(self) -> None:
-        """Plan for the chosen objective. If it needs prices and the network has no prices, offer typical ones."""
+        """If there is a plan, search again for the chosen objective. If that needs prices and no device has one, offer
+        typical prices instead."""
         self._update_buttons()
         if self.lab_state.plan is not None and self._is_idle and not self._lacks_prices:
             self.redo()

@@ -74,7 +74,7 @@ def choices_line(plan: Plan) -> str:
 
 
 def _free(plan: Plan) -> str:
-    """Return how many devices of the plan have no price, which counts as 0."""
+    """Return in words how many devices of the plan have no price and so count as free. Empty if all have a price."""
     n = sum(not plan.topology.devices[int(d)].price_per_hour for d in plan.placement.devices.flat)
     return f" ({counted(n, 'device')} without a price {'counts' if n == 1 else 'count'} as free)" if n else ""
 
@@ -104,7 +104,7 @@ LISTED_CHANGES = ("stays", "moved", "gone idle", "come in", "added")
 reported, because the user removed it.
 """
 BY_SHAPE = {"blocks": "stages resized", "shares": "work shares changed", "warm-up forwards": "warm-up changed"}
-"""Words for a change of choices with a number per stage or pipeline. If the shape changes, so do these choices, and
+"""{choice with a number per stage or pipeline: words for its change}. If the shape changes, so do these choices, and
 they are not reported."""
 
 

@@ -1,4 +1,5 @@
-"""Live replanning by short searches on a thread, at once and after every edit, followed by raising the lower bound."""
+"""Live replanning: short searches on a thread, when there is no plan and after every edit. Then the plan's lower bound
+is raised."""
 
 import asyncio
 import logging
@@ -83,7 +84,7 @@ class LiveReplanning(Panel):
         """
         self.last: Replanned | None = None
         self.took_s = 0.0
-        """Seconds from the last edit to the first plan that followed it."""
+        """Seconds that the first search after the last edit took, with the prediction of its plan."""
         self.switch = checkbox(
             "Live", live, "Plan again after every edit, by a short search from the current plan", "170px"
         )
@@ -113,7 +114,8 @@ class LiveReplanning(Panel):
         self._request()
 
     def _yield_to_others(self) -> None:
-        """End a background search, because a measured run or a search that the user started needs the processor."""
+        """End the search while a measured run, or a search that the user started, needs the processor. Start it again
+        afterwards."""
         if self._lab_state.is_needed_elsewhere:
             self._cancel()
         else:  # an edit made during another search has no plan yet
@@ -242,7 +244,7 @@ class LiveReplanning(Panel):
     def _improved(
         self, found: Replanned, job: Job, cancelled: Cancellation, budget_s: float, live: LiveSearch
     ) -> Replanned | None:
-        """Search longer, and predict what was found before it is set. Else the chart would be old for a moment."""
+        """Search longer, and predict the plan before it is set, so that the chart is never out of date."""
         better = improved(found, job, cancelled, budget_s, live)
         if better is not None and not cancelled.is_set():
             self.foresee(better.plan)
@@ -265,8 +267,8 @@ def _same(one: Request, other: Request) -> bool:
 class BackgroundBound:
     """Raises the lower bound of the lab's plan on a thread, and sets ``lab_state.bound_s`` to it.
 
-    ``options`` returns the options of a search. Only plans for the shortest iteration get a higher bound, and only if
-    they have one already.
+    ``options`` returns the options of a search. Only plans that minimise the iteration time and already have a bound
+    get a higher one.
     """
 
     def __init__(self, lab_state: LabState, options: Callable[[], dict[str, Any]] = dict) -> None:

@@ -98,7 +98,7 @@ class SearchPanel(SearchMode):
             self.population.playing = False
 
     def show_objective(self) -> None:
-        """Label the curve for the chosen objective, unless it holds a search for another one."""
+        """Label an empty curve for the chosen objective. A curve that shows a search keeps its label."""
         if not self.curve.points:
             self._show_measure(self._aims.measure)
 
@@ -236,8 +236,8 @@ class SearchPanel(SearchMode):
             self._draw_more(live, is_over=True)
 
     def _describe(self, live: LiveSearch, is_over: bool) -> str:
-        """Return the live search's progress. If the plan differs because a change was not worthwhile, say that it is
-        kept."""
+        """Return the live search's progress in words. Once it is over, say if the lab kept another plan than the one
+        found."""
         step, plan = live.shown[-1].step, self._lab_state.plan
         found = f"live: {describe_progress(step, over=is_over)}"
         if not is_over or plan is None:

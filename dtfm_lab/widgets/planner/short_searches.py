@@ -22,9 +22,10 @@ from dtfm_lab.widgets.planner.job_controls import COMMUNICATION
 from dtfm_lab.widgets.tasks import shared_interpreter
 
 BUDGETS_S = (0.015, 0.25, 2.5)
-"""Seconds of the searches that follow an edit: one to answer during a drag, one to look again, and one with a bound.
+"""Seconds of the three searches that follow an edit. The first one answers even during a drag.
 
-The last one starts once nothing has changed for a while. A step is not interrupted, and evaluation adds to these times.
+The other two look for a better plan and a higher bound, once nothing has changed for a while. A step is not
+interrupted, and evaluation adds to these times.
 """
 PLANNER = "evolutionary"
 PATIENCE_S = 1.0
@@ -37,8 +38,8 @@ EXPLAINED_LATER_UP_TO = 64
 For more, the search's thread does it: 256 devices take 170 ms.
 """
 BETTER = 5e-4
-"""Share that a longer search must save on a first plan. It is small, because the user has not looked at that plan for
-long."""
+"""Minimum share by which a longer search must improve a first plan to replace it. It is small, because the user has not
+looked at that plan for long."""
 
 
 class Replanned(NamedTuple):
@@ -223,7 +224,8 @@ def _replanned(plan: Plan, before: BeforeEdit, job: Job) -> Replanned:
 
 
 def _is_known(plan: Plan, start: Plan) -> bool:
-    """True if the old placement can be judged by the plan's objective and fits in memory."""
+    """True if the old placement ``start`` has an iteration time and is not known to lack memory. Always True for the
+    communication cost."""
     if plan.objective == COMMUNICATION:
         return True
     if start.iteration_s is None:

@@ -192,7 +192,7 @@ class TeachingPanel(SavedControls):
         self._show(now=True)
 
     def _show(self, *, now: bool = False) -> None:
-        """Show the individual on the network's views, at most four times per second during playback."""
+        """Show the individual on the network's views, about four times per second during playback."""
         one = self.view.shown
         if one is None or not self._is_shown or self._task is None:
             return

@@ -132,7 +132,7 @@ class FaultControls:
         lab_state.observe(lambda _: self._follow(), "selected")
 
     def offer(self, plan: Plan | None) -> None:
-        """Show the devices of a plan, unless a run is in progress."""
+        """Show the devices of the part of a plan that a run would train, unless a run is in progress."""
         # Devices of a run in progress stay: the user may be disturbing them.
         if self._run is not None and self._run.running:
             return
@@ -153,7 +153,7 @@ class FaultControls:
         self._draw(shown, "" if kept is None else f"of the plan, this machine runs {kept.sentence}", NOTHING_RUNS)
 
     def watch(self, run: Run, *, may_disturb: bool = True) -> None:
-        """Show the devices of this run from now on."""
+        """Show the devices of this run from now on. If ``may_disturb`` is False, no action is possible."""
         self._run, self._monitor = run, ConditionMonitor(run)
         spec = run.spec
         devices = spec.plan.topology.devices
@@ -235,8 +235,8 @@ def _seconds(seconds: float) -> str:
 class Departures:
     """Tells the run which devices have left the drawing, and sends it the first plan made for the remaining ones.
 
-    A device that is added is handled in the same way. Other edits do not change a run. If only a part of the plan runs,
-    no edit does.
+    When devices are added, the run also gets the first plan for the new network. Other edits do not change a run. If
+    only a part of the plan runs, no edit does.
     """
 
     def __init__(self, lab_state: LabState, tell: Callable[[str, str], None], failed: Callable[[str], None]) -> None:

@@ -109,7 +109,7 @@ def captions_of(trace: Trace) -> list[dict[str, object]]:
 
 
 class Playback:
-    """Plays an iteration: a displayed what-if's, the predicted one, or one from the current or the last run.
+    """Plays an iteration: the what-if on display, the predicted one, or one that the current or the last run measured.
 
     ``view`` is the row with Play. The views of ``drawing`` show the iteration, by traits of the drawing that are set
     here. If there are many rows, they are only sent once a user presses Play.
@@ -199,8 +199,10 @@ class Playback:
             begin(self._settle(), self._report_error)
 
     async def _settle(self) -> None:
-        """Show the first trace at once. Later ones are shown when no newer one has come for a moment. A new measurement
-        goes first."""
+        """Show the first trace at once. Later ones are shown when no newer one has come for a moment.
+
+        A displayed what-if comes before a new measurement, and a new measurement before the prediction.
+        """
         try:
             before: object = self._traces if self._seen == (None, None) else None
             # A slider's answers come in quick succession, and only the last is worth sending.

@@ -78,7 +78,8 @@ def chip_words(clock: str, cores: int) -> str:
 
 
 def on_this_machine(clock: str, workers: int | None, cores: int) -> str:
-    """Return ``8 workers share 2 cores: each counts its own CPU time, so waiting for a core does not count``."""
+    """Return what the clock means here: ``Here: 8 workers share 2 cores: each counts its own CPU time, ...``. Empty
+    without workers."""
     if workers is None:
         return ""
     if workers <= cores:

@@ -51,7 +51,7 @@ STARTS = "Train on this machine with real workers and links as slow as drawn"
 CLOCK_OPTIONS = list(zip(CLOCK_NAMES, RUN_CLOCKS, strict=True))
 MYSTERY = "Run with one device or link secretly three times slower, then find it from the residuals"
 WARM_AFTER_S = 4.0
-"""Seconds after the first plan before torch is loaded. Until then, opening the lab needs both processors."""
+"""Seconds after the first plan before torch is loaded. Until then, opening the lab needs the processor."""
 NO_PLAN = "No plan yet: press Plan first"
 
 
@@ -284,7 +284,8 @@ class RunPanel(Panel):
             self._lab_state.comparison = comparison
 
     def _left_behind(self) -> str | None:
-        """Return the run's network and job if others have been opened since. None if they are still open."""
+        """Return the names of the run's job and network, ``small on lecture-hall``, if others have been opened since.
+        None if they are still open."""
         network, job = self._began_on
         others = ((network, self._lab_state.topology), (job, self._lab_state.job))
         if any(one is not None and other is not None and is_another(one, other) for one, other in others):
@@ -404,7 +405,7 @@ def _predicted(run: Run, like: Trace | RunContext, note: str) -> ChartedPredicti
 
 
 def _n_workers(plan: Plan | None) -> int | None:
-    """Return how many workers this machine would run. None if no plan can run."""
+    """Return how many workers this machine would run. None without a plan, or if it cannot run."""
     if plan is None:
         return None
     try:

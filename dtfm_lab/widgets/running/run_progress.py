@@ -18,7 +18,7 @@ from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import gap_after, gaps_before
 
 LOOKS = 40
-"""Number of recent progress updates from which the pace is computed."""
+"""Number of recent changes of the count of done iterations from which the pace is computed."""
 FEWEST_ITERATIONS = 2
 """Iterations that must be done before the time left is shown."""
 MOST_LINES = 200
@@ -165,7 +165,8 @@ def story_of(run: RunRecord) -> str:
 
 
 def followed(replanned: Event) -> str:
-    """Return the cost of switching to another plan, as a line of the log."""
+    """Return a line of the log on a switch to another plan: workers kept and started, iterations to repeat, seconds
+    lost."""
     went_on = counted(replanned["kept"], "worker")
     started = f", {replanned['started']} started" if replanned["started"] else ""
     again = f"; {counted(replanned['undone'], 'iteration')} to repeat" if replanned["undone"] else ""

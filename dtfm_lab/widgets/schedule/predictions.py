@@ -47,7 +47,7 @@ AS_SPECIFIED = " from FLOP and peak speed, links as drawn"
 """Note of a prediction of the drawn network and the chosen job."""
 FROM_PROFILE = " from the last profile"
 LEAST_SHARE = 0.004
-"""Minimum share of an iteration that is mentioned."""
+"""Minimum share of the iteration for a part of it to be shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ def shares_of(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
-    """Return the share of device time without computing, its largest cause, and that cause's share."""
+    """Return the share of device time without computing, its largest cause, and that cause's share of device time."""
     whole_s = float(frame["iteration_s"].sum())
     causes = {cause.value: float(frame[f"{cause}_s"].sum()) for cause in CAUSES}
     largest = max(causes, key=lambda cause: causes[cause])
@@ -212,10 +212,10 @@ class PredictionChart(GanttView):
             self.shares = prediction.shares
 
     async def wait_for(self, work: Callable[[], Result], words: str, set_slow: Callable[[bool], None]) -> Result | None:
-        """Return what work on a thread returns, or raise what it raises. None once ``stop`` is called.
+        """Run ``work`` on a thread and return its result, or raise what it raises. None once ``stop`` is called.
 
-        If the work takes long, the chart shows these words. ``set_slow`` is then called with True, and at the end with
-        False.
+        If the work takes long, the chart shows ``words`` and ``set_slow(True)`` is called. ``set_slow(False)`` is
+        called at the end.
         """
         stopped = (
             asyncio.Event()

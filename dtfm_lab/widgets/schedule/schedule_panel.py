@@ -77,7 +77,7 @@ class SchedulePanel(Panel):
         """A request of ``_predict``, without its plan, and its prediction: the current plan on the network that was
         just edited. It is shown while the search for a new plan runs."""
         self._asked: object = None
-        """The request that the shown prediction answers."""
+        """What the shown prediction is for: network, job, choices, queueing, schedule and source of computing times."""
         self._edited_at_s = 0.0
         self._automatic = lab_state.schedule
         """The schedule that the panel has chosen itself. If ``lab_state`` names another, a person has chosen it."""
@@ -302,8 +302,9 @@ class SchedulePanel(Panel):
     def show_at_hand(self, plan: Plan) -> Callable[[], None] | None:
         """Predict the current plan on an edited network, before a new plan is searched for. Called on a thread.
 
-        Return a function that shows the prediction, to be called on the kernel's loop. None if something else will be
-        shown: a prediction with choices, or one from a run's profile.
+        Return a function that shows the prediction, to be called on the kernel's loop. None if the pane is hidden, the
+        plan cannot be predicted, or something else will be shown: a prediction with choices, or one from a run's
+        profile.
         """
         state, self._at_hand = self._lab_state, None
         is_of_run = state.comparison is not None or "run" in state.busy

@@ -52,7 +52,7 @@ class Autosave:
         *,
         restores: bool = False,
     ) -> None:
-        """``restores`` restores what an earlier lab has left in ``path`` at once, instead of offering it."""
+        """If ``restores``, what an earlier lab has left in ``path`` is restored at once, instead of offered."""
         self._write, self._read = write, read
         self._path: Path | None = None
         self._is_due = self._writing = False

@@ -199,7 +199,8 @@ class FirstMinute:
         self._press("run")
 
     def _kill_one(self, is_recorded: bool = False) -> None:
-        """Kill a device of the current run, or of a new one. If it is recorded, the page hears shortly before."""
+        """Kill a device of the current run, or of a new one. If the kill is recorded, the page gets a message shortly
+        before."""
         if not has_event_loop():
             return
         if self._victim:
@@ -213,7 +214,8 @@ class FirstMinute:
         begin(self._kill_soon(self._victim, is_recorded), lambda line: self._lab_state.report_error("run", line))
 
     def _recorded_iterations(self) -> int:
-        """Return how many iterations last longer than a video. A part of a plan has another model, of unknown speed."""
+        """Return the number of iterations that last longer than a video. If the speed is unknown, as for a part of a
+        plan, return the maximum of ``ITERATIONS``."""
         seconds = None if self._lab_state.run_part else shown_s(self._lab_state)
         return max(LEFT_AFTER_KILL, math.ceil(RECORDED_S / seconds)) if seconds else ITERATIONS[1]
 

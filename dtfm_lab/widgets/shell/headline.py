@@ -42,7 +42,8 @@ def headline(state: LabState, before: BeforeEdit | None, found: Replanned | None
     """Return what is most worth saying now.
 
     An error comes first. Then come a run's progress, why nothing could be planned or what does not fit, the shown
-    pane's note, the last edit with its effect, and ``reason``: what limits the plan, see ``reason_of``.
+    pane's note, how a plan was made by hand, the last run, the last edit with its effect, and ``reason``: what limits
+    the plan, see ``reason_of``.
     """
     # The order is by urgency: errors, what runs now, what does not fit, and only then what changed.
     if state.message:
@@ -114,8 +115,8 @@ def _split(note: str) -> Headline:
 def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: Replanned | None) -> tuple[str, str]:
     """Return the edit's effect, in the numbers that the bar shows, and what happened to the plan.
 
-    If the user has chosen another schedule than the plan's, the bar shows the seconds under that schedule. What the old
-    plan would take is known for the plan's own schedule only, so it is left out.
+    If the user has chosen another schedule, or other choices, than the plan's, the bar shows the seconds with them.
+    What the old plan would take is known only as planned, so it is left out.
     """
     change = _change_since(before, plan, found)
     if plan.objective == COMMUNICATION or plan.iteration_s is None:
@@ -135,7 +136,8 @@ def _of_edit(state: LabState, plan: Plan, before: BeforeEdit, edit: str, found: 
 
 
 def _iteration_too(state: LabState, before: BeforeEdit) -> str:
-    """Return what happened to the iteration, which leads in the bar, if the search minimises something else."""
+    """Return what happened to the iteration if the search minimises the communication cost, because the bar shows the
+    iteration first. Empty if its time is the same or unknown."""
     was, now = before.iteration_s, modelled_s(state)
     if was is None or now is None or is_same(was, now):
         return ""
@@ -205,7 +207,10 @@ def _counted(names: list[str]) -> str:
 
 
 def _of_links(before: Topology, after: Topology) -> str:
-    """Name the pair of regions or of devices whose numbers changed. If there are several, count the links."""
+    """Return which links changed, such as ``Tokyo – Oregon 0.52 → 0.10 Gbit/s``. Empty if none changed.
+
+    The numbers are left out if the changed links do not all have the same numbers now.
+    """
     # Undoing may change the order of devices, so links are compared by name.
     order = [before.names.index(name) for name in after.names]
     pairs = np.ix_(order, order)

@@ -202,7 +202,8 @@ def _names(topology: Topology, devices: list[int], most: int = MOST_LISTED) -> s
 
 
 def _place(plan: Plan, devices: list[int]) -> str:
-    """Return where a stage's devices are: their region, the first of several regions, or a single device's name."""
+    """Return where a stage's devices are: their region, or ``Tokyo +1`` for several. A single device, or the first
+    device without a region, is named instead."""
     found = [plan.topology.devices[d] for d in devices]
     regions = list(dict.fromkeys(device.region for device in found))
     if len(found) == 1 or regions == [""]:

@@ -99,7 +99,7 @@ class SelectionAnswers:
 
     @property
     def can_explain(self) -> bool:
-        """True if the selection is one device that the plan uses."""
+        """True if the selection is one device that the plan uses, the plan is current, and its job has a model."""
         asked = self._wanted()
         return asked is not None and len(asked[3]) == 1
 

@@ -145,7 +145,10 @@ def _restore_panel(name: str, state: WorkspaceState, panels: Mapping[str, Panel]
 
 
 class Workspace:
-    """Copy link, Save page, two videos, a file name with Save and Restore, and an upload. A line reports the result."""
+    """The menu's controls to share and to keep the lab, and a line that reports the result.
+
+    They are Copy link, Save page, two videos, a file name with Save and Restore, and an upload.
+    """
 
     def __init__(
         self,
@@ -258,7 +261,7 @@ class Workspace:
         return f"{have}. In a browser it asks for the login of your lab. For anyone else, use Save page"
 
     async def open_link(self, link: str) -> None:
-        """Restore what a link holds. Raises FileError in one line."""
+        """Restore what a link holds. Raises LabError in one line."""
         state = await asyncio.to_thread(state_from_link, link)
         restore_state(state, self._lab_state, self._panels)
         self._report(f"opened {_contents(state)} from a link")

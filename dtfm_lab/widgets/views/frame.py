@@ -24,8 +24,8 @@ class TopBar(View, page="top_bar"):
     it waits for Python. The message {"kind": "copy", "link", "address"} makes the page copy the link, with ``address``
     or else the page's own address before it. The page then presses "copied" or "not-copied".
 
-    To record a kill, the page presses "record-kill". It begins when {"kind": "kill", "why_not": ""} arrives. If
-    ``why_not`` is a reason, it shows that instead.
+    To record a kill, the page presses "record-kill". Recording begins when {"kind": "kill", "why_not": ""} arrives. If
+    ``why_not`` gives a reason, the page shows the reason instead.
     """
 
     network = traitlets.List(traitlets.Unicode(), ["", ""]).tag(sync=True)
@@ -53,7 +53,7 @@ class TopBar(View, page="top_bar"):
     live = traitlets.Bool(True).tag(sync=True)
     """True if every edit is followed by a new plan."""
     live_note = traitlets.Unicode("").tag(sync=True)
-    """Time that the last plan took, in words."""
+    """In words, how long the last plan took, or that a longer search still runs."""
     can_undo = traitlets.Bool(False).tag(sync=True)
     undo_label = traitlets.Unicode("").tag(sync=True)
     """The edit that *Undo* would undo."""
@@ -83,7 +83,7 @@ class TopBar(View, page="top_bar"):
 
 
 class TabsView(View, page="tabs"):
-    """A row of tabs, some with pages. A click, an arrow key or the page's digits set ``value``.
+    """A row of tabs, some with pages. A click, an arrow key or a digit key sets ``value``.
 
     Panes with the same ``tab`` are its pages. A tab shows its last shown page. The page switches without Python:
     ``value`` and ``second`` appear on the row as ``data-panes`` and ``data-second``, which styles use.

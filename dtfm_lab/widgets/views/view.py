@@ -25,7 +25,7 @@ class View(DeferredWidget, anywidget.AnyWidget):
     """
 
     own_id = Unicode().tag(sync=True)
-    """Id by which the page finds its model if that arrives late: ``tools/js/shared/view.js``."""
+    """Id by which the page finds its model if the model arrives late, see ``tools/js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
         views, _, module = cls.__module__.rpartition(".views.")
@@ -148,7 +148,7 @@ class DocumentView(View):
     playback_devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The devices that source and target of a row in ``playback`` index."""
     conditions = traitlets.Dict().tag(sync=True)
-    """{device: "killed" | "slow" | "paused" | "recovered"} of the run's disturbed devices."""
+    """{device: "killed" | "slow" | "paused" | "recovered" | "gone"} of the run's disturbed devices."""
     restored_from = traitlets.Dict().tag(sync=True)
     """{device: device that its replacement's parameters come from}."""
     height = traitlets.Int(420).tag(sync=True)
@@ -164,9 +164,9 @@ class DocumentView(View):
     def following(self) -> bool:
         return bool(self._links)
 
-    # Called twice, a second set of links would replace the first, which nobody could unlink any more.
     def follow(self) -> None:
         """Show the drawing and follow its changes from now on."""
+        # A second set of links would replace the first, which could then never be unlinked.
         if not self._links:
             self._links = [traitlets.link((self.drawing, name), (self, name)) for name in SHARED]
             self._links.append(SelectionLink(self.drawing, self))

@@ -48,7 +48,7 @@ SCOPE_WORDS = (
 )
 NO_PLAN = "No plan yet: press Plan, then move a slider"
 REPLANNED = {*FACTORS, *BATCH_OPTIONS}
-"""Values of a setting for which another placement may be better."""
+"""Names of the settings for which another placement may be better once they change."""
 WORTH_PLANNING = 5e-3
 """Minimum share of an iteration that planning again must save to be mentioned."""
 
@@ -57,7 +57,8 @@ class WhatIfPanel(Panel):
     """Simulates ``lab_state.plan`` under other settings.
 
     Its button sets ``lab_state.schedule``, ``lab_state.queueing``, ``lab_state.choices`` and ``lab_state.topology``.
-    ``last`` is the newest answer. The plan stays fixed until the sliders rest.
+    ``last`` is the newest answer. The plan's placement stays fixed. Once the sliders rest, a short search looks for a
+    better plan.
     """
 
     def __init__(self, lab_state: LabState) -> None:

@@ -34,7 +34,10 @@ PARTS = {
 }
 """Uses of a device's time, in words."""
 TURNED = {"bandwidth": "bandwidth", "latency": "latency", "global_batch": "the batch", "microbatch": "the micro-batch"}
-"""{number of a setting: its name in a sentence}. A part of a device's time may follow these."""
+"""{setting that is a number: its name in sentences such as ``follows bandwidth almost one to one``}.
+
+The sentence is used if only this setting changed.
+"""
 SAME = 5e-4
 """Share of an iteration below which a change counts as none."""
 ONE_TO_ONE, PARTLY = 0.85, 0.25
@@ -163,7 +166,8 @@ def from_to(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
 
 
 def reason(now: WhatIfAnswer, base: WhatIfAnswer) -> str:
-    """Return one sentence about the part of a device's time that changed most, or that is largest if none changed."""
+    """Return one sentence about the part of a device's time that explains most of the change. If the iteration did not
+    change, it is about the largest part."""
     largest = max(now.parts, key=lambda part: now.parts[part])
     # A change that rounding could explain needs no reason.
     if abs(now.iteration_s - base.iteration_s) <= SAME * base.iteration_s:
@@ -265,7 +269,7 @@ class PlannedAnew(NamedTuple):
 
 
 class Answers:
-    """Answers about one plan. The newest are kept. Any thread may call it."""
+    """Computes answers about one plan, on any thread, and keeps the ``MOST_KEPT`` used last."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -305,7 +309,8 @@ class Answers:
             return None
 
     def planned_anew(self, setting: WhatIfSetting, cancelled: Cancellation) -> PlannedAnew | None:
-        """Return the plan of a short search from this plan under a setting. None if the search fails."""
+        """Return the plan of a short search from this plan under a setting. None if the search fails or is
+        cancelled."""
         try:
             held = setting.on(self.plan)
             found = replanned(self.plan, held.topology, held.job, cancelled)

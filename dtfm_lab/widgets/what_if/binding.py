@@ -61,7 +61,7 @@ class Limiter(NamedTuple):
 
 
 def binding_of(plan: Plan) -> Binding:
-    """Return what limits a plan with a model, and what twice as much of it would save. Call it on a thread.
+    """Return the link or device that limits a plan, and what one twice as good would save. Call it on a thread.
 
     Raises PlanError for a job without a model, and LabError if the plan cannot be simulated.
     """

@@ -29,9 +29,10 @@ FACTOR_DIGITS, SNAP = 3, 3e-3
 So the computed factor is exactly the one that the slider shows.
 """
 MOST_ACTIONS = 2_000_000
-"""Maximum actions of an iteration that is offered. Simulating this many takes about ten seconds."""
+"""Maximum actions per iteration of the batches and micro-batches that are offered. Simulating this many takes about ten
+seconds."""
 PASSES_AND_MESSAGES = 6
-"""Actions of a micro-batch on a device: forward and backward, each received and sent."""
+"""Actions of a micro-batch on a device: forward and backward, each with a receive and a send."""
 EVERY = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Offered numbers of iterations between two averagings."""
 WORDS = {
@@ -80,7 +81,8 @@ class WhatIfSetting:
 
     items: tuple[tuple[str, Any], ...]
     link: tuple[str, ...] = ()
-    """The two devices whose link, or whose two regions' links, the factors apply to. Empty for every link."""
+    """Two devices. The factors apply to the link between them or, if they are in two regions, to all links between the
+    regions. Empty for every link."""
 
     @classmethod
     def of(cls, plan: Plan, schedule: str, queueing: str) -> WhatIfSetting:
@@ -107,8 +109,8 @@ class WhatIfSetting:
         return replace(self, items=tuple((self.values | values).items()))
 
     def on(self, plan: Plan) -> Plan:
-        """Return the plan's placement with this job on the scaled network. Its communication cost is not computed
-        again.
+        """Return the plan with this setting's job and links, and the same placement. Its communication cost is not
+        computed again.
 
         Raises LabError if the job does not allow it.
         """
@@ -170,7 +172,7 @@ def _describe(name: str, value: Any) -> str:
 
 
 def with_valid(setting: WhatIfSetting, values: Mapping[str, Any]) -> WhatIfSetting:
-    """Return the setting with the saved values that are possible. Others are left out."""
+    """Return the setting with the saved values. Saved values that are not possible are ignored."""
     options, valid = setting_options(), {}
     for name in setting.values:
         try:
@@ -215,7 +217,8 @@ def batches_of(job: Job, microbatch: int, base: int, also: int) -> list[int]:
 
 
 def n_actions(plan: Plan) -> int:
-    """Return the approximate number of actions of one iteration."""
+    """Return the approximate number of actions to simulate: of one iteration, or of two if replicas do not average in
+    every one."""
     job = plan.job
     averaging, n_passed = 4 * job.n_replicas * job.n_tasklets, job.n_stages * sum(job.microbatch_counts)
     return (PASSES_AND_MESSAGES * n_passed + averaging) * min(job.synchronise_every, 2)

@@ -178,7 +178,7 @@ NO_LINK = "Select a link on the network first"
 class SettingControls:
     """Shows ``setting``. Calls ``changed`` when a person turns a control, but not in ``show``.
 
-    ``sliders`` turn the three most used controls and follow them. ``view`` has the others.
+    ``sliders`` has a large slider for each of the three most used controls. ``view`` has the other controls.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -229,7 +229,8 @@ class SettingControls:
         self._mark()
 
     def show(self, setting: WhatIfSetting) -> None:
-        """Turn the controls to a setting. A batch that the job does not allow stays at the base's."""
+        """Turn the controls to a setting. If the job does not allow the batch or the micro-batch, the base's is shown
+        instead."""
         if self._job is None or self.base is None:
             return
         with self._is_showing:

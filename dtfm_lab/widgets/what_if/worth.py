@@ -59,7 +59,7 @@ def savings(plan: Plan, schedule: str, queueing: str, devices: Sequence[str]) ->
 
 
 def improved_shares(base: SimulatedIterations, devices: Sequence[str]) -> dict[str, float]:
-    """Return the share of the iteration that each improvement of a device, or of the link between two, would save.
+    """Return {what is improved: share of the iteration saved} for a device, or for the link between two devices.
 
     The improvement is by ``FACTOR``.
     """
@@ -74,7 +74,8 @@ def improved_shares(base: SimulatedIterations, devices: Sequence[str]) -> dict[s
 
 
 def joined(topology: Topology, a: int, b: int) -> list[tuple[int, int]]:
-    """Return the pairs of devices whose links are edited together with one link: all pairs between two regions."""
+    """Return the pairs of devices whose links are edited together with one link: all pairs between two regions, or only
+    this pair if the regions are equal or unknown."""
     regions = [device.region for device in topology.devices]
     if regions[a] == regions[b] or "" in (regions[a], regions[b]):
         return [(a, b)]

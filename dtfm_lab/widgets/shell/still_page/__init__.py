@@ -47,7 +47,8 @@ HERE = Path(__file__).parent
 VIEWS = ("top_bar", "map", "player", "gantt", "legend", "glossary")
 """The views on the page, by the names of their built scripts."""
 POLICY = "default-src 'none'; script-src 'sha256-{}' blob:; style-src 'unsafe-inline'; img-src data: blob:"
-"""The page's content security policy: its own script, by its hash, and those that it makes; no requests."""
+"""The page's content security policy. It allows the page's own script, by its hash, and scripts that this one makes. It
+allows no requests."""
 
 
 def save_page(plan: Plan, path: str | os.PathLike[str]) -> Path:

@@ -1,7 +1,7 @@
 """The plan and its predicted iteration as bytes of a link, and the page that shows them to people without the lab.
 
 ``views/link_reader`` reads what ``picture_of`` writes. A bar starts after the bar or message that it waited for, and
-many durations are equal. So for each bar, only what it waited for and the numbers of its durations are written. This
+many durations are equal. So for each bar, only what it waited for and the indices of its durations are written. This
 takes 2 to 3 bytes per bar.
 """
 
@@ -81,8 +81,9 @@ def _columns(trace: Trace) -> tuple[list[int], list[IntArray]]:
     """Return the distinct durations in ticks, and the columns of the typical iteration.
 
     - For each bar, in order of row and start: row and kind, as differences from the previous bar; micro-batch; stage;
-      NOTHING, A_BAR or A_MESSAGE for what it waited for, and which one; the durations of its wait and of the bar, as
-      indices into the durations.
+      NOTHING, A_BAR or A_MESSAGE for what it waited for; which one (how many bars before it, or the message's
+      difference from the previous one that a bar waited for); the durations of its wait and of the bar, as indices
+      into the durations.
     - For each message, in order of the bar that sends it: that bar, as a difference from the previous message's; the
       receiver's row; the duration of the transit, as an index into the durations.
     - The critical path: a bar b as b, a message m as -1 - m.
@@ -157,7 +158,7 @@ def default_views() -> dict[str, Any]:
 
 
 def opening_page() -> str:
-    """Return the HTML of the page that shows what a link after its ``#`` holds. It needs no server, and asks none."""
+    """Return the HTML of the page that shows the plan in its own address, after the ``#``. It makes no requests."""
     models = {name: view.own_traits() for name, view in default_views().items()}
     foot = "Everything here is in the link: nothing was sent or fetched."
     return html_of("A plan in a link", foot, models, reader=built("link_reader", ".js"))

@@ -131,8 +131,8 @@ class ConvergenceView(View):
 def thinned(rows: np.ndarray, unseen_s: float, unseen_median_s: float | None = None) -> np.ndarray:
     """Return the first row, the newest, and every row whose levels differ visibly from the row before.
 
-    ``unseen_s`` is the smallest visible difference, ``unseen_median_s`` that of medians, by default the same. If it is
-    0, any change counts.
+    ``unseen_s`` is the smallest visible difference. ``unseen_median_s`` is the same for medians, by default
+    ``unseen_s``. With a difference of 0, any change counts.
     """
     if len(rows) < 3:
         return rows

@@ -20,7 +20,7 @@ class DevicesView(View):
     actions = traitlets.List(traitlets.Dict()).tag(sync=True)
     """The entries of the menu, {"do", "name", "says", "done"} each."""
     hint = traitlets.Unicode("").tag(sync=True)
-    """Why no action is possible. Empty if one is."""
+    """The reason to show when no action is possible."""
     running = traitlets.Bool(False).tag(sync=True)
     states = traitlets.Dict().tag(sync=True)
     """{device: {"condition", "said", "busy", "may"}}.

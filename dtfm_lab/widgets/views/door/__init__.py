@@ -1,6 +1,7 @@
 """The door: what a visitor sees first, with networks to open and a picture of each.
 
-It shows four cards with pictures of real plans, and a small picture and a sentence for each bundled network.
+It shows three cards with pictures of real plans, a card for a blank canvas, and a small picture and a sentence for each
+bundled network.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from dtfm_lab.widgets.tasks import begin, has_event_loop
 from dtfm_lab.widgets.views.view import View
 
 PLANS = Path(__file__).parent / "plans.json"
-"""{network: names of the devices of each stage} of the plan for the job that the lab opens the network with.
+"""File of {network: names of the devices of each stage}. Each plan is for the job with which the lab opens the network.
 
 Stored because a search would take seconds. The test of this folder searches again.
 """
@@ -54,7 +55,7 @@ class Door(View):
     """
 
     cards = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"name", "title", "words", "picture"} of each card. The name of a blank canvas is empty."""
+    """{"name", "title", "words", "picture", "picture_dark"} of each card. The name of a blank canvas is empty."""
     networks = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"name", "devices", "words", "picture"} of each bundled network."""
     suffixes = traitlets.Unicode(",".join(topology_suffixes())).tag(sync=True)

@@ -53,7 +53,7 @@ class FrontierView(View):
 
 
 def points_of(frontier: Frontier) -> list[dict[str, Any]]:
-    """Return the points of a frontier of one batch, for the view."""
+    """Return ``FrontierView.points``: one for each plan of the frontier."""
     rows: Iterator[Any] = frontier.to_frame().itertuples()
     points = []
     for row in rows:
@@ -65,7 +65,7 @@ def points_of(frontier: Frontier) -> list[dict[str, Any]]:
 
 
 N_BOUNDS = 40
-"""Points of the line of lower bounds."""
+"""Number of points of the line of lower bounds."""
 
 
 def bounds_of(frontier: Frontier) -> list[list[float]]:

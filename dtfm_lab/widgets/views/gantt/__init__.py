@@ -69,9 +69,9 @@ class GanttView(View):
     n_stages = traitlets.Int(1).tag(sync=True)
     """Number of stages of the units, for their colours."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """The devices that were clicked."""
+    """Names of the selected devices."""
     selected_stage = traitlets.Int(-1).tag(sync=True)
-    """The stage whose row was clicked. -1 for none."""
+    """The selected stage. -1 for none."""
     show_path = traitlets.Bool(False).tag(sync=True)
     show_messages = traitlets.Bool(False).tag(sync=True)
     title = traitlets.Unicode("Schedule").tag(sync=True)
@@ -92,7 +92,7 @@ class GanttView(View):
     height = traitlets.Int(320).tag(sync=True)
     """Pixels of the rows, the time axis and strips. 0 fills the parent element."""
     ends = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"at", "text", "dashed"} of each iteration's end, if two are compared."""
+    """{"at", "text", "dashed"} of each marked end of an iteration, see ``_mark_ends``."""
     interval = traitlets.List(traitlets.Float()).tag(sync=True)
     """Earliest and latest second at which the predicted iteration ends, with 90 % confidence. Empty if unknown."""
     ghost = traitlets.Dict().tag(sync=True)

@@ -153,7 +153,7 @@ class Chart(NamedTuple):
 
 
 def legend(stages_per_device: int) -> list[dict[str, Any]]:
-    """Return the name, family, and shades of each kind. Passes have a shade for each of a device's stages.
+    """Return ``GanttView.kinds`` for all kinds that get bars. Passes have a shade for each of a device's stages.
 
     ``shades`` are for a light page, ``dark_shades`` for a dark one.
     """

@@ -30,7 +30,7 @@ Pair = tuple[int, int]
 
 
 class Lettered(NamedTuple):
-    """The letters of a plan's groups: A is the group with the plan's first device, then B, C and so on."""
+    """The letters of a plan's groups: A, B, C and so on, in the order of each group's first device in the network."""
 
     order: tuple[int, ...]
     """Stages in the order of their groups' letters."""
@@ -79,7 +79,7 @@ def cost_of(plan: Plan) -> dict[str, Any]:
     """Return the parts of the communication cost.
 
     {"total_s", "averaging_s", "bound_s", "is_proven", "hops": [{"seconds", "devices", "gbps", "ms"}]}. averaging_s is
-    the slowest group's. A hop waits for its slowest pair of devices. gbps and ms are those of that pair's link from the
+    the slowest group's. A hop waits for its slowest pair of devices. gbps and ms belong to that pair's link, from the
     earlier stage to the later one. bound_s is the lower bound for plans of this shape.
     """
     topology, hops = plan.topology, []
@@ -225,9 +225,9 @@ class GroupsView(View):
     With more than 16 groups, steps (d) and (e) are the matrix of weights as well.
 
     Clicking a device, a group or an edge selects it. The edge from stage ``s`` to ``s + 1`` is ``selected_edge`` ``s``
-    and opens its matching, any other is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}`` when it
-    starts, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends. The panel then sets
-    ``offers`` or shows another plan. Control-Z sends ``undo``, with Shift ``redo``.
+    and opens its matching. Any other edge is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}``
+    when it starts, and ``{"kind": "drop", "device", "partner"}`` or ``{..., "stage"}`` when it ends. The panel then
+    sets ``offers`` or shows another plan. Control-Z sends ``undo``, with Shift ``redo``.
     """
 
     groups = traitlets.List(traitlets.Dict()).tag(sync=True)

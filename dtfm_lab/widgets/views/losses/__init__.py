@@ -24,7 +24,7 @@ class LossView(View):
     first = traitlets.Int(0).tag(sync=True)
     """Iterations done before the first one shown."""
     total = traitlets.Int(0).tag(sync=True)
-    """Iterations of the run, counted from the first."""
+    """Iterations of the run, without the ``first`` ones."""
     reference = traitlets.Float(None, allow_none=True).tag(sync=True)
     """Unigram entropy of the held-out text in nats per token."""
     marks = traitlets.List(traitlets.Dict()).tag(sync=True)
@@ -38,7 +38,7 @@ class LossView(View):
         self.held_out: list[tuple[float, float]] = []
 
     def reset(self, first: int = 0, total: int = 0) -> None:
-        """Remove all losses and prepare for ``total`` iterations after the ``first`` ones."""
+        """Remove all losses and prepare for ``total`` iterations, after ``first`` earlier ones that are not shown."""
         with self.hold_sync():
             self.first, self.total, self.reference, self.marks = first, total, None, []
         self.training, self.held_out = [], []

@@ -28,7 +28,7 @@ class MatrixView(DocumentView):
     names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The N devices in the order of rows and columns."""
     blocks = traitlets.List(traitlets.List()).tag(sync=True)
-    """[region, number of devices] in this order."""
+    """[region, number of devices] of each region, in the order of ``names``."""
     latency_ms = traitlets.Bytes().tag(sync=True)
     """Milliseconds from row to column, f4 (N, N)."""
     bandwidth_gbps = traitlets.Bytes().tag(sync=True)
@@ -64,7 +64,8 @@ class MatrixView(DocumentView):
         return [(source, target) for source in rows for target in columns if source != target]
 
     def show(self, topology: Topology | None) -> None:
-        """Show the drawing's network, or None if it is not valid, once the view follows its drawing."""
+        """Show the drawing's network, as soon as the view follows its drawing. None, for a drawing that is not valid,
+        shows nothing."""
         self._stale = self._stale or topology is not self.topology
         self.topology = topology
         # Packing is left until someone looks, because the matrices of a large network take time.

@@ -15,7 +15,7 @@ class PlayerView(View):
     source = traitlets.Unicode("").tag(sync=True)
     """One of predicted, what if and measured. Empty for nothing."""
     iteration = traitlets.Int(-1).tag(sync=True)
-    """Number of the iteration, if it was measured."""
+    """Number of the iteration, shown only if it was measured. -1 without one."""
     loops = traitlets.Bool(False).tag(sync=True)
     """True if the iteration starts again at its end, as during a run."""
     playing = traitlets.Bool(False).tag(sync=True)

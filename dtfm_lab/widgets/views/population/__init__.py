@@ -30,7 +30,7 @@ class PopulationView(View):
     cells = traitlets.Dict().tag(sync=True)
     """Where each device is in a picture, see ``cells_of``. Empty if nothing is searched."""
     frame = traitlets.Int(0).tag(sync=True)
-    """The displayed generation."""
+    """Index of the displayed frame."""
     playing = traitlets.Bool(False).tag(sync=True)
     chosen = traitlets.Int(NOBODY).tag(sync=True)
     """Number of the individual that the card describes."""

@@ -28,13 +28,13 @@ class SystemsView(View):
     "taken"} of each system, in the order in which they are drawn.
 
     ``parts`` are [cause, seconds]. ``length`` is the bar's length as a share of the longest bar. A ``cut`` bar is drawn
-    shorter than its seconds. ``times`` is how many times as long as the fastest it takes. ``ours`` marks the lab's own
+    shorter than its seconds. ``times`` is its seconds divided by the fastest system's. ``ours`` marks the lab's own
     system, ``taken`` the one whose plan is the lab's. If a row is not an iteration, "told" and "beside" replace the
     text of its seconds and of ``times``.
     """
     causes = traitlets.List(traitlets.Dict(), CAUSES).tag(sync=True)
     changes = traitlets.Unicode(CHANGES).tag(sync=True)
-    """Mark of a system that changes the training itself."""
+    """Mark next to a system that changes the mathematics of the training."""
     chosen = traitlets.Unicode("").tag(sync=True)
     """Name of the chosen system. Empty for none."""
     title = traitlets.Unicode("What takes how long?").tag(sync=True)

@@ -18,7 +18,7 @@ class WorthView(View):
     caption = traitlets.Unicode("").tag(sync=True)
     """The list's progress, or what it leaves out."""
     stale = traitlets.Bool(False).tag(sync=True)
-    """True if the rows are for a previous plan."""
+    """True if the plan, its choices or the factor have changed since the rows were computed."""
 
     def __init__(self, on_select: Callable[[list[str]], None] = lambda _: None, **traits: Any) -> None:
         self._on_select = on_select
