@@ -36,6 +36,9 @@ def save(
         ``column`` (3.33 inches) or ``text`` (7 inches).
     height_in
         Inches; by default in proportion to the width.
+
+    Raises LabError for another ending or width, or without a browser; MissingExtra without kaleido; FileError if the
+    file cannot be written.
     """
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:

@@ -200,7 +200,7 @@ def edged(color: str) -> dict[str, Any]:
 def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
     """Return a y axis of named rows, the first on top, with a ``margin`` in rows beyond the outermost two.
 
-    Without it, plotly would reorder the names, and take names that are numbers for positions.
+    By default, plotly would reorder the names, and take names that are numbers for positions.
     """
     end = len(names) - 1 + margin
     order = {"type": "category", "categoryorder": "array", "categoryarray": names}

@@ -46,8 +46,10 @@ NAMED_IN_HOVER = 12
 
 @figure_of(Plan)
 def coarse_graph(plan: Plan) -> go.Figure:
-    """The groups in stage order with a thick path. Up to 16 stages, thin lines show what a hop between any other two
-    would take."""
+    """The coarsened graph: a node for each stage's devices, in stage order, with a thick line along the pipelines.
+
+    Up to 16 stages, thin lines show the seconds that a hop between any other two stages would take.
+    """
     graph = plan.coarse_graph()
     figure = _graph(graph)
     cost = plan.cost

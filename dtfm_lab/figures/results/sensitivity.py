@@ -48,11 +48,11 @@ COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 @figure_of(pd.DataFrame, Draws)
 def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
-    """A bar for each improvement: by how much it would shorten the iteration, largest on top.
+    """A bar for each improvement: by how much it changes the iteration, the largest change on top.
 
-    Links, pairs of regions, all NICs, devices and kinds of device have separate panels. Improvements that change
-    nothing are counted, not drawn. For ``Draws``, plans compared under a spread, there is one row per plan: see
-    ``drawn_plans``. Raises TraceError for a table with other columns.
+    Links, regions (pairs, or within one), all links between hosts, devices and kinds of device have separate panels.
+    Improvements that change nothing are counted, not drawn. For ``Draws``, plans compared under a spread, there is one
+    row per plan: see ``drawn_plans``. Raises TraceError for a table with other columns.
     """
     if isinstance(frame, Draws):
         return drawn_plans(frame)
@@ -182,7 +182,7 @@ def _name(found: Draws, plan: int) -> str:
 
 
 def _overtakes(found: Draws, plan: int) -> str:
-    """Return in words how often a plan is faster than the nominally best one, or that it is that one."""
+    """Return in words how often a plan is faster than the nominally best one, or that it is the nominally best one."""
     nominal = int(found.nominal_s.argmin())
     if plan == nominal:
         return ", nominally best" if len(found.plans) > 1 else ""

@@ -176,7 +176,7 @@ MOST_VARIED = 2
 
 
 class Result(NamedTuple):
-    """A result of a combination of settings: a column of the table."""
+    """How the figure shows one result column of the table: its name, unit, scale, and whether more is better."""
 
     word: str
     unit: str = ""

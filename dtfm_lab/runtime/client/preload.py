@@ -49,7 +49,7 @@ STRAGGLERS_S = 2.0
 def start_run_process() -> RunProcess:
     """Return a run whose process has started, or will start as soon as the server has loaded torch.
 
-    Raises LabError if the environment is wrong.
+    Raises LabError if the environment variable ``DTFM_LAB_WARM_S`` does not hold a number of seconds.
     """
     run = RunProcess()
     server = running_server()
@@ -211,7 +211,7 @@ class ForkServer:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def take(self, run: RunProcess) -> bool:
-        """Request a process for the run. Return False if the server is gone."""
+        """Request a process for the run. Return False if the server is gone or cannot receive the request."""
         order = {"number": run.number, "environment": run_environment(), "folder": _current_folder()}
         with _lock:
             if self.lives:

@@ -90,7 +90,7 @@ def why_too_large(job: Job) -> str:
 
 
 def _as_built(model: ModelSpec, *, tied: bool) -> ModelSpec:
-    """Return the model that workers build from these sizes (``worker.stages``)."""
+    """Return the GPT that workers build from the sizes of this model (see ``worker.stages``)."""
     sizes = {size: getattr(model, size) for size in ("d_model", "n_heads", "seq_len", "vocab_size")}
     return gpt(name=model.name, n_layers=model.n_blocks, tied=tied, **sizes)
 
@@ -135,7 +135,7 @@ def absolute_path(what: str, given: object) -> str | None:
 
 
 def writable_folder(what: str, given: object) -> str | None:
-    """Return the absolute path of a writable folder, created if missing. Raises LabError."""
+    """Return the absolute path of a writable folder, created if missing. None stays None. Raises LabError."""
     if (found := absolute_path(what, given)) is None:
         return None
     if given == "":
@@ -172,10 +172,10 @@ def emulated_network(emulated: object, topology: Topology, clock: str) -> Topolo
 
 
 def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | None:
-    """Return the model that is trained instead of the job's: the requested one, or a small one if the job's
-    ``cannot`` be.
+    """Return the model that is trained instead of the job's; None if the job's own model is trained.
 
-    Raises LabError, or what ``load_model`` raises.
+    It is the requested one (``wanted``), or a small one if the job's own model cannot be trained (``cannot``). Raises
+    LabError, or what ``load_model`` raises.
     """
     if (isinstance(wanted, str) and wanted == SMALL_MODEL) or (wanted is None and cannot):
         return stand_in_for(plan.job)
@@ -209,7 +209,8 @@ def checked_spec(
     """Return the spec of a run: a plan, a schedule (the job's own if None), and the settings with names and paths
     resolved.
 
-    Raises JobError if workers cannot compute the job, and ScheduleError if the schedule would deadlock them.
+    Raises JobError if workers cannot compute the job, TopologyError if devices share a NIC on the paced clock, and
+    ScheduleError if the schedule would deadlock them.
 
     Parameters
     ----------

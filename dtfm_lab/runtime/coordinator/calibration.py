@@ -84,7 +84,8 @@ class RunCalibration(NamedTuple):
     """Seconds from a computation's end to the start of a computation on another worker that waits for it (real
     clock)."""
     compute_spread: float = 0.0
-    """Standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
+    """Standard deviation of the logarithm of a duration: of each computation on the virtual clock, of an iteration on
+    the real clock, 0 on the paced clock."""
 
 
 def calibrate(
@@ -225,7 +226,7 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
     """Return, by rank, the turns in an iteration that does not synchronise, and in one that does.
 
     A send that follows another send of the same device is left out, because it waits for that message's arrival in any
-    case. Empty if messages do not alternate, or if the coordinator replays them.
+    case. Both are empty if messages do not alternate, or if the coordinator replays them.
     """
     turns: dict[int, list[Turns]] = {rank: [[], []] for rank in range(len(spec.workers))}
     if spec.plan.job.transport != "blocking" or spec.replays:

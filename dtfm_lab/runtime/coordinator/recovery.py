@@ -25,7 +25,7 @@ class Recovery:
     donors: dict[int, int] = field(default_factory=dict)
     """Rank without a state -> rank that sends it."""
     checkpoint: str | None = None
-    """Folder that all workers read. None if donors send the state."""
+    """Folder that all workers read. None if donors send the state, or if all workers make the initial one."""
 
     def describe_source(self, spec: RunSpec, rank: int) -> str:
         """Return where this rank's state comes from, in words for the user."""
@@ -95,7 +95,7 @@ def describe_stages(spec: RunSpec, rank: int) -> str:
 
 
 def _living_peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
-    """Return the next living replica of the same stages."""
+    """Return the rank of the next living replica of the same stages; None if all are lost."""
     position, replica = spec.workers[rank]
     n_replicas = spec.plan.job.n_replicas
     members, in_turn = spec.members(position), ((replica + step) % n_replicas for step in range(1, n_replicas))
@@ -163,7 +163,7 @@ class CheckpointPolicy:
     def forget_damaged(self) -> list[str]:
         """Drop states until the contents of ``newest`` are intact. Return why each dropped one is not used.
 
-        Dropped checkpoints are written again when their turn comes.
+        Dropped checkpoints are written again when the run has repeated their iterations.
         """
         found: list[str] = []
         while self._states:

@@ -152,9 +152,10 @@ class GpuLock:
 
 
 def make_deterministic() -> None:
-    """Let torch use only deterministic operations in this process. Raises RunError if that comes too late.
+    """Let torch use only deterministic operations in this process. Call it before CUDA is initialised.
 
-    Must run before CUDA is initialised.
+    Raises RunError if ``CUBLAS_WORKSPACE_CONFIG`` is not set and CUDA has been initialised, or if it has a value with
+    which cuBLAS is not deterministic.
     """
     found = os.environ.get(VARIABLE)
     if found is not None and found not in WORKSPACES:

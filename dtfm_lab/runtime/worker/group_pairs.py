@@ -162,7 +162,7 @@ class GlooBackend:
         return self._processor.host_buffer(n_bytes)
 
     def received(self, content: torch.Tensor) -> ReceiveBuffer:
-        """Return what the computing thread waits for when a content has been received."""
+        """Return the buffer of a received content. The computing thread waits for it."""
         return self._processor.receive_buffer(content)
 
 
