@@ -45,8 +45,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def figure_of(*kinds: type, wanted: str = "") -> Callable[[F], F]:
-    """Decorate a figure so that it raises LabError unless its first argument is of one of these kinds. ``wanted`` names
-    them."""
+    """Return a decorator for functions that draw a figure. They then raise LabError unless their first argument is of
+    one of these kinds. ``wanted`` names the kinds in the message."""
 
     def checks(draw: F) -> F:
         @wraps(draw)

@@ -57,9 +57,9 @@ class Atlas:
     places: FloatArray
     """(N, 2) longitude and latitude at which each device is drawn."""
     regions: dict[str, FloatArray]
-    """Middle of each region's cluster, (2,)."""
+    """Longitude and latitude of the middle of each region's cluster, (2,)."""
     homes: dict[str, FloatArray]
-    """True place of each region with a known place, (2,)."""
+    """Longitude and latitude of each region with a known place, (2,)."""
     radii_px: dict[str, float]
 
     @property

@@ -26,7 +26,7 @@ from dtfm_lab.figures.theme import (
 from dtfm_lab.planning import Draws
 
 MOST_ROWS = 10
-"""Maximum number of rows of each panel, such as links or devices: those that change most."""
+"""Maximum number of rows of each panel: the improvements that change the iteration most."""
 ROW_PX = 24
 HEADING_PX = 44
 NEGLIGIBLE = 1e-9

@@ -299,7 +299,7 @@ def settings_text(row: pd.Series, names: Sequence[str]) -> str:
 
 
 def value(y: str, number: float) -> str:
-    """Return a result with its unit."""
+    """Return a number of the result ``y`` as text with its unit."""
     unit = RESULTS[y].unit
     if unit == "s":
         return format_s(number)

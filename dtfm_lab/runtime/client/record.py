@@ -66,7 +66,7 @@ class RunRecord:
         self.parameter_digests: dict[tuple[int, int], str] = {}
         """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained."""
         self.faults: tuple[Fault, ...] = ()
-        """Lost workers from which the run recovered."""
+        """Each loss of a worker from which the run has recovered."""
         self.held_out: tuple[tuple[int, float], ...] = ()
         """(iterations done, mean loss on held-out text)."""
         self.unigram_entropy: float | None = None

@@ -39,8 +39,8 @@ MOST_WORKERS = 32
 
 
 def stand_in_for(job: Job) -> ModelSpec:
-    """Return a GPT that any machine can train. It has as many blocks as the job's model, of 50,000 parameters each. Its
-    tokens are bytes."""
+    """Return a GPT that any machine can train. It has as many blocks as the job's model, with some 50,000 parameters
+    each. Its tokens are bytes."""
     model = job.modelled()
     sizes = {"d_model": 64, "n_heads": 4, "seq_len": 32, "vocab_size": BYTE_VALUES}
     return gpt(name=SMALL_MODEL, n_layers=model.n_blocks, tied=model.tied, **sizes)
@@ -192,8 +192,8 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
 def with_checkpoint(spec: RunSpec) -> RunSpec:
     """Return the spec with the newest intact checkpoint of the folder that it resumes from.
 
-    Warns if the run that wrote it had other settings, such as another text or seed. Raises LabError if it cannot be
-    continued.
+    Warns if the run that wrote it had other settings, such as another text or seed. Raises LabError if this run cannot
+    continue from it.
     """
     if spec.resume_from is None:
         return spec

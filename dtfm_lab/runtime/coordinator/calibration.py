@@ -49,8 +49,8 @@ The profile reports how many were."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06
-"""Virtual clock: ``compute_spread`` if computing threads wait for a core all the time. It is proportional to the share
-of time that they wait. CPU seconds grow when caches are shared: by up to 8 % on a machine where other processes used
+"""Virtual clock: ``compute_spread`` if computing threads wait for a core all the time. If they wait less, the spread is
+smaller in proportion. CPU seconds grow when caches are shared: by up to 8 % on a machine where other processes used
 three quarters of the time."""
 HALVINGS = 20
 """Steps of the bisection for the seconds of a message. 20 halvings reach a millionth of the iteration."""
@@ -65,7 +65,7 @@ class MeasuredDurations(NamedTuple):
     """Durations of one kind of computation of one worker."""
 
     cpu_s: float
-    """Mean CPU seconds of the computing thread. It is the mean because an iteration is a sum of slow and fast ones."""
+    """Mean CPU seconds of the computing thread. A mean, because an iteration adds up slow and fast computations."""
     wall_s: float
     """Mean wall seconds, which the real clock counts."""
     crowded_wall_s: float

@@ -127,7 +127,8 @@ class Coordinator:
             self._until_done(partial(self._generate_text, done))
 
     def _until_done(self, phase: Callable[[], Any]) -> Any:
-        """Return the result of ``phase``. It is repeated after every loss of workers."""
+        """Carry out ``phase`` and return its result. Repeat it after each loss of workers, once the run has
+        recovered."""
         lost: WorkersLost | None = None
         while True:
             try:

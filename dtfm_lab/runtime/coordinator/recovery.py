@@ -1,4 +1,4 @@
-"""What a run can return to, the state of a data-parallel peer or a checkpoint, and when checkpoints are written."""
+"""The states to which a run can return (a data-parallel peer's or a checkpoint), and when checkpoints are written."""
 
 import shutil
 import tempfile

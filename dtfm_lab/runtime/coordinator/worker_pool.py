@@ -158,7 +158,7 @@ class WorkerPool:
     def regroup(self, spec: RunSpec, keeps: int | None = None) -> tuple[int, set[int]]:
         """Give each live worker the rank that its device has in a new plan. End unused workers and start missing ones.
 
-        Returns how many workers continue, and the ranks of those that were started.
+        Returns how many workers continue, and the ranks of the started ones.
 
         ``keeps``: number of iterations done in the state that continuing workers keep. None if they drop their state.
         """

@@ -62,7 +62,7 @@ class OwnBatches:
         self._n_training = self._own.n_samples - self._own.n_samples // 10
 
     def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
-        """Return one replica's micro-batches of a step."""
+        """Return one replica's micro-batches of a step. ``counts``: number of micro-batches of each replica."""
         return self._rows(_sampled(self._n_training, self._global_batch, self._seed, step), replica, counts)
 
     def held_out(self, replica: int, counts: Sequence[int]) -> Batch:

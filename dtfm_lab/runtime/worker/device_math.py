@@ -282,7 +282,7 @@ class DeviceMath:
         return self._uncompressed.encode(gradients[self._tied])
 
     def receive(self, action: Action, raw: torch.Tensor) -> None:
-        """Keep a received message of the synchronisation."""
+        """Keep a received synchronisation message until a later step needs it."""
         if action.kind is Kind.RECV_E:
             self._tied_gradient = self._uncompressed.decode(raw)
             if self.all_reduce.splits_states:  # shards of the sum are averaged next

@@ -96,7 +96,7 @@ class ExportedModule:
 
     @cached_property
     def cuts(self) -> list[int]:
-        """Where all blocks except the first begin, as numbers of ``depends``.
+        """Index in ``depends`` at which each block except the first begins.
 
         Blocks are the numbered parts of the longest ModuleList or Sequential, if it spans at least half of the
         operators. What is computed between two parts belongs to the first. Otherwise blocks are the module's parts, in
@@ -197,8 +197,8 @@ class StageOfModule(nn.Module):
     """One stage of a module. It takes what crossed the previous cut and its micro-batch, and returns what crosses
     the next cut, or the loss.
 
-    Several values cross as one vector, padded with zeros to the size that the job states for this cut. The job
-    states it per sample, so a value that is not per sample counts once for each. The first stage ignores ``received``.
+    Several values cross as one vector, padded with zeros to the size that the job states for this cut. The job states
+    the size per sample, so a value without a sample axis counts once per sample. The first stage ignores ``received``.
     """
 
     def __init__(self, part: fx.GraphModule, shapes: list[torch.Size], most_elements: int | None) -> None:

@@ -49,7 +49,7 @@ from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuf
 SENDER, RECEIVER = 0, 1
 """Ranks in the group of a directed pair."""
 CONTENT, PROOF, INTERRUPTION = 0, 1, 2
-"""Tags of a group's operations."""
+"""Tags of a group's operations: contents of messages, the proof of the secret, and an interruption."""
 CONNECT_S = 20.0
 """Maximum seconds for a new group to connect and to prove itself."""
 LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
