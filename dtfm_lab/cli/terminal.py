@@ -80,7 +80,7 @@ def _finite(value: Any) -> Any:
 
 
 def print_notes(job: Job) -> None:
-    """Print on standard error what the job's model assumed when it read a config.json."""
+    """Print on standard error what was assumed when the job's model was read from a config.json."""
     for note in () if job.model is None else job.model.notes:
         err.print(note)
 

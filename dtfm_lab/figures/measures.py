@@ -67,7 +67,7 @@ MEASURES = {
 
 
 def measure_of(objective: str) -> ObjectiveWords:
-    """Return the words of an objective. One that a user has registered is called by its name, in seconds."""
+    """Return the words of an objective. An objective that a user has registered goes by its name, and is in seconds."""
     other = ObjectiveWords(objective, objective, objective, objective.capitalize(), better="better")
     return MEASURES.get(objective, other)
 

@@ -80,7 +80,8 @@ def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = 
 
 
 def _write_by_browser(figure: go.Figure, file: Path) -> None:
-    """Have kaleido's browser draw it. Raises MissingExtra in one line if that is not installed."""
+    """Let kaleido's browser draw the figure into a file. Raises MissingExtra without kaleido, LabError without a
+    browser."""
     if importlib.util.find_spec("kaleido") is None:
         raise MissingExtra(
             f"{file.name} needs kaleido, which is not installed (.html does not): pip install 'dtfm_lab[figures]'"

@@ -247,7 +247,7 @@ def time_axis(end_s: float) -> tuple[str, float]:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in three digits, or minutes or hours if they are many: ``156 s``, ``20.2 min``."""
+    """Return seconds with three digits, or as minutes or hours if they are many: ``156 s``, ``20.2 min``."""
     unit, in_s = time_axis(seconds / 2) if seconds >= 600 else ("s", 1.0)
     return f"{seconds / in_s:.3g} {unit}"
 

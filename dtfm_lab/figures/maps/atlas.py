@@ -203,7 +203,7 @@ POINTS = 65
 SPECK = 3
 """An outline of at most this many points is not drawn: it is closed, so it has no area."""
 BOW = 0.12
-"""Height of a line's bow relative to its width."""
+"""Height of a line's bow relative to the degrees of longitude that the line spans."""
 
 
 class MapWindow(NamedTuple):

@@ -1,4 +1,4 @@
-"""The marks of a network's map: devices, links with a width for each class of bandwidth, pipelines and groups."""
+"""The marks of a network's map: devices, links with a width for each class of bandwidth, pipelines and regions."""
 
 import math
 import re

@@ -41,7 +41,7 @@ MARKERS_PX = 1000
 FEW_NODES = 8
 """Maximum number of stages whose labels also count the devices."""
 NAMED_IN_HOVER = 12
-"""Maximum number of devices of a group, or pairs of a matching, that a hover text names."""
+"""Maximum number of devices of a stage, or pairs of a matching, that a hover text names."""
 
 
 @figure_of(Plan)
@@ -157,7 +157,7 @@ MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
 
 @figure_of(Plan)
 def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
-    """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
+    """The devices of two stages as columns: faint lines join all pairs, strong ones matched pairs. The slowest is red.
 
     ``edge`` is a hop of the pipelines, given by its first stage, or any two stages. Neighbouring stages are paired as
     in the plan. Two others are paired by their bottleneck matching, whose slowest pair is the weight of their edge.
@@ -282,7 +282,7 @@ OUTLINE = {"width": 1, "color": "#ffffff"}
 
 @figure_of(Plan)
 def cost_breakdown(*plans: Plan) -> go.Figure:
-    """A stacked bar for each plan: the slowest group's synchronisation, then each hop. Marks show the lower bound,
+    """A stacked bar for each plan: the slowest stage's synchronisation, then each hop. Marks show the lower bound,
     words the gap."""
     if not plans:
         raise PlanError("no plans to draw; wanted at least one")

@@ -134,7 +134,7 @@ MOST_PLANS = 12
 """Maximum number of plans that are drawn, the smallest expected seconds first."""
 PLAN_PX = 34
 ROOM = 0.6
-"""Share of the drawn seconds that is left free at the right for words."""
+"""Room at the right for words, as a share of the range of seconds that is drawn."""
 
 
 def drawn_plans(found: Draws) -> go.Figure:

@@ -37,7 +37,7 @@ DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
 """Default number of iterations by clock. On the virtual and the real clock they bring the loss of the job ``small``
 below the unigram entropy."""
 DEFAULT_WORKERS = 8
-"""Default number of workers for a plan with more than MOST_WORKERS devices. Only a part of such a plan runs."""
+"""Default maximum number of workers for a plan with more than MOST_WORKERS devices. Only a part of such a plan runs."""
 
 
 @takes_options(RunOptions, noun="option of a run")
@@ -94,8 +94,8 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
 def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Subplan | None]:
     """Return the part of the plan that this many workers can run, and a description of it (None for the whole plan).
 
-    With ``workers`` None, a plan for more than MOST_WORKERS devices is reduced to a part for DEFAULT_WORKERS. Raises
-    what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
+    With ``workers`` None, a plan for more than MOST_WORKERS devices is reduced to a part for at most DEFAULT_WORKERS.
+    Raises what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
     """
     if workers is None:
         # If the caller gives no number, a part of a large plan runs instead of an error.

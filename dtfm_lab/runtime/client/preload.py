@@ -37,7 +37,7 @@ IDLE_VARIABLE = "DTFM_LAB_WARM_S"
 """Environment variable that overrides ``IDLE_S``. With 0, no server is started."""
 LONGEST_IDLE_S = 10**7
 HURRY_S = 2.0
-"""Maximum wait for a server that loads torch at the lowest priority. On a busy machine that may take minutes."""
+"""Maximum wait for a server that loads torch at the lowest priority. On a busy machine, loading may take minutes."""
 MESSAGE_BYTES = 1 << 12
 """Maximum bytes to read of one message from the server. All its messages are shorter."""
 STOP_PATIENCE_S = 1.5

@@ -278,7 +278,8 @@ class RunRecord:
         self.held_out = tuple((done, loss) for done, loss in self.held_out if done <= again)
 
     def _write_rows(self, end: int) -> None:
-        """Write the iterations before ``end`` that are not yet written, and drop those that no view shows."""
+        """Write the iterations before ``end`` that are not yet written. Drop spans in memory that no view shows any
+        more."""
         for iteration in range(self._next, end):
             self._rows.append(self._rows_of(iteration).tobytes())
             self._next = iteration + 1

@@ -77,7 +77,7 @@ def why_unrecoverable(spec: RunSpec, rank: int) -> str:
 
 
 def _why_alone(spec: RunSpec) -> str:
-    """Return why no replica has the state of another. Empty if all are equal, or if there is only one."""
+    """Return why no replica has the state of another. Empty if all replicas are equal, or if there is only one."""
     job = spec.plan.job
     if job.n_replicas == 1:
         return ""

@@ -149,7 +149,7 @@ InTurn = Train | Join | HandOver | Become | Calibrate | Profile | Iterate | Eval
 """Orders that are carried out one after the other."""
 Order = Slow | Exit | InTurn
 KINDS: dict[str, type[Order]] = {kind.do: kind for kind in get_args(Order)}
-"""Every order by its name on the wire."""
+"""Name of an order in its line of JSON -> its class."""
 
 
 def to_line(order: Order, epoch: int | None = None) -> bytes:

@@ -85,7 +85,10 @@ def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, r
 
 
 def read_parameters(folder: Path, module: nn.Module) -> None:
-    """Read into a module named as in the whole model. After local updates, these are the first replica's parameters."""
+    """Read parameters into a module whose layers are named as in the whole model.
+
+    After local updates, they are the first replica's.
+    """
     with CheckpointTensors(folder, 0) as found, torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.copy_(found.get(name, parameter.shape))

@@ -135,7 +135,8 @@ class ExportedModule:
         return kept
 
     def _parts(self, begin: int, end: int, depth: int) -> list[int]:
-        """Return where the parts ``depth`` levels down begin in a range of operators, except the first."""
+        """Return the indices at which the parts ``depth`` levels down begin, except the first, in a range of
+        operators."""
         parts = [_paths(node)[depth] if len(_paths(node)) > depth else "" for node in list(self.depends)[begin:end]]
         if not any(parts):
             return []

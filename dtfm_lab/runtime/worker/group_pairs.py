@@ -53,7 +53,7 @@ CONTENT, PROOF, INTERRUPTION = 0, 1, 2
 CONNECT_S = 20.0
 """Maximum seconds for a new group to connect and to prove itself."""
 LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
-"""A content may take a minute, plus its time at 1 Mbit/s. After that the pair counts as broken."""
+"""The content of a message may take a minute, plus its time at 1 Mbit/s. After that the pair counts as broken."""
 PROOF_BYTES = 32
 LONGEST_VALUE = 2**14
 """Maximum bytes of a value. gloo's are below 1 KiB; NCCL's unique id has 128 bytes."""
