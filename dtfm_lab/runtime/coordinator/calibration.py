@@ -140,7 +140,7 @@ def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[fl
         links = Links.free(len(spec.plan.topology)).delayed(message_s)
         return simulate_iteration(spec.plan, spec.built, rows, links).makespan_s
 
-    # nothing is sent, so no delay of messages makes the iteration longer
+    # the computations alone take as long, or nothing is sent, so that no delay makes the iteration longer
     if predicted_s(0.0) >= whole_s or predicted_s(whole_s) < whole_s:
         return 0.0
     low_s, high_s = 0.0, whole_s
