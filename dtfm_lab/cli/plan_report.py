@@ -34,8 +34,8 @@ MOST_PLACED = 24
 def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: bool = False) -> None:
     """Print a plan, and write it to ``output`` if given.
 
-    ``explained`` is True if the caller prints an explanation next. It also says that a lower bound is loose, so this
-    report does not.
+    ``explained`` is True if the caller prints an explanation next. The explanation also says if a lower bound is
+    loose, so this report does not.
     """
     if output is not None:
         files.save_plan(plan, output)

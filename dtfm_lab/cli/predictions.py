@@ -164,8 +164,8 @@ def sensitivity(
 ) -> None:
     """Show how much a better link or device would shorten PLAN's iteration.
 
-    Improves one link or device at a time, then several at once: all links between two regions, all NICs, or all
-    devices with the same GPU.
+    Improves one link or device at a time, then several at once: all links between two regions, all links between
+    hosts, or all devices with the same GPU.
 
     \b
         dtfm-lab explain --sensitivity plan.json --what bandwidth --factor 2

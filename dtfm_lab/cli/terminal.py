@@ -80,7 +80,7 @@ def _finite(value: Any) -> Any:
 
 
 def print_notes(job: Job) -> None:
-    """Print on standard error what the job's model assumed when it read a config.json."""
+    """Print on standard error what was assumed when the job's model was read from a config.json."""
     for note in () if job.model is None else job.model.notes:
         err.print(note)
 
@@ -93,7 +93,7 @@ def print_host_notes(topology: Topology) -> None:
 
 
 def print_rows(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table of these cells, unchanged."""
+    """Print a table with these headings and cells, unchanged."""
     columns = [Column(each, overflow="fold", min_width=max(map(len, each.split()), default=0)) for each in head]
     table = Table(*columns, box=None)
     for row in rows:
@@ -114,7 +114,7 @@ def print_table(frame: DataFrame, headings: Mapping[str, str] = MappingProxyType
 
 def print_reasons(worths: Iterable[str]) -> None:
     """Print why numbers are calibrated or guessed, each reason once. ``worths`` are texts such as ``guessed: why``.
-    Those without a reason are skipped."""
+    Texts without a reason are skipped."""
     for worth in dict.fromkeys(worths):
         if ": " in worth:
             out.print(worth)

@@ -66,7 +66,7 @@ def trace_summary(trace: Trace) -> dict[str, Any]:
 
 
 def interval_of(trace: Trace) -> list[float] | None:
-    """Return the 90 % interval of an iteration for JSON. None if no spread is stated."""
+    """Return both ends, in seconds, of an iteration's 90 % interval, for JSON. None if no spread is stated."""
     low_s, high_s = trace.interval()
     return [low_s, high_s] if math.isfinite(high_s) else None
 

@@ -15,7 +15,7 @@ class ObjectiveWords:
     """Its name in the menu of objectives."""
     noun: str
     title: str
-    """The heading of a curve."""
+    """The heading of the search pane's curve of best values."""
     unit: str = "s"
     better: str = "faster"
     """The word in "no plan is ... than the bound": ``faster`` or ``cheaper``."""
@@ -26,7 +26,7 @@ class ObjectiveWords:
         return "lower bound" if self.objective == "communication" else f"lower bound: no plan is {self.better}"
 
     def words(self, value: float) -> str:
-        """Return a value with its unit."""
+        """Return a value as text with its unit."""
         return format_dollars(value) if self.unit == "$" else format_s(value)
 
     def bound_line(self, bound: float) -> str:
@@ -67,7 +67,7 @@ MEASURES = {
 
 
 def measure_of(objective: str) -> ObjectiveWords:
-    """Return the words of an objective. One that a user has registered is called by its name, in seconds."""
+    """Return the words of an objective. An objective that a user has registered goes by its name, and is in seconds."""
     other = ObjectiveWords(objective, objective, objective, objective.capitalize(), better="better")
     return MEASURES.get(objective, other)
 

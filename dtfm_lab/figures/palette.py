@@ -17,7 +17,7 @@ YELLOW_EDGE = "#8A7F00"
 """The edge of yellow things, which would be invisible on a white page."""
 
 CATEGORIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW)
-"""Colours used in turn for things that differ only by colour, such as planners."""
+"""Colours, used one after another, of things that differ only by colour, such as planners."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "pentagon", "hexagon")
 FAINT = "rgba(128, 128, 128, 0.35)"

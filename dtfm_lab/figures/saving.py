@@ -36,6 +36,9 @@ def save(
         ``column`` (3.33 inches) or ``text`` (7 inches).
     height_in
         Inches; by default in proportion to the width.
+
+    Raises LabError for another ending or width, or without a browser; MissingExtra without kaleido; FileError if the
+    file cannot be written.
     """
     file = Path(path)
     if file.suffix.lower() not in ENDINGS:
@@ -77,7 +80,8 @@ def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = 
 
 
 def _write_by_browser(figure: go.Figure, file: Path) -> None:
-    """Have kaleido's browser draw it. Raises MissingExtra in one line if that is not installed."""
+    """Let kaleido's browser draw the figure into a file. Raises MissingExtra without kaleido, LabError without a
+    browser."""
     if importlib.util.find_spec("kaleido") is None:
         raise MissingExtra(
             f"{file.name} needs kaleido, which is not installed (.html does not): pip install 'dtfm_lab[figures]'"

@@ -45,8 +45,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def figure_of(*kinds: type, wanted: str = "") -> Callable[[F], F]:
-    """Decorate a figure so that it raises LabError unless its first argument is of one of these kinds. ``wanted`` names
-    them."""
+    """Return a decorator for functions that draw a figure. They then raise LabError unless their first argument is of
+    one of these kinds. ``wanted`` names the kinds in the message."""
 
     def checks(draw: F) -> F:
         @wraps(draw)
@@ -200,7 +200,7 @@ def edged(color: str) -> dict[str, Any]:
 def by_name(names: Sequence[str], margin: float = 0.5) -> dict[str, Any]:
     """Return a y axis of named rows, the first on top, with a ``margin`` in rows beyond the outermost two.
 
-    Without it, plotly would reorder the names, and take names that are numbers for positions.
+    By default, plotly would reorder the names, and take names that are numbers for positions.
     """
     end = len(names) - 1 + margin
     order = {"type": "category", "categoryorder": "array", "categoryarray": names}
@@ -247,7 +247,7 @@ def time_axis(end_s: float) -> tuple[str, float]:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in three digits, or minutes or hours if they are many: ``156 s``, ``20.2 min``."""
+    """Return seconds with three digits, or as minutes or hours if they are many: ``156 s``, ``20.2 min``."""
     unit, in_s = time_axis(seconds / 2) if seconds >= 600 else ("s", 1.0)
     return f"{seconds / in_s:.3g} {unit}"
 

@@ -88,7 +88,7 @@ class SearchOptions(PlanOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SpreadOptions(SearchOptions):
-    """Keywords of ``plan``: those of ``search``, and ``spread``."""
+    """Keywords of ``plan``: the keywords of ``search``, and ``spread``."""
 
     spread: Annotated[GivenSpread | None, Option()] = None
     """Minimise the expected iteration time over random variations of links and device speeds. The spread says how much

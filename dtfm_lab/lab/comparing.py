@@ -58,7 +58,7 @@ def compare(
     has expected seconds and quantiles, and says how often the nominally slower of two plans is faster:
     ``.to_frame()``, ``.to_frame("pairs")``, ``.sentence``. The spread is a standard deviation of the logarithm: 0.3 for
     bandwidth, latency and compute speed alike, or a mapping such as ``{"bandwidth": 0.3}``. In each of the ``draws``,
-    every device has its own factor, and all links between two regions share one.
+    every device has its own factor. All links between two regions share a factor for bandwidth and one for latency.
     """
     from dtfm_lab.lab.arguments import as_plan  # imports the planners, which take a while to load
     from dtfm_lab.planning import Difference, drawn

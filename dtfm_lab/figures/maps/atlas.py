@@ -57,9 +57,9 @@ class Atlas:
     places: FloatArray
     """(N, 2) longitude and latitude at which each device is drawn."""
     regions: dict[str, FloatArray]
-    """Middle of each region's cluster, (2,)."""
+    """Longitude and latitude of the middle of each region's cluster, (2,)."""
     homes: dict[str, FloatArray]
-    """True place of each region with a known place, (2,)."""
+    """Longitude and latitude of each region with a known place, (2,)."""
     radii_px: dict[str, float]
 
     @property
@@ -203,7 +203,7 @@ POINTS = 65
 SPECK = 3
 """An outline of at most this many points is not drawn: it is closed, so it has no area."""
 BOW = 0.12
-"""Height of a line's bow relative to its width."""
+"""Height of a line's bow relative to the degrees of longitude that the line spans."""
 
 
 class MapWindow(NamedTuple):

@@ -11,7 +11,7 @@ from dtfm_lab.domain.units import FloatArray
 ROUNDS = 400
 """Maximum number of rounds in which overlapping boxes are pushed apart."""
 HOMEWARD = 0.02
-"""Share of the way back to its original place that a box moves in each round."""
+"""Share of the way back to its original place that a box moves in each round of the first half."""
 CLEARANCE = 0.45
 """Minimum distance at which a straight line passes a device."""
 RING_UP_TO = 12

@@ -1,4 +1,4 @@
-"""The marks of a network's map: devices, links with a width for each class of bandwidth, pipelines and groups."""
+"""The marks of a network's map: devices, links with a width for each class of bandwidth, pipelines and regions."""
 
 import math
 import re
@@ -210,8 +210,8 @@ def grounds(figure: go.Figure, patches: Mapping[str, Patch]) -> None:
 
 
 def link_width(gbps: float) -> float:
-    """Return a line's width in pixels by its Gbit/s, on a logarithmic scale: 1 Gbit/s is 3.4, 100 and more are
-    nearly 7."""
+    """Return a line's width in pixels by its Gbit/s, on a logarithmic scale: 3.4 for 1 Gbit/s, 6.2 for 100 Gbit/s. It
+    is at least 1 and at most 7."""
     return min(7.0, max(1.0, 3.4 + 1.4 * math.log10(max(gbps, 1e-4))))
 
 

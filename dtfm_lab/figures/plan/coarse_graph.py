@@ -41,13 +41,15 @@ MARKERS_PX = 1000
 FEW_NODES = 8
 """Maximum number of stages whose labels also count the devices."""
 NAMED_IN_HOVER = 12
-"""Maximum number of devices of a group, or pairs of a matching, that a hover text names."""
+"""Maximum number of devices of a stage, or pairs of a matching, that a hover text names."""
 
 
 @figure_of(Plan)
 def coarse_graph(plan: Plan) -> go.Figure:
-    """The groups in stage order with a thick path. Up to 16 stages, thin lines show what a hop between any other two
-    would take."""
+    """The coarsened graph: a node for each stage's devices, in stage order, with a thick line along the pipelines.
+
+    Up to 16 stages, thin lines show the seconds that a hop between any other two stages would take.
+    """
     graph = plan.coarse_graph()
     figure = _graph(graph)
     cost = plan.cost
@@ -155,7 +157,7 @@ MANY_CANDIDATES = "rgba(128, 128, 128, 0.10)"
 
 @figure_of(Plan)
 def matching(plan: Plan, edge: int | tuple[int, int]) -> go.Figure:
-    """Two groups as columns, with faint lines for all pairs, strong ones for matched pairs, and the slowest in red.
+    """The devices of two stages as columns: faint lines join all pairs, strong ones matched pairs. The slowest is red.
 
     ``edge`` is a hop of the pipelines, given by its first stage, or any two stages. Neighbouring stages are paired as
     in the plan. Two others are paired by their bottleneck matching, whose slowest pair is the weight of their edge.
@@ -280,7 +282,7 @@ OUTLINE = {"width": 1, "color": "#ffffff"}
 
 @figure_of(Plan)
 def cost_breakdown(*plans: Plan) -> go.Figure:
-    """A stacked bar for each plan: the slowest group's synchronisation, then each hop. Marks show the lower bound,
+    """A stacked bar for each plan: the slowest stage's synchronisation, then each hop. Marks show the lower bound,
     words the gap."""
     if not plans:
         raise PlanError("no plans to draw; wanted at least one")

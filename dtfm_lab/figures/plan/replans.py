@@ -125,7 +125,8 @@ def _shape(plan: Plan) -> str:
 
 
 def _move(found: Replan) -> go.Figure:
-    """Draw iterations done by seconds since the change. None is done until the state has moved."""
+    """Draw the number of iterations done against the seconds since the change. None is done until the state has
+    moved."""
     figure = go.Figure()
     pays_s = found.pays_after_s
     stay_s = 0.0 if found.stay_moves is None else found.stay_moves.move_s

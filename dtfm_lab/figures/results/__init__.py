@@ -1,1 +1,1 @@
-"""Results of predictions and runs: comparisons, errors by cause, refits, sweeps, sensitivities and losses."""
+"""Results of predictions and runs: comparisons, errors by cause, sweeps, sensitivities and losses."""

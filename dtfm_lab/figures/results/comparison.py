@@ -162,7 +162,7 @@ def _signed_percent(share: float) -> str:
 
 
 MOST_BLAMED = 14
-"""Maximum number of rows: suspects first, then those that differ most."""
+"""Maximum number of links and devices that are shown: suspects first, then the largest differences."""
 ROW_PX = 26
 PARTS = {
     ("device", "duration"): ("computations take longer or shorter", BLUE),

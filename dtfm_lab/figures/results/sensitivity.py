@@ -26,7 +26,7 @@ from dtfm_lab.figures.theme import (
 from dtfm_lab.planning import Draws
 
 MOST_ROWS = 10
-"""Maximum number of rows of each panel, such as links or devices: those that change most."""
+"""Maximum number of rows of each panel: the improvements that change the iteration most."""
 ROW_PX = 24
 HEADING_PX = 44
 NEGLIGIBLE = 1e-9
@@ -48,11 +48,11 @@ COLUMNS = ("what", "of", "name", "iteration_s", "change", "sentence")
 
 @figure_of(pd.DataFrame, Draws)
 def sensitivity(frame: pd.DataFrame | Draws) -> go.Figure:
-    """A bar for each improvement: by how much it would shorten the iteration, largest on top.
+    """A bar for each improvement: by how much it changes the iteration, the largest change on top.
 
-    Links, pairs of regions, all NICs, devices and kinds of device have separate panels. Improvements that change
-    nothing are counted, not drawn. For ``Draws``, plans compared under a spread, there is one row per plan: see
-    ``drawn_plans``. Raises TraceError for a table with other columns.
+    Links, regions (pairs, or within one), all links between hosts, devices and kinds of device have separate panels.
+    Improvements that change nothing are counted, not drawn. For ``Draws``, plans compared under a spread, there is one
+    row per plan: see ``drawn_plans``. Raises TraceError for a table with other columns.
     """
     if isinstance(frame, Draws):
         return drawn_plans(frame)
@@ -134,7 +134,7 @@ MOST_PLANS = 12
 """Maximum number of plans that are drawn, the smallest expected seconds first."""
 PLAN_PX = 34
 ROOM = 0.6
-"""Share of the drawn seconds that is left free at the right for words."""
+"""Room at the right for words, as a share of the range of seconds that is drawn."""
 
 
 def drawn_plans(found: Draws) -> go.Figure:
@@ -182,7 +182,7 @@ def _name(found: Draws, plan: int) -> str:
 
 
 def _overtakes(found: Draws, plan: int) -> str:
-    """Return in words how often a plan is faster than the nominally best one, or that it is that one."""
+    """Return in words how often a plan is faster than the nominally best one, or that it is the nominally best one."""
     nominal = int(found.nominal_s.argmin())
     if plan == nominal:
         return ", nominally best" if len(found.plans) > 1 else ""

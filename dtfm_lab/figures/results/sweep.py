@@ -176,7 +176,7 @@ MOST_VARIED = 2
 
 
 class Result(NamedTuple):
-    """A result of a combination of settings: a column of the table."""
+    """How the figure shows one result column of the table: its name, unit, scale, and whether more is better."""
 
     word: str
     unit: str = ""
@@ -299,7 +299,7 @@ def settings_text(row: pd.Series, names: Sequence[str]) -> str:
 
 
 def value(y: str, number: float) -> str:
-    """Return a result with its unit."""
+    """Return a number of the result ``y`` as text with its unit."""
     unit = RESULTS[y].unit
     if unit == "s":
         return format_s(number)

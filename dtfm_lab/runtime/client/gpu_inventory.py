@@ -152,7 +152,7 @@ def why_too_large_for_gpus(spec: RunSpec, gpus: Sequence[AttachedGpu] | None = N
     seen = visible(driver_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")) if gpus is None else gpus
     peaks = least_peak_bytes(spec.trained, spec.programs(synchronise=True))
     for number, gpu in enumerate(seen):
-        # Workers take GPUs in turn, as they will when they start.
+        # Workers take GPUs in rotation, as they will when they start.
         sharing = range(number, len(spec.workers), len(seen))
         needed = sum(CONTEXT_BYTES + int(peaks[spec.workers[rank]]) for rank in sharing)
         free = gpu.memory_bytes if gpu.free_bytes is None else gpu.free_bytes

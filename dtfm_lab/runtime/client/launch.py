@@ -37,7 +37,7 @@ DEFAULT_ITERATIONS = {"virtual": 20, "paced": 5, "real": 20}
 """Default number of iterations by clock. On the virtual and the real clock they bring the loss of the job ``small``
 below the unigram entropy."""
 DEFAULT_WORKERS = 8
-"""Default number of workers for a plan with more than MOST_WORKERS devices. Only a part of such a plan runs."""
+"""Default maximum number of workers for a plan with more than MOST_WORKERS devices. Only a part of such a plan runs."""
 
 
 @takes_options(RunOptions, noun="option of a run")
@@ -51,10 +51,10 @@ def start(plan: Plan, schedule: str | Schedule | None = None, **options: Any) ->
     MissingExtra
         torch is not installed.
     UnknownName, JobError, LabError
-        The schedule or clock is unknown, an option is out of range, or the job has only message sizes, which no worker
-        can compute.
+        The schedule or clock is unknown, an option is out of range, this machine cannot compute the job, or the job
+        has only message sizes.
     TopologyError
-        ``emulated`` has another number of devices.
+        ``emulated`` has another number of devices, or devices share a NIC on the paced clock.
     ScheduleError
         The schedule would deadlock, or was made for other numbers of stages or micro-batches.
     """
@@ -92,8 +92,9 @@ def prepare(plan: Plan, schedule: str | Schedule | None, options: RunOptions) ->
 
 
 def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Subplan | None]:
-    """Return the part of the plan that this many workers can run, and which part it is. None if it is the whole plan.
+    """Return the part of the plan that this many workers can run, and a description of it (None for the whole plan).
 
+    With ``workers`` None, a plan for more than MOST_WORKERS devices is reduced to a part for at most DEFAULT_WORKERS.
     Raises what ``subplan_for`` raises, or LabError if there would be too many workers for this machine.
     """
     if workers is None:
@@ -150,8 +151,9 @@ def start_mystery(
 ) -> tuple[Run, Secret]:
     """Start a run in which the secret link or device is slow. Return the run and the secret.
 
-    ``secret`` is given, or chosen at random with a generator. Links are slowed only if they are emulated, so not on the
-    real clock. Raises what ``start`` raises, and JobError for a link that carries no message in this run.
+    ``secret`` is the secret itself, or a generator that chooses one at random. Links are slowed only if they are
+    emulated, so not on the real clock. Raises what ``start`` raises, and JobError for a link that carries no message in
+    this run.
     """
     spec = prepare(plan, schedule, RunOptions(**options))
     if not isinstance(secret, Secret):

@@ -32,7 +32,7 @@ def modules_folder() -> Path:
 PATIENCE_S = 600.0
 """Maximum time to build, export and measure a module."""
 MOST_SAID = 2**16
-"""Number of bytes at the end of a process's output that are examined."""
+"""Number of bytes at the end of a process's standard error that are searched for its last line."""
 
 
 class LayerFound(Section):
@@ -116,7 +116,7 @@ def _described(source: str, *, timed: bool) -> Any:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and everything that it started and left."""
+    """Kill a process and everything that it left running in its process group."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -125,7 +125,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_of(status: int, said: Path) -> str:
-    """Say how a process ended without an answer, and the last thing that it printed."""
+    """Say how a process ended without an answer, and the last line of its standard error."""
     how = f"status {status}"
     if status < 0:
         how = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"

@@ -37,7 +37,7 @@ IDLE_VARIABLE = "DTFM_LAB_WARM_S"
 """Environment variable that overrides ``IDLE_S``. With 0, no server is started."""
 LONGEST_IDLE_S = 10**7
 HURRY_S = 2.0
-"""Maximum wait for a server that loads torch at the lowest priority. On a busy machine that may take minutes."""
+"""Maximum wait for a server that loads torch at the lowest priority. On a busy machine, loading may take minutes."""
 MESSAGE_BYTES = 1 << 12
 """Maximum bytes to read of one message from the server. All its messages are shorter."""
 STOP_PATIENCE_S = 1.5
@@ -49,7 +49,7 @@ STRAGGLERS_S = 2.0
 def start_run_process() -> RunProcess:
     """Return a run whose process has started, or will start as soon as the server has loaded torch.
 
-    Raises LabError if the environment is wrong.
+    Raises LabError if the environment variable ``DTFM_LAB_WARM_S`` does not hold a number of seconds.
     """
     run = RunProcess()
     server = running_server()
@@ -211,7 +211,7 @@ class ForkServer:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def take(self, run: RunProcess) -> bool:
-        """Request a process for the run. Return False if the server is gone."""
+        """Request a process for the run. Return False if the server is gone or cannot receive the request."""
         order = {"number": run.number, "environment": run_environment(), "folder": _current_folder()}
         with _lock:
             if self.lives:

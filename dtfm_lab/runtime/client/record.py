@@ -66,7 +66,7 @@ class RunRecord:
         self.parameter_digests: dict[tuple[int, int], str] = {}
         """(position in the pipeline, replica) -> SHA-256 of the parameters that this device has trained."""
         self.faults: tuple[Fault, ...] = ()
-        """Lost workers from which the run recovered."""
+        """Each loss of a worker from which the run has recovered."""
         self.held_out: tuple[tuple[int, float], ...] = ()
         """(iterations done, mean loss on held-out text)."""
         self.unigram_entropy: float | None = None
@@ -120,7 +120,8 @@ class RunRecord:
         return self.spec.first_iteration + len(self.losses) - 1
 
     def busy(self) -> dict[str, float]:
-        """Return, by device, the share of the last whole iteration that it spent computing."""
+        """Return device name -> share of the last whole iteration that it spent computing. Empty before there is
+        one."""
         with self._lock:
             spans = self._spans.get(self.last_whole, [])
             computing_s: dict[str, float] = dict.fromkeys(self.ranks, 0.0) if spans else {}
@@ -245,8 +246,7 @@ class RunRecord:
         self.replans += ({key: event[key] for key in ("iteration", "undone", "kept", "started", "from_checkpoint")},)
 
     def _part(self) -> Trace | None:
-        """Return the trace of this plan's whole iterations so far; None if the run went back to a checkpoint from
-        before all of them."""
+        """Return the trace of this plan's whole iterations so far; None if they have no spans."""
         self._write_rows(self.last_whole + 1)
         rows = np.frombuffer(self._rows.view(), ROW)
         return self._trace_of(rows, tuple(self._actions), self.context()) if len(rows) else None
@@ -264,7 +264,8 @@ class RunRecord:
         self._take_back(again)
 
     def _take_back(self, again: int) -> None:
-        """Remove iteration ``again`` and all later ones, with their losses, spans and checkpoints."""
+        """Remove iteration ``again`` and all later ones, with their losses (also held-out ones), spans and
+        checkpoints."""
         del self.losses[max(0, again - self.spec.first_iteration) :]
         for iteration in [i for i in self._spans if i >= again]:
             del self._spans[iteration]
@@ -277,7 +278,8 @@ class RunRecord:
         self.held_out = tuple((done, loss) for done, loss in self.held_out if done <= again)
 
     def _write_rows(self, end: int) -> None:
-        """Write the iterations before ``end`` that are not yet written, and drop those that no view shows."""
+        """Write the iterations before ``end`` that are not yet written. Drop spans in memory that no view shows any
+        more."""
         for iteration in range(self._next, end):
             self._rows.append(self._rows_of(iteration).tobytes())
             self._next = iteration + 1

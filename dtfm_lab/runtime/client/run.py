@@ -59,7 +59,8 @@ class Run(RunRecord):
     def pid(self) -> int | None:
         """The id of the process that coordinates the workers. All of them are in its process group.
 
-        None if the run was stopped before it started. A kernel's first run starts when torch is loaded.
+        Waits until that process has started: a kernel's first run starts when torch is loaded. None if the run was
+        stopped before.
         """
         return self._process.wait_for_pid()
 

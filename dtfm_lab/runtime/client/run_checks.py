@@ -39,8 +39,8 @@ MOST_WORKERS = 32
 
 
 def stand_in_for(job: Job) -> ModelSpec:
-    """Return a GPT that any machine can train. It has as many blocks as the job's model, of 50,000 parameters each. Its
-    tokens are bytes."""
+    """Return a GPT that any machine can train. It has as many blocks as the job's model, with some 50,000 parameters
+    each. Its tokens are bytes."""
     model = job.modelled()
     sizes = {"d_model": 64, "n_heads": 4, "seq_len": 32, "vocab_size": BYTE_VALUES}
     return gpt(name=SMALL_MODEL, n_layers=model.n_blocks, tied=model.tied, **sizes)
@@ -90,7 +90,7 @@ def why_too_large(job: Job) -> str:
 
 
 def _as_built(model: ModelSpec, *, tied: bool) -> ModelSpec:
-    """Return the model that workers build from these sizes (``worker.stages``)."""
+    """Return the GPT that workers build from the sizes of this model (see ``worker.stages``)."""
     sizes = {size: getattr(model, size) for size in ("d_model", "n_heads", "seq_len", "vocab_size")}
     return gpt(name=model.name, n_layers=model.n_blocks, tied=tied, **sizes)
 
@@ -135,7 +135,7 @@ def absolute_path(what: str, given: object) -> str | None:
 
 
 def writable_folder(what: str, given: object) -> str | None:
-    """Return the absolute path of a writable folder, created if missing. Raises LabError."""
+    """Return the absolute path of a writable folder, created if missing. None stays None. Raises LabError."""
     if (found := absolute_path(what, given)) is None:
         return None
     if given == "":
@@ -172,10 +172,10 @@ def emulated_network(emulated: object, topology: Topology, clock: str) -> Topolo
 
 
 def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | None:
-    """Return the model that is trained instead of the job's: the requested one, or a small one if the job's
-    ``cannot`` be.
+    """Return the model that is trained instead of the job's; None if the job's own model is trained.
 
-    Raises LabError, or what ``load_model`` raises.
+    It is the requested one (``wanted``), or a small one if the job's own model cannot be trained (``cannot``). Raises
+    LabError, or what ``load_model`` raises.
     """
     if (isinstance(wanted, str) and wanted == SMALL_MODEL) or (wanted is None and cannot):
         return stand_in_for(plan.job)
@@ -192,8 +192,8 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
 def with_checkpoint(spec: RunSpec) -> RunSpec:
     """Return the spec with the newest intact checkpoint of the folder that it resumes from.
 
-    Warns if the run that wrote it had other settings, such as another text or seed. Raises LabError if it cannot be
-    continued.
+    Warns if the run that wrote it had other settings, such as another text or seed. Raises LabError if this run cannot
+    continue from it.
     """
     if spec.resume_from is None:
         return spec
@@ -209,7 +209,8 @@ def checked_spec(
     """Return the spec of a run: a plan, a schedule (the job's own if None), and the settings with names and paths
     resolved.
 
-    Raises JobError if workers cannot compute the job, and ScheduleError if the schedule would deadlock them.
+    Raises JobError if workers cannot compute the job, TopologyError if devices share a NIC on the paced clock, and
+    ScheduleError if the schedule would deadlock them.
 
     Parameters
     ----------

@@ -9,11 +9,11 @@ import tempfile
 import weakref
 
 MOST_IN_MEMORY = 1 << 20
-"""Number of bytes at the end that stay in memory. Shorter contents create no file."""
+"""Maximum number of bytes at the end that stay in memory, unless the disk is full. Shorter contents create no file."""
 
 
 class SpillBuffer:
-    """Append, cut and read bytes, without locking. If the disk is full, bytes stay in memory and are retried later."""
+    """Append, cut and read bytes, without locking. If the disk is full, bytes stay in memory, and are written later."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None

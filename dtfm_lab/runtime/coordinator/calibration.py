@@ -49,8 +49,8 @@ The profile reports how many were."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06
-"""Virtual clock: ``compute_spread`` if computing threads wait for a core all the time. It is proportional to the share
-of time that they wait. CPU seconds grow when caches are shared: by up to 8 % on a machine where other processes used
+"""Virtual clock: ``compute_spread`` if computing threads wait for a core all the time. If they wait less, the spread is
+smaller in proportion. CPU seconds grow when caches are shared: by up to 8 % on a machine where other processes used
 three quarters of the time."""
 HALVINGS = 20
 """Steps of the bisection for the seconds of a message. 20 halvings reach a millionth of the iteration."""
@@ -65,7 +65,7 @@ class MeasuredDurations(NamedTuple):
     """Durations of one kind of computation of one worker."""
 
     cpu_s: float
-    """Mean CPU seconds of the computing thread. It is the mean because an iteration is a sum of slow and fast ones."""
+    """Mean CPU seconds of the computing thread. A mean, because an iteration adds up slow and fast computations."""
     wall_s: float
     """Mean wall seconds, which the real clock counts."""
     crowded_wall_s: float
@@ -84,7 +84,8 @@ class RunCalibration(NamedTuple):
     """Seconds from a computation's end to the start of a computation on another worker that waits for it (real
     clock)."""
     compute_spread: float = 0.0
-    """Standard deviation of the logarithm of these durations: see ``RunContext.compute_spread``."""
+    """Standard deviation of the logarithm of a duration: of each computation on the virtual clock, of an iteration on
+    the real clock, 0 on the paced clock."""
 
 
 def calibrate(
@@ -139,7 +140,7 @@ def _message_s(spec: RunSpec, rows: list[ComputeTime], iterations_s: Sequence[fl
         links = Links.free(len(spec.plan.topology)).delayed(message_s)
         return simulate_iteration(spec.plan, spec.built, rows, links).makespan_s
 
-    # nothing is sent, so no delay of messages makes the iteration longer
+    # the computations alone take as long, or nothing is sent, so that no delay makes the iteration longer
     if predicted_s(0.0) >= whole_s or predicted_s(whole_s) < whole_s:
         return 0.0
     low_s, high_s = 0.0, whole_s
@@ -225,7 +226,7 @@ def turns_of(spec: RunSpec, profile: Iterable[ComputeTime]) -> dict[int, list[Tu
     """Return, by rank, the turns in an iteration that does not synchronise, and in one that does.
 
     A send that follows another send of the same device is left out, because it waits for that message's arrival in any
-    case. Empty if messages do not alternate, or if the coordinator replays them.
+    case. Both are empty if messages do not alternate, or if the coordinator replays them.
     """
     turns: dict[int, list[Turns]] = {rank: [[], []] for rank in range(len(spec.workers))}
     if spec.plan.job.transport != "blocking" or spec.replays:

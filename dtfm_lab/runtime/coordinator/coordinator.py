@@ -127,7 +127,8 @@ class Coordinator:
             self._until_done(partial(self._generate_text, done))
 
     def _until_done(self, phase: Callable[[], Any]) -> Any:
-        """Return the result of ``phase``. It is repeated after every loss of workers."""
+        """Carry out ``phase`` and return its result. Repeat it after each loss of workers, once the run has
+        recovered."""
         lost: WorkersLost | None = None
         while True:
             try:
@@ -379,7 +380,11 @@ class Coordinator:
         emit("resumed", iteration=self._done, lost_s=time.monotonic() - began_s)
 
     def _state_for_all(self, *, from_checkpoint: bool) -> Recovery:
-        """Return what all workers of a new plan read: the live workers' state, or else the newest checkpoint."""
+        """Return the state that all workers of a new plan read.
+
+        It is the live workers' state, unless a part of it is lost or ``from_checkpoint`` is True. Then it is the newest
+        checkpoint, or the initial state before there is one.
+        """
         if not from_checkpoint:
             folder = self._pool.hand_over(self._checkpoints.hand_over_folder, self._done, self._without_state)
             if folder is not None:

@@ -1,4 +1,4 @@
-"""What a run can return to, the state of a data-parallel peer or a checkpoint, and when checkpoints are written."""
+"""The states to which a run can return (a data-parallel peer's or a checkpoint), and when checkpoints are written."""
 
 import shutil
 import tempfile
@@ -25,7 +25,7 @@ class Recovery:
     donors: dict[int, int] = field(default_factory=dict)
     """Rank without a state -> rank that sends it."""
     checkpoint: str | None = None
-    """Folder that all workers read. None if donors send the state."""
+    """Folder that all workers read. None if donors send the state, or if all workers make the initial one."""
 
     def describe_source(self, spec: RunSpec, rank: int) -> str:
         """Return where this rank's state comes from, in words for the user."""
@@ -77,7 +77,7 @@ def why_unrecoverable(spec: RunSpec, rank: int) -> str:
 
 
 def _why_alone(spec: RunSpec) -> str:
-    """Return why no replica has the state of another. Empty if all are equal, or if there is only one."""
+    """Return why no replica has the state of another. Empty if all replicas are equal, or if there is only one."""
     job = spec.plan.job
     if job.n_replicas == 1:
         return ""
@@ -95,7 +95,7 @@ def describe_stages(spec: RunSpec, rank: int) -> str:
 
 
 def _living_peer(spec: RunSpec, rank: int, lost: Collection[int]) -> int | None:
-    """Return the next living replica of the same stages."""
+    """Return the rank of the next living replica of the same stages; None if all are lost."""
     position, replica = spec.workers[rank]
     n_replicas = spec.plan.job.n_replicas
     members, in_turn = spec.members(position), ((replica + step) % n_replicas for step in range(1, n_replicas))
@@ -163,7 +163,7 @@ class CheckpointPolicy:
     def forget_damaged(self) -> list[str]:
         """Drop states until the contents of ``newest`` are intact. Return why each dropped one is not used.
 
-        Dropped checkpoints are written again when their turn comes.
+        Dropped checkpoints are written again when the run has repeated their iterations.
         """
         found: list[str] = []
         while self._states:

@@ -20,7 +20,7 @@ CHECK_EVERY_S = 0.2
 BLAME_S = 1.0
 """Seconds to find the lost worker after a connection broke. If none is found, all connections are made again."""
 TIMEOUT_S = 300.0
-"""The run fails if no worker makes progress for this many seconds."""
+"""The run fails if for this many seconds no worker makes progress, or no new plan follows after a device has left."""
 STUCK_TIMEOUT_S = 30.0
 """The run fails if a worker that cannot be replaced is stuck for this many seconds."""
 STOOD_STILL = "stood still"
@@ -76,7 +76,7 @@ class WorkerPool:
         self._unsent_slowdowns: set[int] = set()
 
     def wait_until_listening(self) -> None:
-        """Wait until every worker has reported its address. Raises WorkersLost."""
+        """Wait until every worker has reported its address. Raises WorkersLost and RunFailed."""
         self._gather("listening", lambda: all(worker.address is not None for worker in self.workers.values()))
 
     def order_all(self, order: Order) -> list[Answer]:
@@ -119,7 +119,7 @@ class WorkerPool:
 
         The state goes through files in the layout of a checkpoint, which any cut can read. Returns their folder, or
         None if no live worker has some part of the state. ``folder`` makes a folder. ``stateless`` are the ranks whose
-        workers have not received their state yet.
+        workers have not received their state yet. Raises RunFailed if a worker cannot write its part.
         """
         while (givers := holders(self._spec, self.workers.keys() - set(stateless))) is not None:
             written, unlike = str(folder()), len(givers) > self._spec.plan.job.n_stages
@@ -158,7 +158,7 @@ class WorkerPool:
     def regroup(self, spec: RunSpec, keeps: int | None = None) -> tuple[int, set[int]]:
         """Give each live worker the rank that its device has in a new plan. End unused workers and start missing ones.
 
-        Returns how many workers continue, and the ranks of those that were started.
+        Returns how many workers continue, and the ranks of the started ones.
 
         ``keeps``: number of iterations done in the state that continuing workers keep. None if they drop their state.
         """
@@ -272,7 +272,10 @@ class WorkerPool:
         return messages
 
     def _check_alive(self, answered: Collection[int], do: str) -> None:
-        """Raise WorkersLost if a worker is gone, or is stuck and can be replaced."""
+        """Raise WorkersLost if a worker is gone, or is stuck and can be replaced.
+
+        Raise RunFailed if a stuck worker cannot be replaced.
+        """
         workers = self.workers.values()
         self.limits.look(worker.progress for worker in workers)
         lost = {worker.rank: how for worker in workers if (how := worker.why_gone()) is not None}

@@ -34,11 +34,12 @@ NO_FORM = re.compile(r"(\S+) does not have a deterministic implementation")
 
 
 class CudaProcessor:
-    """The computing thread creates it. From then on, everything that this thread does is on the compute stream.
+    """One GPU. The computing thread creates this object. From then on, all that the thread does is on the compute
+    stream.
 
-    Busy seconds are those between two events on that stream. Memory of torch's caching allocator belongs to the stream
-    on which it was allocated. If another stream uses it too, that is declared (``record_stream``), or the host waits
-    until that stream is done.
+    Busy seconds are the seconds between two events on that stream. Memory of torch's caching allocator belongs to the
+    stream on which it was allocated. If another stream uses it too, that is declared (``record_stream``), or the host
+    waits until that stream is done.
     """
 
     def __init__(self, index: int, *, shares: bool) -> None:
@@ -152,9 +153,10 @@ class GpuLock:
 
 
 def make_deterministic() -> None:
-    """Let torch use only deterministic operations in this process. Raises RunError if that comes too late.
+    """Let torch use only deterministic operations in this process. Call it before CUDA is initialised.
 
-    Must run before CUDA is initialised.
+    Raises RunError if ``CUBLAS_WORKSPACE_CONFIG`` is not set and CUDA has been initialised, or if it has a value with
+    which cuBLAS is not deterministic.
     """
     found = os.environ.get(VARIABLE)
     if found is not None and found not in WORKSPACES:

@@ -147,7 +147,7 @@ def whole_number(values: dict[str, Any], name: str) -> int:
 def challenge(channel: Channel, secret: str) -> None:
     """Make the other end prove that it holds the secret, and prove it too. Raises ConnectionLost.
 
-    This is the listening end's part of the handshake. ``respond`` is the other.
+    This is the listening end's part of the handshake. ``respond`` is the connecting end's part.
     """
     # A fresh number from both ends, so that an old proof cannot be repeated.
     own_nonce = secrets.token_hex(16)

@@ -104,7 +104,8 @@ def digest_of(path: Path) -> str:
 def seal(checkpoint: Checkpoint, digests: Mapping[str, str] | None = None) -> Path:
     """Make the folder a checkpoint, once every stage's file is there. Return the path of its description.
 
-    ``digests`` holds, by name, what ``digest_of`` returned to those who wrote the files. Missing ones are read here.
+    ``digests``: file name -> SHA-256, for files whose writer computed it. Other files are read here. Raises
+    FileError.
     """
     known = digests or {}
     with explained(f"checkpoint {checkpoint.folder}"):
@@ -164,7 +165,7 @@ def latest(parent: str | os.PathLike[str], on_damaged: Callable[[str], object] =
 
 
 def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
-    """Remove all except the last checkpoints that a run has written, given oldest first. Return those kept.
+    """Remove all except the last ``keep`` of a run's checkpoints, which are given oldest first. Return the kept ones.
 
     Only checkpoint files are removed. A folder that holds other files is kept with them, and so is what cannot be
     removed.
@@ -290,7 +291,11 @@ def _sizes(model: ModelSpec) -> str:
 
 
 def resumed(spec: RunSpec) -> RunSpec:
-    """Return the spec of the remaining iterations. Raises LabError for a checkpoint of another run."""
+    """Return the spec that continues after the newest checkpoint in the run's own checkpoint folder.
+
+    Without such a checkpoint, the spec is unchanged. Raises LabError if the checkpoint is of another run, or if no
+    iteration is left.
+    """
     if spec.checkpoint_folder is None:
         return spec
     folder = Path(spec.checkpoint_folder)

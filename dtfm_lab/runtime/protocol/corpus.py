@@ -76,7 +76,7 @@ class Corpus:
         return self._bytes[self._cut :]
 
     def held_out_starts(self, n_sequences: int) -> IntArray:
-        """Return (n,) starts of sequences in the held-out text, evenly spread."""
+        """Return (n,) byte positions in the held-out text at which sequences start, evenly spread."""
         last = len(self.held_out) - self.seq_len - 1
         return np.linspace(0, last, n_sequences).astype(np.int64)
 

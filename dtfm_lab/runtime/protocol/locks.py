@@ -108,7 +108,7 @@ def open_lock(path: str | os.PathLike[str], access: int, mode: int, folder: int 
 
 
 def check_unlocked(folder: str | os.PathLike[str]) -> None:
-    """Raise FileError if a run holds the lock of this folder at the moment."""
+    """Raise FileError if a run holds the lock of this folder at the moment, or if the folder cannot be written."""
     lock = FolderLock(folder)
     lock.hold()
     lock.release()
@@ -121,7 +121,8 @@ LOOK_EVERY_S = 0.2
 def await_turn(commands: CommandReader) -> None:
     """Wait until this run may start. It keeps its place as long as one of its processes lives.
 
-    Raises LabError if the environment is wrong, and InputClosed if the client stops the run.
+    Raises LabError if the environment variable does not hold a number or the queue's folder cannot be used, and
+    InputClosed if the client stops the run.
     """
     said = os.environ.get(AT_ONCE_VARIABLE, "")
     if not said or fcntl is None:

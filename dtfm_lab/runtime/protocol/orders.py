@@ -60,7 +60,7 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class HandOver:
-    """Write the state for a new plan, as it was before the current step."""
+    """Write the state after ``version`` iterations, from which training continues under a new plan."""
 
     do: ClassVar[str] = "hand_over"
     folder: str
@@ -80,7 +80,7 @@ class Become:
     """The run under the new plan, as ``RunSpec.to_line`` writes it."""
     own_rank: int
     keeps: int | None
-    """The version in which the stages are kept, if the plan is the same without some devices; None for another plan."""
+    """Iterations done in the state that the worker keeps, if the plan only loses devices; None for any other plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ InTurn = Train | Join | HandOver | Become | Calibrate | Profile | Iterate | Eval
 """Orders that are carried out one after the other."""
 Order = Slow | Exit | InTurn
 KINDS: dict[str, type[Order]] = {kind.do: kind for kind in get_args(Order)}
-"""Every order by its name on the wire."""
+"""Name of an order in its line of JSON -> its class."""
 
 
 def to_line(order: Order, epoch: int | None = None) -> bytes:

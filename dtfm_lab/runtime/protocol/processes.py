@@ -49,7 +49,7 @@ def send(client: socket.socket, **values: Any) -> None:
 
 
 def ended_children() -> list[tuple[int, int]]:
-    """Return (process id, status) of the children that ended since the last call."""
+    """Return (process id, status as ``os.waitpid`` gives it) of the children that ended since the last call."""
     found = []
     with contextlib.suppress(ChildProcessError):
         while (one := os.waitpid(-1, os.WNOHANG))[0]:

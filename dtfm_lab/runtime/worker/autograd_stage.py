@@ -1,9 +1,9 @@
 """Forward and backward passes of one stage, as operations on tensors, without times and messages.
 
 A split backward pass has two halves. The first computes the gradient of the stage's inputs and saves, for each layer
-with weights, the gradient of its output. The second computes the weights' gradients from those. Autograd computes only
-the requested gradients, so the halves share no work: together they cost a whole backward pass, plus walking the graph
-twice. What the forward pass saved is kept until the second half.
+with weights, the gradient of its output. The second computes the weights' gradients from these gradients and the
+layers' outputs. Autograd computes only the requested gradients, so the halves share no work: together they cost a whole
+backward pass, plus walking the graph twice. What the forward pass saved is kept until the second half.
 
 Weights shared by two layers of a stage (a tied embedding in a pipeline of one stage) get their gradients in the first
 half. Otherwise autograd would reach the lower layer from the upper layer's output and count it twice.
@@ -134,8 +134,8 @@ class AutogradStage:
         return found[-1] if inputs.requires_grad else None
 
     def backward_weight(self, microbatch: int) -> None:
-        """Run the second half of a backward pass: compute the weights' gradients, each from its layer's output
-        alone."""
+        """Run the second half of a backward pass: compute each layer's weight gradients from the layer's output and
+        its gradient."""
         for module, output, gradient in self._weight_work.pop(microbatch):
             own = self._own_weights(module)
             _add_gradients(own, torch.autograd.grad(output, own, gradient))

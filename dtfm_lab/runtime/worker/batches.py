@@ -1,5 +1,5 @@
-"""Text for a model and from it: batches of byte tokens, which the workers divide among themselves, and generated
-text."""
+"""Training batches (byte tokens of a text, or rows of your own data), which the workers divide among themselves, and
+generated text."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -62,7 +62,7 @@ class OwnBatches:
         self._n_training = self._own.n_samples - self._own.n_samples // 10
 
     def share(self, step: int, replica: int, counts: Sequence[int]) -> Batch:
-        """Return one replica's micro-batches of a step."""
+        """Return one replica's micro-batches of a step. ``counts``: number of micro-batches of each replica."""
         return self._rows(_sampled(self._n_training, self._global_batch, self._seed, step), replica, counts)
 
     def held_out(self, replica: int, counts: Sequence[int]) -> Batch:
@@ -108,7 +108,8 @@ EMPTY_PROMPT = b"\n"
 
 
 def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
-    """Return the whole model of a checkpoint, or of the newest one below a folder, and its job as a single stage."""
+    """Return the whole model of a checkpoint, or of the newest one below a folder, and its job with one stage and
+    replica."""
     from dtfm_lab.runtime.client.run_checks import why_not_built
     from dtfm_lab.runtime.worker.checkpoint_tensors import read_parameters  # safetensors is loaded where it is used
 
@@ -131,9 +132,11 @@ def load_model(folder: str | Path) -> tuple[nn.Module, Job]:
 def generate(
     model: nn.Module, seq_len: int, prompt: str, n_bytes: int, *, seed: int = 0, temperature: float = 0.8
 ) -> str:
-    """Generate ``n_bytes`` after the prompt, each sampled from the model's distribution given the last ``seq_len``.
+    """Generate ``n_bytes`` after the prompt, each sampled from the model's distribution given the last ``seq_len``
+    bytes.
 
-    Temperature 0 takes the most likely byte. Bytes that are not UTF-8 become U+FFFD.
+    Temperature 0 takes the most likely byte. Bytes that are not UTF-8 become U+FFFD. Raises LabError if the model's
+    logits are not finite.
     """
     generator = torch.Generator().manual_seed(seed)
     tokens = list(prompt.encode(errors="replace") or EMPTY_PROMPT)

@@ -65,9 +65,11 @@ def write(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, 
 
 
 def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, replica: int) -> None:
-    """Read into ``state`` and convert numbers to its dtype. The modules' parameters are views of its vectors.
+    """Read a checkpoint's tensors into ``state``, converted to its dtype. The modules' parameters are views of its
+    vectors.
 
-    With local updates, replica r reads saved replica r modulo the number of saved ones. Otherwise all read the first.
+    With local updates, replica r reads saved replica r modulo the number of saved ones. Without local updates, all
+    replicas read the first saved one.
     """
     with CheckpointTensors(folder, replica if state.synchronised is not None else 0) as found, torch.no_grad():
         for module in modules.values():
@@ -83,7 +85,10 @@ def read(folder: Path, modules: Mapping[int, nn.Module], state: TrainingState, r
 
 
 def read_parameters(folder: Path, module: nn.Module) -> None:
-    """Read into a module named as in the whole model. After local updates, these are the first replica's parameters."""
+    """Read parameters into a module whose layers are named as in the whole model.
+
+    After local updates, they are the first replica's.
+    """
     with CheckpointTensors(folder, 0) as found, torch.no_grad():
         for name, parameter in module.named_parameters():
             parameter.copy_(found.get(name, parameter.shape))

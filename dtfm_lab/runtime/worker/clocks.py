@@ -23,7 +23,8 @@ class Clock:
         self._check = check
 
     def start_iteration(self, began_monotonic_s: float) -> None:
-        """``began_monotonic_s``: the moment of ``time.monotonic`` that is time 0 for all workers."""
+        """Start an iteration. ``began_monotonic_s``: the moment of ``time.monotonic`` that is time 0 for all
+        workers."""
         self._began_s = began_monotonic_s
         self._now_s = 0.0
 

@@ -150,7 +150,7 @@ class DeviceMath:
     """The stages of one device. All their gradients are one vector, for one optimizer.
 
     The plan's job determines what replicas average, when, and with which compression. The model that is computed may be
-    a proxy for the job's model.
+    a stand-in for the job's model.
     """
 
     def __init__(self, spec: RunSpec, position: int, replica: int, device: torch.device = CPU) -> None:
@@ -282,7 +282,7 @@ class DeviceMath:
         return self._uncompressed.encode(gradients[self._tied])
 
     def receive(self, action: Action, raw: torch.Tensor) -> None:
-        """Keep a received message of the synchronisation."""
+        """Keep a received synchronisation message until a later step needs it."""
         if action.kind is Kind.RECV_E:
             self._tied_gradient = self._uncompressed.decode(raw)
             if self.all_reduce.splits_states:  # shards of the sum are averaged next
@@ -312,7 +312,11 @@ class DeviceMath:
             here.copy_(equal)
 
     def step(self) -> None:
-        """Take the optimizer's step with the averaged gradients, or begin to average what local updates changed."""
+        """Take the optimizer's step, with the averaged gradients or, with local updates, with this replica's own.
+
+        Afterwards, if local updates are synchronised without delay, begin to average what they have changed. If
+        replicas split the optimizer states, prepare to send the stepped parameters.
+        """
         splits_states = self.all_reduce.splits_states
         if self._sums_of > 1:
             # it computed the absent replicas' micro-batches, too, so their sum is here and still has to be averaged

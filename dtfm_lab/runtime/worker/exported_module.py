@@ -96,7 +96,7 @@ class ExportedModule:
 
     @cached_property
     def cuts(self) -> list[int]:
-        """Where all blocks except the first begin, as numbers of ``depends``.
+        """Index in ``depends`` at which each block except the first begins.
 
         Blocks are the numbered parts of the longest ModuleList or Sequential, if it spans at least half of the
         operators. What is computed between two parts belongs to the first. Otherwise blocks are the module's parts, in
@@ -135,7 +135,8 @@ class ExportedModule:
         return kept
 
     def _parts(self, begin: int, end: int, depth: int) -> list[int]:
-        """Return where the parts ``depth`` levels down begin in a range of operators, except the first."""
+        """Return the indices at which the parts ``depth`` levels down begin, except the first, in a range of
+        operators."""
         parts = [_paths(node)[depth] if len(_paths(node)) > depth else "" for node in list(self.depends)[begin:end]]
         if not any(parts):
             return []
@@ -197,8 +198,8 @@ class StageOfModule(nn.Module):
     """One stage of a module. It takes what crossed the previous cut and its micro-batch, and returns what crosses
     the next cut, or the loss.
 
-    Several values cross as one vector, padded with zeros to the size that the job states for this cut. The job
-    states it per sample, so a value that is not per sample counts once for each. The first stage ignores ``received``.
+    Several values cross as one vector, padded with zeros to the size that the job states for this cut. The job states
+    the size per sample, so a value without a sample axis counts once per sample. The first stage ignores ``received``.
     """
 
     def __init__(self, part: fx.GraphModule, shapes: list[torch.Size], most_elements: int | None) -> None:

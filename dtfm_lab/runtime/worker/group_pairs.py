@@ -49,11 +49,11 @@ from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuf
 SENDER, RECEIVER = 0, 1
 """Ranks in the group of a directed pair."""
 CONTENT, PROOF, INTERRUPTION = 0, 1, 2
-"""Tags of a group's operations."""
+"""Tags of a group's operations: contents of messages, the proof of the secret, and an interruption."""
 CONNECT_S = 20.0
 """Maximum seconds for a new group to connect and to prove itself."""
 LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
-"""A content may take a minute, plus its time at 1 Mbit/s. After that the pair counts as broken."""
+"""The content of a message may take a minute, plus its time at 1 Mbit/s. After that the pair counts as broken."""
 PROOF_BYTES = 32
 LONGEST_VALUE = 2**14
 """Maximum bytes of a value. gloo's are below 1 KiB; NCCL's unique id has 128 bytes."""
@@ -162,7 +162,7 @@ class GlooBackend:
         return self._processor.host_buffer(n_bytes)
 
     def received(self, content: torch.Tensor) -> ReceiveBuffer:
-        """Return what the computing thread waits for when a content has been received."""
+        """Return the buffer of a received content. The computing thread waits for it."""
         return self._processor.receive_buffer(content)
 
 

@@ -81,7 +81,7 @@ def prepare_to_fork(spec: RunSpec | None = None) -> None:
 
 
 def prepare_unhurried() -> None:
-    """Prepare at the lowest priority, in a separate thread.
+    """Prepare to fork, at the lowest priority. Call it on a separate thread.
 
     Linux has one priority per thread, and only root could raise the whole process's priority again.
     """

@@ -14,7 +14,8 @@ class OwnHost:
     address: str = "127.0.0.1"
     """Address at which other workers reach this one."""
     local_rank: int | None = None
-    """Number of the worker on this host, by which GPUs are assigned. Its rank if all workers are here."""
+    """Number of the worker on this host, by which GPUs are assigned. None means its rank: all workers are on this
+    host."""
     certificates: Certificates | None = None
     """The run's certificates, which encrypt connections between workers. If None, they are not encrypted."""
     clock_offset_s: Callable[[], float] = lambda: 0.0

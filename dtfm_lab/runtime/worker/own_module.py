@@ -1,4 +1,4 @@
-"""Your own torch module as its function makes it, its data, and batches of them."""
+"""Your own torch module as your function builds it, its data, and batches of the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = Mapping[str, Any] | Sequence[Any]
 
 
 class OwnModule(NamedTuple):
-    """What your own function has built."""
+    """The module, data and loss that your own function has built."""
 
     module: nn.Module
     data: Any

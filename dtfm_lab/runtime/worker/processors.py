@@ -97,7 +97,8 @@ def make_processor(runs_on: str, local_rank: int = 0, shares: bool = False) -> P
     local_rank
         Number of the worker on this machine. Workers take the machine's GPUs in round-robin order.
     shares
-        True if other workers compute on the same GPU and times are not wall times. Then one computes at a time.
+        True if other workers may compute on the same GPU. Then one worker computes at a time. False on the real clock,
+        whose wall times would include the waiting.
 
     Raises
     ------

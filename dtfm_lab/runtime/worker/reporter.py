@@ -102,7 +102,7 @@ class Reporter:
                 self._flush()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Drop the spans of an iteration that will be repeated."""
+        """Mark all later spans with this epoch. Drop the unsent ones, because their iteration will be repeated."""
         with self._lock:
             self._rows, self._epoch = [], epoch
 

@@ -13,8 +13,8 @@ from dtfm_lab.runtime.worker.exported_module import StageOfModule, stages_of
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64}
 WEIGHT_STD = 0.02
-"""Standard deviation of initial weights in GPT-2 (Radford et al. 2019). The weights in ``RESIDUAL`` are divided by the
-square root of the number of additions to the residual stream."""
+"""Standard deviation of initial weights in GPT-2 (Radford et al. 2019). For the weights in ``RESIDUAL`` it is divided
+by the square root of the number of additions to the residual stream."""
 RESIDUAL = ("attention_out.weight", "mlp_out.weight")
 """Weights whose outputs are added to the residual stream."""
 TOKEN_STD = 0.3

@@ -216,7 +216,11 @@ class Transport:
             self._start_thread(self._send_all, target, address)
 
     def wait_connected(self) -> None:
-        """Wait until all connections are made. Raises what prevented one, or Aborted."""
+        """Wait until all connections are made.
+
+        Raises ConnectionError or LabError if one fails, RuntimeError for anything unexpected, and Aborted after
+        ``abort``.
+        """
         self._wait_for(lambda: len(self._wires) == self._n_expected)
         self._check("connecting")
 
@@ -245,7 +249,7 @@ class Transport:
         self._outboxes[to].put(OutgoingMessage(iteration, action, buffer, raw.numel(), stamp, on_sent, acknowledged))
 
     def receive(self, iteration: int, action: Action) -> Message:
-        """Wait for the message of this receive action. Raises what broke a connection, or Aborted."""
+        """Wait for the message of this receive action. Raises what ``wait_connected`` raises."""
         self.peek(iteration, action)
         buffer, passage, arrived_s = self._mailbox.pop((iteration, action))
         return Message(buffer.wait(), passage, arrived_s)
@@ -253,7 +257,7 @@ class Transport:
     def peek(self, iteration: int, action: Action) -> Passage:
         """Wait until this message has arrived, and leave it for ``receive``.
 
-        Raises what broke a connection, or Aborted.
+        Raises what ``wait_connected`` raises.
         """
         key = (iteration, action)
         self._wait_for(lambda: key in self._mailbox)
@@ -264,7 +268,7 @@ class Transport:
     def flush(self) -> None:
         """Wait until every message has been sent, and acknowledged if that was asked for.
 
-        Raises what broke a connection, or Aborted.
+        Raises what ``wait_connected`` raises.
         """
         self._wait_for(lambda: self._n_unsent == 0)
         self._check("sending")
@@ -330,7 +334,7 @@ class Transport:
 
     @contextlib.contextmanager
     def _wire(self, connection: socket.socket, pair: tuple[int, int], *, sends: bool) -> Iterator[Wire]:
-        """Yield the wire of a pair whose socket is connected. It counts as connected until the block ends."""
+        """Yield the wire of a pair whose socket is connected. From then on the pair counts as connected."""
         self._register(connection)
         wire: Wire
         if self._carrier is None:
@@ -395,7 +399,7 @@ def _bytes_of(host: torch.Tensor) -> memoryview:
 
 
 def _send_both(connection: socket.socket, header: bytes, content: memoryview) -> None:
-    """Send a short message in one packet."""
+    """Send a header and its content, together if the content is short."""
     if len(content) < SHORT:
         return connection.sendall(header + content)
     connection.sendall(header)

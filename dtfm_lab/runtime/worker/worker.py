@@ -207,7 +207,7 @@ class Worker:
         return {}
 
     def _hand_over(self, order: orders.HandOver, epoch: int) -> Answer:
-        """Write this worker's tensors for a new plan, as they were before the current step."""
+        """Write this worker's tensors for a new plan, as they were after ``order.version`` iterations."""
         from dtfm_lab.runtime.worker.checkpoint_tensors import write
 
         self._report.begin_epoch(epoch)
@@ -318,7 +318,8 @@ class Worker:
         return {"sha256": self._current_executor.math.sha256}
 
     def _connect(self, order: orders.Join, epoch: int) -> Transport:
-        """Return connections to all workers of this epoch. Raises Aborted if a newer order to join has arrived."""
+        """Connect to all workers with which this one exchanges messages. Raises Aborted if a newer order to join
+        arrived."""
         spec, source = self._spec, order.takes_state_from
         to_ranks = {*spec.targets(self._position, self._replica), *order.gives_state_to}
         from_ranks = {*spec.sources(self._position, self._replica), *([] if source is None else [source])}
