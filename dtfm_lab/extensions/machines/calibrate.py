@@ -2,8 +2,8 @@
 network.
 
 A process that loads torch (``runtime.worker.block_times``) measures blocks of three widths, kernel launches and the
-memory of a training step. The probe over ssh measures links between hosts. On a single host, TCP over its loopback is
-measured.
+memory of a training step. The probe over ssh measures links between hosts. Without other hosts, TCP over this host's
+loopback is measured.
 """
 
 import contextlib
@@ -106,8 +106,8 @@ def calibrate(
     returns, or this host alone. ``probe`` also fills the dictionary that it gets with the bandwidth of several streams,
     by pair of hosts. Without a GPU, the CPU is measured. ``report`` is called with a line of text about every step.
 
-    Raises LabError in one line for a network without this machine's GPU, MissingExtra without torch, and RunError if
-    the measuring process fails.
+    Raises LabError for an unknown ``dtype`` or if ``network`` lacks this machine's GPU, MissingExtra without torch, and
+    RunError if the measuring process fails.
     """
     if dtype is not None and dtype not in DTYPES:
         raise LabError(f"dtype is {shortened(dtype)}; wanted {', '.join(DTYPES)}")
@@ -190,11 +190,11 @@ def _runs_on() -> tuple[str, str]:
 
 @contextmanager
 def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str, Any]]]:
-    """Start the process that measures. Yield a function that waits for its next answer, and takes the name that the
-    answer must have.
+    """Start the process that measures. Yield a function that takes the name of the next answer, and waits for that
+    answer.
 
-    The process is killed when the ``with`` block ends. Raises RunError if it ends early, in one line with its last
-    output.
+    The process is killed when the ``with`` block ends. The function raises RunError, with the last line of the
+    process's output, if it ends early or gives another answer.
     """
     command = [sys.executable, "-m", "dtfm_lab.runtime.worker.block_times", json.dumps(question)]
     with tempfile.TemporaryFile("w+", errors="replace") as remarks:

@@ -29,7 +29,7 @@ class GivenHardware:
         return found
 
     def wanted(self, hosts: Sequence[ReportedHost]) -> str:
-        """Say in an error message what the user can state about the GPUs that are not in the table."""
+        """Return the end of an error message: what the user can state about the GPUs that are not in the table."""
         lacking = {name: what for host in hosts for name, what in self.lacking(host).items()}
         example = f"--gpu {next(iter(lacking))!r}".replace("'", '"').rstrip('"')
         of_all = {each for what in lacking.values() for each in what.split(" and ")}

@@ -50,7 +50,7 @@ def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[
     """Return all groups that synchronise in less than ``below_s``, cheapest first: (G, D) devices and (G,) costs in
     seconds.
 
-    None if there are too many.
+    None if there are too many groups, or more than 62 devices.
     """
     n = len(pair.group_s)
     # A group is a bit mask of 64 bits, with one for the sign.
@@ -96,8 +96,8 @@ def exhaustive(
 
 
 UNITS = 2e9
-"""Units of cost per rounded number: their total is ``_n_units``. Enough for a proof to nine digits, and sums still fit
-in 64 bits."""
+"""Units of cost per rounded term in the cost of a placement (``_n_units`` is for all terms). Enough for a proof to nine
+digits, and sums still fit in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class SolverResult:
     """Result of the solver for the placements with a data-parallel cost within a range."""
 
     bound_s: float
-    """Lower bound of these placements in seconds; the limit if none costs less than it."""
+    """Lower bound on the cost of these placements in seconds. It is never above the limit."""
     counts: IntArray | None
     """(S, T) counts of the cheapest placement found below the limit; None if none was found."""
     done: bool

@@ -61,7 +61,8 @@ class MeasuredRow:
     predicted: float | None = None
     """The prediction with ``from_others``, in ``unit``; None if there are no other rows."""
     factor: float | None = None
-    """Number by which the lab's own efficiency must be multiplied to predict this row exactly."""
+    """Number by which the lab's own efficiency must be multiplied to predict this row exactly; None if the plan is
+    unknown."""
 
     @property
     def error(self) -> float | None:

@@ -80,7 +80,7 @@ LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-
 kernels in advance."""
 
 MOST_TENSOR = 32
-"""GPUs per layer in the widest measured groups."""
+"""GPUs per layer in the largest measured tensor-parallel groups."""
 
 GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
 """Bytes of gathered inputs that each GPU of a tensor-parallel group keeps, to be multiplied by tokens, width (d_model)
@@ -100,7 +100,8 @@ SLOW_MODE_MOST_S = 1.1
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
 """Number of hosts from which runs with pipelines were often in slow mode, by ZeRO stage."""
 SLOW_SHARE = {0: 0.25, 1: 0.15}
-"""Share of the runs with pipelines on that many hosts that were in slow mode, by ZeRO stage."""
+"""Share of runs that were in slow mode, by ZeRO stage, among those with pipelines on at least ``SLOW_FROM_HOSTS``
+hosts."""
 ALWAYS_SLOW_FROM_HOSTS = 64
 """Number of hosts from which most runs were in slow mode, with or without pipelines.
 
@@ -510,15 +511,15 @@ def _measured(row: dict[str, str], where: str) -> SweepRow:
 
 
 SLOW_BY_S = 0.3
-"""A row is in slow mode if a micro-batch takes at least this many seconds longer than in the fastest row of its
+"""A row is in slow mode if a micro-batch takes more than this many seconds longer than in the fastest row of its
 kind."""
 SLOW_SHARE_OF_PEAK = 0.2
-"""Share of the GPUs' peak that gives reference seconds of a micro-batch. ``SLOW_BY_S`` more also counts as slow
-mode."""
+"""Share of the GPUs' peak at which a micro-batch takes its reference time. With up to 8 GPUs per layer, a row is also
+in slow mode if it takes ``SLOW_BY_S`` longer than that."""
 
 
 def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
-    """Yield, for each row, whether it was in the cluster's slow mode. Only measurements decide.
+    """Yield, for each row, True if it was in the cluster's slow mode. Only measurements decide.
 
     A row with pipelines was in slow mode if a micro-batch takes 0.3 s longer than in the fastest row with the same
     model, tensor and pipeline parallelism and micro-batch. With up to 8 GPUs per layer, 0.3 s longer than at a fifth of

@@ -193,7 +193,8 @@ class GridBound:
     def least_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
         """Return the largest of three bounds in seconds: by the busiest device, by the busiest link and by averaging.
 
-        The device's bound includes what precedes and follows its passes.
+        The device's bound includes what precedes and follows its passes. If messages have measured times, only the
+        passes of the busiest device count.
         """
         pass_s = self._pass_s(job, grid, ways)
         n_passes = np.array(job.microbatch_counts, dtype=float)

@@ -30,7 +30,7 @@ GPUS, PER_HOST = 16, 4
 BLOCKS = range(2, 26)
 """Indices of the transformer blocks among the 30 layers into which AMP divides the model."""
 COUNTED_GBPS = 50.0
-"""Gbit/s inside a host and between two, as AMP counts it."""
+"""Gbit/s of links inside a host, and of links between hosts, as AMP counts them."""
 TRIED_GBPS = (10.0, 12.5, 16.0, 20.0, 25.0, 31.5, 40.0, 50.0)
 """Gbit/s that are tried for the links inside a host: preferred numbers in steps of about a quarter."""
 LAUNCHES = 2.0

@@ -161,7 +161,8 @@ def _mean(tests: list[TcpStream]) -> TcpStream:
 
 @cache
 def single_streams() -> dict[Pair, TcpStream]:
-    """Return what one stream reaches between two places, or within one: the mean of all tests."""
+    """Return what one stream reaches between two places, or within one: the mean of the tests with one stream. The
+    series with several streams is left out."""
     return {pair: _mean(tests) for (pair, n, series), tests in _tests().items() if n == 1 and not series}
 
 
@@ -244,13 +245,14 @@ class Fits:
         return cls(rates, extras_s, {run.name: run.share for run in measured})
 
     def rates_without(self, name: str) -> dict[str, float]:
-        """Return the median rate of the other runs, by kind of host."""
+        """Return the median rate of the other runs in bytes/s, by kind of host. Hosts on the premises get the T4's."""
         rates = by_key(own for other, own in self.rates.items() if other != name)
         found = {host: median(each) for host, each in rates.items()}
         return found | dict.fromkeys(PREMISES, found["T4"])
 
     def software_for(self, run: HivemindRun) -> Software:
-        """Return hivemind's effect as the other runs tell it."""
+        """Return hivemind's receive rates (bytes/s) and extra seconds per round, each as the median over all runs
+        except this one."""
         extras_s = [extra_s for name, extra_s in self.extras_s.items() if name != run.name]
         return Software(self.rates_without(run.name), median(extras_s))
 
@@ -300,7 +302,8 @@ def _fitted(run: HivemindRun, software: Software) -> str:
 
 
 def _stream_rows() -> Iterator[Row]:
-    """Yield the Gbit/s of one TCP stream and of several, predicted from Linux's default window alone."""
+    """Yield the Gbit/s of one TCP stream and of several, predicted from Linux's default window, the slow start, and the
+    places' own links."""
     for ((first, second), n, series), tests in _tests().items():
         # Two streams in one place have no distance to test.
         if first == second:
