@@ -84,7 +84,7 @@ def _in_words(value: float, unit: str) -> str:
 
 @dataclass(frozen=True)
 class CalibratedNetwork:
-    """A network with the measurements, and how they compare with the lab's assumptions."""
+    """A network whose devices hold the measurements, and rows that compare these with the lab's assumptions."""
 
     topology: Topology
     gpu: str
@@ -231,8 +231,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _own_device(own: str, processor: Mapping[str, Any], product_flop_per_s: float) -> Device:
-    """Return the timed device. Its peak and memory come from the lab's table, or from this machine if the table lacks
-    it."""
+    """Return the timed device. Its peak and memory come from the lab's table, or are measured here if the table lacks
+    the device."""
     if not processor["gpu"]:
         cpu = f"{_cpu_name()}, {processor['cores']} cores"
         held = float(psutil.virtual_memory().total)

@@ -80,7 +80,7 @@ def is_slurm(text: str) -> bool:
 
 
 class _Listed(NamedTuple):
-    """A node in the words of Slurm's output. A field that the output does not have is empty."""
+    """A node as Slurm prints it. Fields that the output lacks are empty."""
 
     name: str
     resources: str

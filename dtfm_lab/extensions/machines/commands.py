@@ -165,8 +165,7 @@ def _hardware(peaks: Mapping[str, str]) -> tuple[dict[str, float], dict[str, flo
 
 
 def _numbers(text: str) -> tuple[float, float | None]:
-    """Parse ``125`` (TFLOP/s) or ``125,119`` (also GiB of memory). The memory is None if it is missing. Raises
-    LabError."""
+    """Parse ``125`` (TFLOP/s) or ``125,119`` (also GiB of memory). A missing memory gives None. Raises LabError."""
     peak, comma, memory = text.partition(",")
     try:
         return float(peak), float(memory.lower().removesuffix("gib")) if comma else None

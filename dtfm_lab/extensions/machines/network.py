@@ -40,7 +40,7 @@ ESTIMATED_SPREAD = 0.5
 FARTHER = 4.0
 """Factor by which a bandwidth that is estimated from the distance may be too low or too high."""
 MOST_NAMED = 4
-"""Maximum number of hosts that an error names as hosts whose place is unknown."""
+"""Maximum number of hosts with an unknown place that an error names."""
 
 
 def network_from(
@@ -235,7 +235,7 @@ class _Assembly:
     def _wanted(self, untold: Sequence[tuple[ReportedHost, ReportedHost]]) -> str:
         """Say which link is unknown, and what would determine it: the places of hosts.
 
-        Of a cluster whose hosts have no known place, one host is named.
+        If several hosts of a cluster have no known place, only one is named.
         """
         (a, b), named, noted = untold[0], [], set()
         for host in chain.from_iterable(untold):
@@ -335,7 +335,7 @@ def _of_numbers(
     between: Mapping[tuple[int, int], str], numbers: tuple[int, ...] | None
 ) -> Mapping[tuple[int, int], str]:
     """Return the connections between the GPUs with these driver numbers, by their positions in ``numbers``. They are
-    returned unchanged if ``numbers`` is None or if they are by position already."""
+    returned unchanged without ``numbers``, or if they are by position already."""
     if numbers is None or len({i for i, _ in between}) <= max(numbers):
         return between
     return {(i, j): between[numbers[i], numbers[j]] for i, j in permutations(range(len(numbers)), 2)}

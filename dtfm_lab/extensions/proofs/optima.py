@@ -3,9 +3,9 @@
 With few devices, all groups are enumerated, and their chains are searched by branch and bound.
 
 If devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts, stages x
-classes. A class in a group pays for the other devices there. A hop is a flow between the counts of two neighbouring
-groups, and its bottleneck is the most expensive pair of classes that the flow uses. Integer flows split into pairs of
-devices, so counts lose nothing: CP-SAT's optimum is the optimum.
+classes. Each class in a group pays for averaging with the other devices of the group. A hop is a flow between the
+counts of two neighbouring groups, and its bottleneck is the most expensive pair of classes that the flow uses. Integer
+flows split into pairs of devices, so counts lose nothing: CP-SAT's optimum is the optimum.
 
 Costs are in small units, rounded down. What the solver proves infeasible in units is infeasible in seconds.
 """
@@ -36,7 +36,7 @@ STEPS = 300_000
 
 @dataclass(frozen=True, eq=False)
 class Enumeration:
-    """How far the enumeration has come."""
+    """State of an enumeration: the best placement so far, and whether all chains were tried."""
 
     grid: IntArray | None
     """(S, D) devices of the cheapest placement below the limit so far; None if none was found."""
@@ -132,7 +132,8 @@ class ClassProblem:
 
 
 def class_problem(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> ClassProblem:
-    """Return the problem for the (N,) class of each device, see ``Problem.classes``."""
+    """Return the problem in which devices of the same class are interchangeable. ``classes`` is (N,), as in
+    ``Problem.classes``."""
     members = tuple(np.flatnonzero(classes == one) for one in np.unique(classes))
     first = [devices[0] for devices in members]
 

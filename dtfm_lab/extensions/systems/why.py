@@ -31,7 +31,7 @@ REMAINING = "messages"
 """Name of the ablation that gives the time without messages. It is not listed as a cause: latency and bandwidth already
 are."""
 ASSUMED = {"placement": "order", "inner": "tensor_parallel"}
-"""Ablations that are named otherwise than the assumption of a strategy that they remove: the two names."""
+"""Ablation -> the assumption of a strategy that it removes, if the two have different names."""
 COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence"]
 
 
@@ -269,11 +269,12 @@ def _best_of(outcome: Outcome, against: object) -> Outcome | None:
 
 
 def stream_towards(outcome: Outcome, best: Outcome) -> Iterator[Waterfall]:
-    """Yield the steps so far from an outcome to a better one. Both have plans.
+    """Explain step by step why ``best`` is faster than ``outcome``. Yield the waterfall so far after each step. Both
+    have plans.
 
-    The plan adopts the other's choices one by one. Then this lab places it. The last step is the other's own plan, with
-    its shape and cut, so that nothing stays unexplained. A step that changes nothing is left out. A step that the job
-    does not allow is merged into the next.
+    First the plan adopts the choices of the better plan one by one. Then the lab's planner looks for a faster
+    placement. The last step is the better plan itself, with its shape and cut, unless the choices alone explain all of
+    its seconds. A step that changes nothing is left out. A step that the job does not allow is merged into the next.
     """
     steps = [WaterfallStep(switch=Switch(sentence=f"{outcome.title}, as it is."), outcome=outcome)]
     yield Waterfall(steps=tuple(steps))

@@ -45,8 +45,8 @@ def search_chains(
 ) -> int:
     """Continue the search for ``n_steps`` steps. Return the depth for the next call, or -1 when it is complete.
 
-    A chain and its reverse cost the same. Only the one that starts with the smaller index can become the
-    best chain.
+    A chain and its reverse cost the same. Only the one that starts with the smaller index can become
+    the best one.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def search_chains(
     at, chain
         (S,) position of the search at each depth, and (S,) group of each stage. Zeros at first.
     best_chain, best_s
-        (S,) cheapest chain so far, and (1,) its cost in seconds. Until a chain is found, ``best_s`` is the cost to beat.
+        (S,) cheapest chain so far, and (1,) its cost in seconds. Until there is one, ``best_s`` is the cost to beat.
     """
     n_groups, n_stages = len(cost_s), len(at)
     # No chain does without this for each hop still to come.

@@ -43,7 +43,7 @@ UNSTABLE = "F-B", "F-C"
 """Experiments that the paper calls unstable."""
 ONE_ZONE = "one zone"
 NEAR = "E-A", "F-A"
-"""Experiments whose hosts are on the premises and in the same continent. There links matter least."""
+"""Experiments with hosts on the premises and in a cloud on the same continent. Links matter least in these."""
 ASSUMED = assumptions()["hivemind"]
 Pair = tuple[str, str]
 

@@ -40,8 +40,8 @@ def settings_of(model: str) -> dict[str, int]:
 def model_of(name: str) -> ModelSpec:
     """Return a GPT whose embedding and head count as a layer each when it is cut.
 
-    The paper chose its numbers of layers for such a cut: k per stage, 2 fewer in total. Both ends hold the embedding
-    matrix, tied or not.
+    The paper chose its numbers of layers for such a cut: k times the number of stages, minus 2. Both ends hold the
+    embedding matrix, tied or not.
     """
     sizes = settings_of(name)
     whole = gpt(

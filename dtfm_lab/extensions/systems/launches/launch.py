@@ -43,7 +43,7 @@ class Launch:
         return [*self.notes, *([f"ignored: {', '.join(self.ignored)}"] if self.ignored else [])]
 
     def keeping_microbatch(self) -> Launch:
-        """Return the launch so that the job's micro-batch size is kept, unless the launch sets its own."""
+        """Return a launch that keeps the job's micro-batch size, unless this launch sets one."""
         if getattr(self.strategy, "microbatches", "given") == "given" or "microbatch" in self.job:
             return self
         return replace(self, strategy=replace(self.strategy, microbatches="given"))  # type: ignore[call-arg]

@@ -271,7 +271,8 @@ def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parall
 
 
 def _attention_of(given: Mapping[str, Any]) -> str:
-    """Say how attention is computed: whether it keeps its scores for the backward.
+    """Return how attention is computed: ``unfused`` keeps its scores for the backward, ``fused`` does not, and
+    ``by-gpu`` depends on the devices.
 
     If only the scores are recomputed, it keeps the same as a fused attention.
     """
