@@ -42,7 +42,8 @@ from dtfm_lab.simulation.memory import memory
 ENDS_S = 110.0
 """Seconds after which the process that measures ends by itself. The command takes at most two minutes."""
 BLOCKS_S = 15.0
-"""Seconds for timing all blocks together. The first passes of each block come in addition."""
+"""Seconds for timing all blocks together. A slow machine takes longer, because each block gets a minimum number of
+passes."""
 LOOPBACK_S = 2.0
 STREAMS = 8
 """Number of TCP streams that are timed together, to compare with a single stream. NCCL opens at most 8 sockets to a
@@ -71,7 +72,7 @@ class CalibrationRow(NamedTuple):
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Name, measured value and assumed value."""
+        """Name, measured value and assumed value as text; ``-`` if nothing was assumed."""
         known = "-" if self.assumed is None else _in_words(self.assumed, self.unit)
         return self.what, _in_words(self.measured, self.unit), known
 

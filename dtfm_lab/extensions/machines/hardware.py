@@ -17,8 +17,8 @@ class GivenHardware:
         self._memory_gib = {name.casefold(): value for name, value in memory_gib.items()}
 
     def lacking(self, host: ReportedHost) -> dict[str, str]:
-        """Return, by GPU name, which fields the user must state so that the host's GPUs can be devices. Empty if none.
-        Raises TopologyError."""
+        """Return what the user must state about the host's GPUs, by GPU name: ``peak_tflops and memory_gib``, or one of
+        them. Empty if nothing is missing. Raises TopologyError."""
         found = {}
         for gpu in dict.fromkeys(host.gpus):
             fields = self.fields(gpu)

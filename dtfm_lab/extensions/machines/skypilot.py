@@ -53,11 +53,11 @@ def task_of(documents: Sequence[Any], path: Path) -> Any:
 
     Raises FileError for a pipeline with several such tasks: they run one after the other, each on its own machines.
     """
+    # A task without GPUs, such as one that copies data, is not refused.
     with_gpus = [each for each in documents if is_task(each) and _wants_gpus(each["resources"])]
     if len(with_gpus) > 1:
         raise FileError(
             f"{path.name}: holds {len(with_gpus)} tasks with accelerators, which run one after the other; wanted one "
-            # A task without GPUs, such as one that copies data, is not refused.
             "of them alone"
         )
     return next(iter(with_gpus), documents[-1] if documents else None)

@@ -105,7 +105,7 @@ def increasing_bounds(
         budget = GroupBudget(pair, n_stages, n_replicas, at_s, nearest)
         enough_s = worst.enough_s if cut else dearest
         effort_s, _, _ = efforts[effort]
-        # Hops that total the rest of the incumbent exclude the range, so no more is proved.
+        # If the hops total what the incumbent leaves above ``low_s``, the range is excluded, so nothing more is proved.
         steps = _dearest_hops(budget, values, worst.hops_s, enough_s, upper_s - worst.low_s, effort_s, labels[effort])
         hops_s = yield from _yield_bound(steps, bound_s)
         ranges.remove(worst)

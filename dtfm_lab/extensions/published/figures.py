@@ -31,7 +31,7 @@ TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
 @figure_of(Ledger)
 def ledger(ledger: Ledger) -> go.Figure:
-    """Return the ratio of predicted to published numbers, with one line of dots per group.
+    """Return a figure of the ratios of predicted to published numbers, with one line of dots per group.
 
     A red cross is outside its band, whether the miss is known or not. Hollow diamonds are the system's own predictions.
     Grey bars are the stated bands. Pale points use constants from their source, or follow from other numbers. Hover

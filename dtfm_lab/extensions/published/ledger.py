@@ -231,7 +231,7 @@ def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
     """Yield the parts of a report: the headline, the tallies, and the groups, with misses in bold. Then misses,
     omissions and sources.
 
-    With ``rows``, the rows of every group follow.
+    With ``rows``, the rows of each group come after the groups.
     """
     yield f"**{ledger.headline}.**"
     if ledger.distances:

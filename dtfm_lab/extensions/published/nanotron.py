@@ -66,8 +66,8 @@ its own NIC of 400 Gbit/s."""
 LATENCY_S = 10e-6
 """Latency of a message in seconds. A guess, which matters little for large messages."""
 SHARED_EXPONENT = 0.6
-"""If several data-parallel groups share hosts, with k GPUs of each per host, then each reaches (k / 8) to this power of
-the bandwidth of a single group with eight. Fitted."""
+"""Several data-parallel groups may share hosts, with k GPUs of each per host. Each group then has (k / 8) **
+``SHARED_EXPONENT`` times the bandwidth of a single group with all eight GPUs. Fitted."""
 
 LAUNCH_S = {1: 3.0e-3, 2: 4.4e-3, 4: 4.4e-3, 8: 4.4e-3, 16: 8.0e-3, 32: 16.0e-3}
 """Minimum seconds of a block's forward and backward together, by tensor-parallel degree: the time to launch its
@@ -109,8 +109,8 @@ Exceptions are runs with 32 GPUs per layer and few stages, and runs without pipe
 sharded.
 """
 MODEL_SPREAD = 0.12
-"""One standard deviation of the log of the seconds, from the lab's values for H100s and from the fits. The network's
-spread is separate."""
+"""One standard deviation of the log of the seconds, for the errors of the lab's values for H100s and of the fits. The
+network's spread is separate."""
 CONFIDENCE_SPREADS = 1.645
 """Number of standard deviations to either side that covers 90 %."""
 
@@ -295,8 +295,8 @@ def _hosts_of_stage(one: Configuration) -> float:
 
 
 def _collectives(one: Configuration) -> tuple[CollectiveSpeed, ...]:
-    """Return how fast averaging is, by number of hosts. A tensor-parallel group that spans several hosts counts as one
-    host."""
+    """Return the speed of averaging relative to one host, and its spread, by number of hosts. A tensor-parallel group
+    that spans several hosts counts as one host."""
     n_hosts = max(one.tp // PER_HOST, 1)
     alone = _averaging_gb_per_s(one, 1.0)
     return tuple(

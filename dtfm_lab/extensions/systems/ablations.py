@@ -22,7 +22,7 @@ from dtfm_lab.extensions.systems.strategy import Budget, priced
 from dtfm_lab.planning import search
 
 SAME = 5e-4
-"""Share of an iteration below which a change counts as none."""
+"""Share of an iteration below which a difference counts as no change."""
 MATTERS = 0.01
 """Minimum share of an iteration that something must save to count as a cause."""
 STEPS = 3
@@ -38,7 +38,7 @@ NEVER = 10**9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ablation:
-    """One thing that is removed from a system's iteration, and the seconds that it then takes."""
+    """One thing that is removed from a system's iteration, and how long the iteration takes without it."""
 
     name: str
     """A short, stable name: ``transport``, ``latency``..."""
@@ -62,7 +62,7 @@ class Ablation:
 
     @property
     def fits(self) -> bool:
-        """True if the devices have enough memory for it."""
+        """True if the devices have enough memory for the plan without it."""
         return self.outcome.memory.fits
 
     @property

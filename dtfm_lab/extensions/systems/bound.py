@@ -212,7 +212,7 @@ def sentence_of(plan: Plan) -> str:
 
 
 def _over(plan: Plan) -> IntArray:
-    """Return (positions, replicas): how many bytes each device lacks of the minimum that it needs."""
+    """Return (places in the pipeline, replicas): how many bytes each device lacks of the minimum that it needs."""
     job = plan.job
     n_stages = job.n_stages * (job.stages_per_device if job.schedule_name == INTERLEAVED else 1)
     of = activation_memory(job, n_stages)

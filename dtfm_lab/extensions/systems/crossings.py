@@ -162,7 +162,7 @@ class Crossings:
     def plan(self, system: str, value: float) -> Plan:
         """Return the plan that a system chose at a given value, such as ``plan("megatron", 1.0)``.
 
-        Raises LabError if the system has no plan there.
+        Raises LabError if the system has no plan there, or if the value is not one of the given values.
         """
         given = [point for point in self.points if not point.refined]
         for point in given:

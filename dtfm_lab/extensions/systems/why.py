@@ -65,9 +65,9 @@ class Why:
 
     outcome: Outcome
     against: Outcome | None = None
-    """The faster system to compare with; None if no system is faster."""
+    """The outcome to compare with, usually a faster one; None without one, or if it is ``outcome`` itself."""
     ablations: tuple[Ablation, ...] = ()
-    """Everything that was removed so far, the greatest gain first."""
+    """The ablations computed so far, the greatest gain first."""
     towards: Waterfall | None = None
     """The steps from the outcome to the compared one, one choice at a time; None if they were not computed."""
 
@@ -211,10 +211,9 @@ def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = Non
     Parameters
     ----------
     against
-        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. Of outcomes, it takes the
-        fastest that keeps the mathematics, or changes them as this one does, if it is faster than this one. Otherwise
-        it takes the fastest of all.
-
+        What to compare with: an outcome, your own plan with simulated seconds, or several outcomes. Of several, the
+        fastest one counts that keeps the mathematics, or changes them in the same way as ``outcome``. If that one is
+        not faster than ``outcome``, the fastest of all counts.
 
     Raises
     ------
@@ -239,8 +238,8 @@ def _stream(outcome: Outcome, best: Outcome | None) -> Iterator[Why]:
 
 
 def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
-    """Return the outcome to compare with. It is the fastest that keeps the mathematics, or changes them as this one
-    does, if it is faster than this one. Otherwise it is the fastest of all."""
+    """Return the outcome to compare with: the fastest one that keeps the mathematics, or changes them in the same way
+    as ``outcome``. If that one is not faster than ``outcome``, return the fastest of all."""
     alike = [
         one
         for one in outcomes

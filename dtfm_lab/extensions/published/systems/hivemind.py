@@ -236,7 +236,7 @@ class Fits:
 
     @classmethod
     def of(cls, measured: Sequence[HivemindRun]) -> "Fits":
-        """Return what all of these runs say."""
+        """Return the rates, the extra seconds and the shares of these runs."""
         within = (run for run in measured if run.group == ONE_ZONE)
         rates = {run.name: (host := run.peers[0].host, _own_rate(run, host)) for run in within}
         software = Software(cls(rates, {}, {}).rates_without(""))

@@ -65,7 +65,7 @@ def model_of(name: str) -> ModelSpec:
 def plan_of(
     name: str, schedule: str, microbatches: int | None = None, *, message_s: float = 0.0, **choices: object
 ) -> Plan:
-    """Return a pipeline of the paper on A100s. Each message takes ``message_s``."""
+    """Return the plan of a pipeline of the paper on A100s. Each message takes ``message_s``."""
     sizes = settings_of(name)
     n, n_microbatches = sizes["stages"], sizes["microbatches"] if microbatches is None else microbatches
     job = Job(

@@ -25,13 +25,12 @@ class Launch:
     of_a_replica: int = 1
     """Devices per replica: stages times the GPUs that share a layer, a sequence or experts."""
     seq_len: int | None = None
-    """Tokens per sequence; None for the job's."""
+    """Tokens per sequence; None to keep the job's."""
     accumulation: int | None = None
     """Micro-batches per replica and iteration; None if the launch does not set it. With it, the batch follows from the
     micro-batch, or the micro-batch from the batch."""
     asks: str = field(default="", compare=False)
-    """The setting that leaves the batch to the training program, such as Hugging Face's "auto"; empty if there is
-    none."""
+    """The setting that leaves the batch to the training program, such as Hugging Face's "auto"; empty otherwise."""
     ignored: tuple[str, ...] = field(default=(), compare=False)
     """Names of settings that change no plan."""
     notes: tuple[str, ...] = field(default=(), compare=False)

@@ -274,7 +274,7 @@ def _attention_of(given: Mapping[str, Any]) -> str:
     """Return how attention is computed: ``unfused`` keeps its scores for the backward, ``fused`` does not, and
     ``by-gpu`` depends on the devices.
 
-    If only the scores are recomputed, it keeps the same as a fused attention.
+    If only the scores are recomputed, as much is kept as by a fused attention, so this counts as ``fused``.
     """
     backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
     again = given.get("recompute_activations") or given.get("recompute_granularity") == "selective"

@@ -91,7 +91,8 @@ class DTFM(GPipeOfDTFM):
     devices: str = TRIED
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield the placement of each shape with each micro-batch size."""
+        """Yield a plan for each shape and micro-batch size. All sizes of a shape have the placement that the scheduler
+        found for it."""
         wanted = [
             (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
         ]

@@ -158,7 +158,7 @@ class SystemsPanel(Panel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keywords of ``lab.strategies``."""
+        """Keywords of ``lab.strategies`` that the controls and the lab set: ``seconds``, ``seed`` and ``queueing``."""
         return {"seconds": self.seconds.value, "seed": self.seed.value, "queueing": self._lab_state.queueing}
 
     @property
