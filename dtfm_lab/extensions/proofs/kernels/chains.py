@@ -61,7 +61,7 @@ def search_chains(
         (S,) cheapest chain so far, and (1,) its cost in seconds. Until there is one, ``best_s`` is the cost to beat.
     """
     n_groups, n_stages = len(cost_s), len(at)
-    # No chain does without this for each hop still to come.
+    # Every hop still to come costs at least this.
     least_s = weights_s.min() if n_stages > 1 else 0.0
     slowest, path, used = np.zeros(n_stages), np.zeros(n_stages), np.zeros(n_stages, dtype=np.int64)
     # Rebuilt from the chain, so that a search can pause between calls.

@@ -66,7 +66,7 @@ class MegatronOfThePaper(Megatron):
             if self.ranks == "in order":
                 yield priced(found)
             elif how.n_stages == self.grid:
-                # Random ranks are only drawn for pipelines of single GPUs, as in the paper.
+                # Random ranks are only used for pipelines of single GPUs, as in the paper.
                 draws = [
                     in_rank_order(topology, how, one, order=self.order)
                     for one in random_ranks(len(topology), 3, budget.seed)

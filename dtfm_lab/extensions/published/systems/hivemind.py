@@ -177,7 +177,7 @@ def network(peers: list[Peer], software: Software) -> Topology:
                 continue
             first, second = sorted((a.place, b.place))
             alone = single_streams()[first, second]
-            here = a.place == b.place  # here a stream fills the link; elsewhere its window is what was in flight
+            here = a.place == b.place  # within a place a stream fills its link, elsewhere its window
             window_bytes = LINUX_WINDOW_BYTES if here else alone.bytes_per_s * alone.round_trip_s
             taken = min(software.taken_bytes_per_s.get(peer.host, math.inf) for peer in (a, b))
             # All other peers send at the same time, and share what this one takes.

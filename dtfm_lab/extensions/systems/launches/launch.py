@@ -58,7 +58,7 @@ class Launch:
             raise LabError(
                 f"the flags launch {counted(n, 'process')}; {topology.name} has {counted(len(topology), 'device')}"
             )
-        # Whole replicas only: a rest of devices would train nothing.
+        # Whole replicas only: remaining devices would train nothing.
         if n % self.of_a_replica:
             raise LabError(
                 f"the flags launch {counted(n, 'process')}{', all devices' if self.n_devices is None else ''}; wanted "
