@@ -2,8 +2,8 @@
 network.
 
 A process that loads torch (``runtime.worker.block_times``) measures blocks of three widths, kernel launches and the
-memory of a training step. The probe over ssh measures links between hosts. On a single host, TCP over its loopback is
-measured.
+memory of a training step. The probe over ssh measures links between hosts. Without other hosts, TCP over this host's
+loopback is measured.
 """
 
 import contextlib
@@ -42,7 +42,8 @@ from dtfm_lab.simulation.memory import memory
 ENDS_S = 110.0
 """Seconds after which the process that measures ends by itself. The command takes at most two minutes."""
 BLOCKS_S = 15.0
-"""Seconds for timing all blocks together. The first passes of each block come in addition."""
+"""Seconds for timing all blocks together. A slow machine takes longer, because each block gets a minimum number of
+passes."""
 LOOPBACK_S = 2.0
 STREAMS = 8
 """Number of TCP streams that are timed together, to compare with a single stream. NCCL opens at most 8 sockets to a
@@ -71,7 +72,7 @@ class CalibrationRow(NamedTuple):
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Name, measured value and assumed value."""
+        """Name, measured value and assumed value as text; ``-`` if nothing was assumed."""
         known = "-" if self.assumed is None else _in_words(self.assumed, self.unit)
         return self.what, _in_words(self.measured, self.unit), known
 
@@ -84,7 +85,7 @@ def _in_words(value: float, unit: str) -> str:
 
 @dataclass(frozen=True)
 class CalibratedNetwork:
-    """A network with the measurements, and how they compare with the lab's assumptions."""
+    """A network whose devices hold the measurements, and rows that compare these with the lab's assumptions."""
 
     topology: Topology
     gpu: str
@@ -106,8 +107,8 @@ def calibrate(
     returns, or this host alone. ``probe`` also fills the dictionary that it gets with the bandwidth of several streams,
     by pair of hosts. Without a GPU, the CPU is measured. ``report`` is called with a line of text about every step.
 
-    Raises LabError in one line for a network without this machine's GPU, MissingExtra without torch, and RunError if
-    the measuring process fails.
+    Raises LabError for an unknown ``dtype`` or if ``network`` lacks this machine's GPU, MissingExtra without torch, and
+    RunError if the measuring process fails.
     """
     if dtype is not None and dtype not in DTYPES:
         raise LabError(f"dtype is {shortened(dtype)}; wanted {', '.join(DTYPES)}")
@@ -190,11 +191,11 @@ def _runs_on() -> tuple[str, str]:
 
 @contextmanager
 def answers_of(question: Mapping[str, Any]) -> Iterator[Callable[[str], dict[str, Any]]]:
-    """Start the process that measures. Yield a function that waits for its next answer, and takes the name that the
-    answer must have.
+    """Start the process that measures. Yield a function that takes the name of the next answer, and waits for that
+    answer.
 
-    The process is killed when the ``with`` block ends. Raises RunError if it ends early, in one line with its last
-    output.
+    The process is killed when the ``with`` block ends. The function raises RunError, with the last line of the
+    process's output, if it ends early or gives another answer.
     """
     command = [sys.executable, "-m", "dtfm_lab.runtime.worker.block_times", json.dumps(question)]
     with tempfile.TemporaryFile("w+", errors="replace") as remarks:
@@ -231,8 +232,8 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _own_device(own: str, processor: Mapping[str, Any], product_flop_per_s: float) -> Device:
-    """Return the timed device. Its peak and memory come from the lab's table, or from this machine if the table lacks
-    it."""
+    """Return the timed device. Its peak and memory come from the lab's table, or are measured here if the table lacks
+    the device."""
     if not processor["gpu"]:
         cpu = f"{_cpu_name()}, {processor['cores']} cores"
         held = float(psutil.virtual_memory().total)

@@ -29,7 +29,7 @@ LABELS = {row["label"]: row["gpu"] for row in rows_of("cloud_labels.csv")}
 """The driver's name of a GPU, by a label's value in lower case.
 
 The values are GKE's accelerators (cloud.google.com, "GPU platforms"), and those that users of EKS copy from the
-autoscaler's list. Other values are looked up in the table of GPUs without ``nvidia-`` and ``tesla-``.
+autoscaler's list. Other values are looked up in the table of GPUs, after removing ``nvidia-`` and ``tesla-``.
 """
 INSTANCES = {row["instance"]: row["gpu"] for row in rows_of("cloud_instances.csv")}
 """The driver's name of a GPU, by a pattern for the names of instance types with whole GPUs.

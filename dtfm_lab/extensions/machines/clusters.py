@@ -80,7 +80,7 @@ def is_slurm(text: str) -> bool:
 
 
 class _Listed(NamedTuple):
-    """A node in the words of Slurm's output. A field that the output does not have is empty."""
+    """A node as Slurm prints it. Fields that the output lacks are empty."""
 
     name: str
     resources: str
@@ -90,8 +90,8 @@ class _Listed(NamedTuple):
 
 
 def read_slurm(text: str, path: Path) -> SourceReport:
-    """Read nodes that accept jobs, with their generic resources (Gres). ``scontrol`` also reports addresses and
-    states."""
+    """Read the nodes that accept jobs, with the GPUs among their generic resources (Gres). Only ``scontrol`` reports
+    addresses."""
     hosts: dict[str, ReportedHost] = {}
     without, asleep = [], []
     for name, resources, address, state, features in _listed(text, path):

@@ -158,14 +158,14 @@ def _probing(
 
 
 def _hardware(peaks: Mapping[str, str]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return two mappings by GPU name: TFLOP/s, and GiB of memory for the GPUs that state it. Raises LabError."""
+    """Return two mappings by GPU name: TFLOP/s, and GiB of memory where the option states it. Raises LabError."""
     numbers = {name: _numbers(value) for name, value in peaks.items()}
     memory = {name: gib for name, (_, gib) in numbers.items() if gib is not None}
     return {name: peak for name, (peak, _) in numbers.items()}, memory
 
 
 def _numbers(text: str) -> tuple[float, float | None]:
-    """Return TFLOP/s and GiB of memory. A missing memory becomes None: ``125`` or ``125,119``. Raises LabError."""
+    """Parse ``125`` (TFLOP/s) or ``125,119`` (also GiB of memory). A missing memory gives None. Raises LabError."""
     peak, comma, memory = text.partition(",")
     try:
         return float(peak), float(memory.lower().removesuffix("gib")) if comma else None

@@ -31,9 +31,9 @@ def is_smi(text: str) -> bool:
 def read_smi(text: str, path: Path) -> SourceReport:
     """Read the GPUs from ``nvidia-smi -q -x``, each with its memory, and the slowest PCIe connection among them.
 
-    The generation is the highest that GPU and slot support, because the current one drops while a GPU is idle. The
-    width is the current one, because the highest is the card's and not the slot's. GPUs that MIG divides into slices
-    are left out.
+    The PCIe generation is the highest that GPU and slot support, because the current one drops while a GPU is idle. The
+    number of lanes is the current one, because the slot may have fewer lanes than the GPU. GPUs that MIG divides into
+    slices are left out.
     """
     # Entities could expand to gigabytes, and the driver never writes any.
     if "<!ENTITY" in text:

@@ -17,8 +17,8 @@ class GivenHardware:
         self._memory_gib = {name.casefold(): value for name, value in memory_gib.items()}
 
     def lacking(self, host: ReportedHost) -> dict[str, str]:
-        """Return, by GPU name, which fields the user must state so that the host's GPUs can be devices. Empty if none.
-        Raises TopologyError."""
+        """Return what the user must state about the host's GPUs, by GPU name: ``peak_tflops and memory_gib``, or one of
+        them. Empty if nothing is missing. Raises TopologyError."""
         found = {}
         for gpu in dict.fromkeys(host.gpus):
             fields = self.fields(gpu)
@@ -29,7 +29,7 @@ class GivenHardware:
         return found
 
     def wanted(self, hosts: Sequence[ReportedHost]) -> str:
-        """Say in an error message what the user can state about the GPUs that are not in the table."""
+        """Return the end of an error message: what the user can state about the GPUs that are not in the table."""
         lacking = {name: what for host in hosts for name, what in self.lacking(host).items()}
         example = f"--gpu {next(iter(lacking))!r}".replace("'", '"').rstrip('"')
         of_all = {each for what in lacking.values() for each in what.split(" and ")}

@@ -33,7 +33,8 @@ class _Test(ToolOutput):
     reverse: int = 0
     num_streams: int = 1
     target_bitrate: float | None = None
-    """Limit of each stream in bit/s, set by ``-b``. The default for UDP is 1 Mbit/s."""
+    """Limit of each stream in bit/s, set by ``-b``: 0 without a limit, None if the output does not state it. The
+    default for UDP is 1 Mbit/s."""
     fqrate: float = 0.0
     """Limit of each stream in bit/s, set by ``--fq-rate``; 0 without a limit."""
 
@@ -135,8 +136,8 @@ def _received(received: _Rate | None, sent: _Rate | None) -> float:
 
 
 def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
-    """Return the tool's name for the network's description. Raises FileError if an option limited the rate of the
-    test."""
+    """Return the tool's name for the network's description. Raises FileError if an option limited the rate of the test,
+    or may have limited it."""
     test, wanted = start.test_start, "wanted a test without -u or -b"
     limits = [each for each in (test.target_bitrate, test.fqrate) if each]
     limit_bits_per_s = min(limits, default=0.0) * test.num_streams

@@ -1,4 +1,4 @@
-"""Speeds of links by kind of GPU: NVLink, PCIe, and the NICs of hosts that clouds sell with it.
+"""Speeds of links by kind of GPU: NVLink, PCIe, and the NICs of cloud hosts with this GPU.
 
 Links that were not measured are estimates, each with a minimum and a maximum.
 """
@@ -69,7 +69,7 @@ NVLINKS = {
 
 
 class LinkSpeed(NamedTuple):
-    """The assumed speed of a link, and its origin."""
+    """The speed of a link, measured or estimated, and its origin."""
 
     latency_s: float
     bytes_per_s: float
@@ -93,7 +93,8 @@ def _row_of(gpu: ReportedGpu) -> _NvLink | None:
 
 
 def nvlink_bytes_per_s(gpu: ReportedGpu) -> float | None:
-    """Return bytes per second of all NVLinks of a GPU together, None without NVLink or for an unknown GPU."""
+    """Return bytes per second, in one direction, of all NVLinks of a GPU together. None without NVLink or for an
+    unknown GPU."""
     row = _row_of(gpu)
     return None if row is None else row.links * row.bytes_per_s
 

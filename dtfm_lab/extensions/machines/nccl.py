@@ -53,12 +53,13 @@ def is_nccl(text: str) -> bool:
 
 
 def read_nccl(text: str, path: Path) -> SourceReport:
-    """Read the GPUs of the ranks. Read the bandwidth of the slowest link in the test from its largest message.
+    """Read the GPUs of the ranks, and the bandwidth of the slowest link from the largest message of the test.
 
     The bus bandwidth is the rate at which every rank of a ring sends. In a test inside one host, it is the bandwidth
     between two of its GPUs. In a test over several hosts, it is the bandwidth from each host to the next, and links
     inside a host are at least as fast. Switches that sum in the network (NVLink SHARP) can make it higher than any
-    link's rate. It is then reduced to the link's own rate.
+    link's rate. It is then reduced to the link's own rate. For all-to-all, gather and scatter over several hosts, the
+    rate is the minimum that a host must send to others, and says nothing about links inside a host.
     """
     lines = unprefixed(text).splitlines()
     ranks = [rank for line in lines if (rank := _rank_of(line))]
@@ -102,8 +103,8 @@ def read_nccl(text: str, path: Path) -> SourceReport:
 
 
 def _rank_of(line: str) -> _Rank | None:
-    """Parse ``#  Rank  0 Group  0 Pid 417 on gpu01 device  0 [0x0f] NVIDIA A100-SXM4-40GB``, with or without its
-    group."""
+    """Parse a line such as ``# Rank 0 Group 0 Pid 417 on gpu01 device 0 [0x0f] NVIDIA A100-SXM4-40GB``, with or without
+    its group. Return None for any other line."""
     head, bracket, gpu = line.partition(" [")
     words = head.split()
     if words[:1] == ["#"]:
@@ -229,7 +230,8 @@ def _needed_bytes_per_s(test: str, row: _NcclRow, n: int, n_hosts: int, n_here: 
 def _most_between(gpu: ReportedGpu) -> float:
     """Return an upper bound on the bytes per second of a ring between hosts.
 
-    It is the NICs' bandwidth for GPUs whose switches can sum (SHARP), and NVLink's for others.
+    It is the NICs' bandwidth for GPUs whose switches can sum (SHARP), NVLink's for others, and infinite if this is
+    unknown.
     """
     adds = (known_gpu(*gpu) or "").startswith(("H", "B", "G"))
     return (fabric_bytes_per_s(gpu, 8) if adds else nvlink_bytes_per_s(gpu)) or math.inf

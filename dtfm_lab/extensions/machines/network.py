@@ -36,11 +36,11 @@ from dtfm_lab.extensions.machines.sources import READ, read_sources
 from dtfm_lab.files.reading import located
 
 ESTIMATED_SPREAD = 0.5
-"""``link_spread`` of a network with an estimated link: one standard deviation is a factor of 1.65."""
+"""``link_spread`` of a network with an estimated link between hosts: one standard deviation is a factor of 1.65."""
 FARTHER = 4.0
 """Factor by which a bandwidth that is estimated from the distance may be too low or too high."""
 MOST_NAMED = 4
-"""Maximum number of hosts that an error names as hosts whose place is unknown."""
+"""Maximum number of hosts with an unknown place that an error names."""
 
 
 def network_from(
@@ -137,7 +137,8 @@ class _Assembly:
     def _placed(self, hosts: list[ReportedHost], at: dict[str, str]) -> list[ReportedHost]:
         """Return the hosts, moved to the regions that ``at`` gives.
 
-        Other hosts move too if they are in the same cluster and region, and if that region is not a known place.
+        Other hosts of the same cluster and region move with them, if that region is not a known place and ``at`` gives
+        only one new region for its hosts.
         """
         places = dict(at)
         region_of = {host.name: host.region for host in hosts}
@@ -234,7 +235,7 @@ class _Assembly:
     def _wanted(self, untold: Sequence[tuple[ReportedHost, ReportedHost]]) -> str:
         """Say which link is unknown, and what would determine it: the places of hosts.
 
-        Of a cluster whose hosts have no known place, one host is named.
+        If several hosts of a cluster have no known place, only one is named.
         """
         (a, b), named, noted = untold[0], [], set()
         for host in chain.from_iterable(untold):
@@ -333,7 +334,8 @@ def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
 def _of_numbers(
     between: Mapping[tuple[int, int], str], numbers: tuple[int, ...] | None
 ) -> Mapping[tuple[int, int], str]:
-    """Return the connections between the GPUs with these driver numbers, by their positions in ``numbers``."""
+    """Return the connections between the GPUs with these driver numbers, by their positions in ``numbers``. They are
+    returned unchanged without ``numbers``, or if they are by position already."""
     if numbers is None or len({i for i, _ in between}) <= max(numbers):
         return between
     return {(i, j): between[numbers[i], numbers[j]] for i, j in permutations(range(len(numbers)), 2)}

@@ -60,7 +60,7 @@ class SourceReport:
     hosts: tuple[ReportedHost, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     are_near: bool = False
-    """True if its hosts are in one cluster, except hosts in different regions."""
+    """True if all its hosts in the same region are in one cluster."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
 

@@ -18,7 +18,8 @@ MOST_NODES = 512
 COLUMNS = {"InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "Region"}
 
 Offers = dict[tuple[str, float, str], tuple[float | None, float | None]]
-"""The cheapest instance of each offer: US dollars per hour on demand, and as a spot instance.
+"""Prices of the cheapest instance of each kind: US dollars per hour on demand, and as a spot instance; None if not
+sold.
 
 The key is the accelerator's name in lower case, the number of accelerators, and the region.
 """
@@ -48,15 +49,15 @@ def is_task(data: object) -> bool:
 
 def task_of(documents: Sequence[Any], path: Path) -> Any:
     """Return the task of a YAML file. If the file is a pipeline, return its task with GPUs. The first document of a
-    pipeline may only hold a name.
+    pipeline may only hold a name. If no task has GPUs, return the last document, or None if there are no documents.
 
     Raises FileError for a pipeline with several such tasks: they run one after the other, each on its own machines.
     """
+    # A task without GPUs, such as one that copies data, is not refused.
     with_gpus = [each for each in documents if is_task(each) and _wants_gpus(each["resources"])]
     if len(with_gpus) > 1:
         raise FileError(
             f"{path.name}: holds {len(with_gpus)} tasks with accelerators, which run one after the other; wanted one "
-            # A task without GPUs, such as one that copies data, is not refused.
             "of them alone"
         )
     return next(iter(with_gpus), documents[-1] if documents else None)
@@ -72,8 +73,9 @@ def _listed(choices: object) -> list[dict[str, Any]]:
 
 
 def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
-    """Read the nodes of a task, with the catalogue's price if it has one. If resources are an ordered list, its first
-    entry counts.
+    """Read the nodes of a task. If resources are an ordered list, its first entry counts.
+
+    With ``offers``, each GPU gets the price of the cheapest one that fits. Raises FileError if none fits.
 
     Source of the format: SkyPilot's documentation, Task YAML.
     """
@@ -109,7 +111,11 @@ def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
 
 
 def _decided(data: Any, path: Path) -> tuple[Any, list[str]]:
-    """Return the task with one choice of resources, and notes. Raises FileError if SkyPilot would choose by price."""
+    """Return the task with its choices of resources resolved, and notes.
+
+    Of ``ordered`` choices, the first counts. Of ``any_of`` choices, only the values that all share are kept. Raises
+    FileError if these have different accelerators, because SkyPilot would choose by price.
+    """
     resources, notes = dict(data["resources"]), []
     for which in ("ordered", "any_of"):
         if not (choices := _listed(resources.pop(which, None))):
@@ -133,7 +139,8 @@ OF_40_GB = "A100"
 
 
 OTHER_SPELLINGS = {"H100-MEGA": "H100", "RTX6000": "Quadro RTX 6000", "RTXPRO6000": "RTX PRO 6000 Blackwell"}
-"""Further names of GPUs in SkyPilot, and what they mean: Google's H100 in a3-megagpu, and Lambda's Turing cards."""
+"""SkyPilot's name of a GPU -> the name to look up. H100-MEGA is the H100 in Google's a3-megagpu, RTX6000 is Lambda's
+Turing Quadro, and RTXPRO6000 is the Blackwell."""
 
 
 def spelled_out(accelerator: str) -> str:

@@ -13,7 +13,7 @@ from dtfm_lab.extensions.machines.text import documents
 from dtfm_lab.files.reading import MOST_YAML_BYTES, mapping_of, read_text
 
 MOST_BYTES = 2**26
-"""Maximum size of a source. A catalogue of Amazon's has about 10 MB."""
+"""Maximum size of a source in bytes. A catalogue of Amazon's has about 10 MB."""
 MOST_DOCUMENTS = 10_000
 """Maximum number of JSON values in a file. Each line of ``iperf3 --json-stream`` is one, and it prints one per
 second."""

@@ -22,11 +22,11 @@ from dtfm_lab.planning.problem import Problem, start_compiling
 DEVICES_UP_TO = 256
 """Maximum number of devices. With more, one step would take too long."""
 EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
-"""Levels of effort, three numbers each: the solver's deterministic time per question (about seconds), a number of
-clusters, and a width.
+"""Levels of effort, three numbers each: the solver's deterministic time per question (about seconds; 0 does without the
+solver), a number of clusters, and a width.
 
 The solver also counts devices by cluster, unless the number of clusters is 0. The width is a share of the upper bound.
-A range of costs that is narrower is not split. It is tried with the next level instead.
+A range of costs that is narrower than the width is not split. It is tried with the next level instead.
 """
 
 Hops: TypeAlias = tuple[float, ...] | None
@@ -42,8 +42,8 @@ class _Range:
     hops_s: tuple[float, ...]
     """Lower bounds of the hops' costs in seconds, from the most expensive hop down."""
     enough_s: tuple[float, ...]
-    """For each hop in ``hops_s``, a cost in seconds at which bisection stops. The solver could not exclude this cost at
-    ``low_s`` with the same effort."""
+    """For each hop in ``hops_s``, the upper end in seconds of the costs that are bisected. The solver could not exclude
+    this cost at ``low_s`` with the same effort."""
     effort: int = 0
     """Level of effort that was last tried: an index in EFFORTS."""
 
@@ -105,7 +105,7 @@ def increasing_bounds(
         budget = GroupBudget(pair, n_stages, n_replicas, at_s, nearest)
         enough_s = worst.enough_s if cut else dearest
         effort_s, _, _ = efforts[effort]
-        # Hops that total the rest of the incumbent exclude the range, so no more is proved.
+        # If the hops total what the incumbent leaves above ``low_s``, the range is excluded, so nothing more is proved.
         steps = _dearest_hops(budget, values, worst.hops_s, enough_s, upper_s - worst.low_s, effort_s, labels[effort])
         hops_s = yield from _yield_bound(steps, bound_s)
         ranges.remove(worst)
@@ -169,8 +169,9 @@ def _dearest_hops(
     """Return lower bounds of the hops' costs, from the most expensive hop down. None if no placement stays within the
     budget.
 
-    Takes one hop after the other. Bisects its possible costs between a valid bound in ``known_s`` and the cost in
-    ``enough_s``. Stops early when the hops total at least ``below_s``, because the caller needs no more.
+    Takes one hop after the other. Bisects its possible costs, sorted in ``values``, between a valid bound in
+    ``known_s`` and the cost in ``enough_s``. Stops early when the hops total at least ``below_s``, because the caller
+    needs no more.
     """
     if not budget.possible:
         return None
@@ -200,7 +201,7 @@ TURN_S = 0.03
 """Seconds of one turn of work on the bound, in a timed search. A turn may take slightly longer, because a step is not
 interrupted."""
 STEPS_A_TURN = 8
-"""Steps per turn in a search that is limited by steps."""
+"""Number of steps of the bound per turn, in a search that is limited by steps instead of time."""
 MOST_EFFORT = 0.04
 """Maximum deterministic time of one question to the solver, which cannot be interrupted. It takes some tenths of a
 second."""

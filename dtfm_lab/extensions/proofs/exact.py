@@ -35,8 +35,8 @@ EFFORT = 2.0
 RANGES = 24
 """Number of ranges into which the data-parallel cost is split at first."""
 HEAD_START = 20
-"""Generations of the evolutionary search, including incomplete ones, before bounds are computed. They start from the
-cost of its best placement then."""
+"""Number of generations of the evolutionary search, including incomplete ones, before bounds are computed. The bounds
+start from the cost of the best placement found by then."""
 PROVEN = 1e-9
 """Relative gap between bound and best placement below which a range is settled. A smaller gap is rounding."""
 POLL_S = 0.1
@@ -45,12 +45,12 @@ POLL_S = 0.1
 T = TypeVar("T")
 
 _Range: TypeAlias = tuple[float, float, float, float, tuple[float, ...]]
-"""A range of data-parallel cost: its lower bound, its two ends, the solver's time to spend on it, and lower bounds of
-the hops' costs, from the most expensive hop down."""
+"""A range of data-parallel cost: a lower bound on the cost of its placements, its two ends (all three in seconds), the
+solver's deterministic time to spend on it, and lower bounds of the hops' costs, from the most expensive hop down."""
 
 
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Yield the best placement so far, until it is proven or nothing more can be proved."""
+    """Yield the best placement so far, until it is proved to be the optimum or nothing more can be proved."""
     first = _first_incumbent(problem, rng)
     yield first
     if first.best_s <= problem.bound_s:
@@ -72,8 +72,7 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
 
 
 def _first_incumbent(problem: Problem, rng: np.random.Generator) -> Generation:
-    """Return the cheapest of the placement that the search starts from, if it has one, and some clustered
-    placements."""
+    """Return the cheapest of some clustered placements and ``problem.start``, which may be None."""
     clustered = ClusteredPlacements(problem, rng)
     rows, _ = clustered.rows()
     grids = [problem.grid(row) for row in rows[:N_CLUSTERED]]

@@ -3,9 +3,9 @@
 With few devices, all groups are enumerated, and their chains are searched by branch and bound.
 
 If devices fall into few interchangeable classes (a region, an instance), a placement is a matrix of counts, stages x
-classes. A class in a group pays for the other devices there. A hop is a flow between the counts of two neighbouring
-groups, and its bottleneck is the most expensive pair of classes that the flow uses. Integer flows split into pairs of
-devices, so counts lose nothing: CP-SAT's optimum is the optimum.
+classes. Each class in a group pays for averaging with the other devices of the group. A hop is a flow between the
+counts of two neighbouring groups, and its bottleneck is the most expensive pair of classes that the flow uses. Integer
+flows split into pairs of devices, so counts lose nothing: CP-SAT's optimum is the optimum.
 
 Costs are in small units, rounded down. What the solver proves infeasible in units is infeasible in seconds.
 """
@@ -36,7 +36,7 @@ STEPS = 300_000
 
 @dataclass(frozen=True, eq=False)
 class Enumeration:
-    """How far the enumeration has come."""
+    """State of an enumeration: the best placement so far, and whether all chains were tried."""
 
     grid: IntArray | None
     """(S, D) devices of the cheapest placement below the limit so far; None if none was found."""
@@ -50,7 +50,7 @@ def candidate_groups(pair: PairCosts, n_replicas: int, below_s: float) -> tuple[
     """Return all groups that synchronise in less than ``below_s``, cheapest first: (G, D) devices and (G,) costs in
     seconds.
 
-    None if there are too many.
+    None if there are too many groups, or more than 62 devices.
     """
     n = len(pair.group_s)
     # A group is a bit mask of 64 bits, with one for the sign.
@@ -96,8 +96,8 @@ def exhaustive(
 
 
 UNITS = 2e9
-"""Units of cost per rounded number: their total is ``_n_units``. Enough for a proof to nine digits, and sums still fit
-in 64 bits."""
+"""Units of cost per rounded term in the cost of a placement (``_n_units`` is for all terms). Enough for a proof to nine
+digits, and sums still fit in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,8 @@ class ClassProblem:
 
 
 def class_problem(pair: PairCosts, classes: IntArray, n_stages: int, n_replicas: int) -> ClassProblem:
-    """Return the problem for the (N,) class of each device, see ``Problem.classes``."""
+    """Return the problem in which devices of the same class are interchangeable. ``classes`` is (N,), as in
+    ``Problem.classes``."""
     members = tuple(np.flatnonzero(classes == one) for one in np.unique(classes))
     first = [devices[0] for devices in members]
 
@@ -151,7 +152,7 @@ class SolverResult:
     """Result of the solver for the placements with a data-parallel cost within a range."""
 
     bound_s: float
-    """Lower bound of these placements in seconds; the limit if none costs less than it."""
+    """Lower bound on the cost of these placements in seconds. It is never above the limit."""
     counts: IntArray | None
     """(S, T) counts of the cheapest placement found below the limit; None if none was found."""
     done: bool

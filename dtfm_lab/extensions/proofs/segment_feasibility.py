@@ -16,10 +16,10 @@ violation proves that no placement exists:
   No device is an end of more than two of these links, so L is at most a flow in which every device has capacity two.
 
 A device needs D - 1 partners within the budget. Two devices can be partners only if both stay within it with each other
-and D - 2 more devices that can be partners of both. Hops below a level restrict devices further. In a segment with l or
-more such stages, each member of a group has its own l devices within l - 1 hops. So a device and its nearest partners
-in its group are at most an l-th part of all devices within that distance of any of them. A device that exceeds the
-budget under this cap is not eligible for l stages, and a segment of l stages has eligible devices only.
+and D - 2 more devices that can be partners of both. Hops below a level restrict devices further. In a segment of l
+stages or more, each member of a group has its own l devices within l - 1 hops. So a device and its nearest partners in
+its group are at most an l-th part of all devices within that distance of any of them. A device that exceeds the budget
+under this cap is not eligible for l stages, and a segment of l stages has eligible devices only.
 
 The counts are a small CP-SAT model for each way to divide S stages into m segments. The solver has a limit of
 deterministic time. A model that it leaves open counts as feasible.
@@ -102,7 +102,7 @@ class GroupBudget:
         return bool(self.feasible[0].sum() >= self.n_stages * self.n_replicas)
 
     def eligible(self, below_s: float) -> dict[int, BoolArray]:
-        """Return, by segment length, the (N,) devices that can be in a segment of at least that length.
+        """Return, by segment length, (N,) True for devices that can be in a segment of at least that length.
 
         In the segment all hops cost less than ``below_s``. Lengths without enough such devices are left out.
         """
@@ -184,7 +184,8 @@ def segments_feasible(
 
 
 def ways_to_cut(n: int, parts: int, at_most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to write n as a sum of ``parts`` whole numbers, in descending order."""
+    """Yield all ways to write n as a sum of ``parts`` whole numbers from 1 to ``at_most``, each with the largest number
+    first. None allows any number."""
     at_most = n if at_most is None else at_most
     if parts == 1:
         if n <= at_most:
@@ -203,7 +204,8 @@ class _Level:
     members: tuple[IntArray, ...]
     """Eligible devices of each component."""
     pieces: tuple[int, ...]
-    """For each component, the minimum number of paths that cover all its devices. A path is a piece of a pipeline."""
+    """For each component, a lower bound on the number of paths that cover all its devices. A path is a piece of a
+    pipeline."""
 
     @classmethod
     def of(cls, budget: GroupBudget, below_s: float, eligible: dict[int, BoolArray]) -> _Level:
@@ -338,7 +340,7 @@ def _most_links(near: BoolArray, each: int, within: bool) -> int:
     """Return the maximum number of (A, B) links that can be chosen if each device has at most ``each`` of them.
 
     It is the largest flow if every device sends or receives at most ``each``. Within one cluster (``within``) the flow
-    counts every link twice.
+    counts every link twice, and half of it is an upper bound.
     """
     a, b = near.shape
     capacity = np.zeros((a + b + 2, a + b + 2), dtype=np.int32)

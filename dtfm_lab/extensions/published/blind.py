@@ -82,10 +82,10 @@ def save_sealed(sealed: dict[str, Any], path: str | os.PathLike[str]) -> Path:
 def opened(path: str | os.PathLike[str], measured: str | os.PathLike[str]) -> Ledger:
     """Return the ledger of sealed predictions and the measurements of the same rows.
 
-    ``measured`` is a CSV or JSON file with ``setting``, ``quantity`` and ``published``, or records in Sailor's format.
-    A ``unit`` must match the sealed prediction's unit. The title of the ledger's source says which rows were not
-    measured, and which were not sealed. Raises FileError if the sealed file does not match its hash, or if no row was
-    measured.
+    ``measured`` is a CSV or JSON file with ``setting``, ``quantity`` and ``published``, or records in Sailor's format,
+    or a sweep with measurements. A ``unit`` must match the sealed prediction's unit. The title of the ledger's source
+    says which rows were not measured, and which were not sealed. Raises FileError if the sealed file does not match its
+    hash, or if no row was measured.
     """
     file, results = _file(path), _file(measured)
     sealed = read_mapping(file)

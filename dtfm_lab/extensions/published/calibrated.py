@@ -61,11 +61,13 @@ class MeasuredRow:
     predicted: float | None = None
     """The prediction with ``from_others``, in ``unit``; None if there are no other rows."""
     factor: float | None = None
-    """Number by which the lab's own efficiency must be multiplied to predict this row exactly."""
+    """Number by which the lab's own efficiency must be multiplied to predict this row exactly; None if the plan is
+    unknown."""
 
     @property
     def error(self) -> float | None:
-        """Relative error of the prediction from the other rows: +0.03 is three per cent too much."""
+        """Relative error of the prediction from the other rows: +0.03 is three per cent too much. None without other
+        rows."""
         return None if self.predicted is None else self.predicted / self.measured - 1
 
 
@@ -103,7 +105,7 @@ class Calibration:
     @property
     def spread(self) -> float:
         """One standard deviation of the log of another plan's seconds. It is the error of predicting each row from all
-        others, but at least the spread of a single measurement."""
+        others, but at least the spread of a single measurement. With one row it is ``ONE_ROW``."""
         errors = [math.log1p(row.error) for row in self.rows if row.error is not None]
         return max(ONE_ROW if not errors else REPEATED, float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0)
 
@@ -180,8 +182,9 @@ def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:
     """Return the fit to all rows, with each row predicted by the fit to all others."""
     own = [row.efficiency for row in rows]
     factors = [row.factor for row in rows if row.factor is not None]
-    # Factors only where all rows have one, because two kinds of scale have no median.
-    scales = factors if len(factors) == len(rows) else own  # a factor holds for other shapes too, if all rows have one
+    # A factor also holds for other shapes. It is used only if all rows have one, because factors and efficiencies have
+    # no common median.
+    scales = factors if len(factors) == len(rows) else own
     judged = rows
     if len(rows) > 1:
         judged = []

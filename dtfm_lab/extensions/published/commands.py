@@ -94,7 +94,7 @@ def reproduce(
 
 
 def _choose(path: str | None, output: str | None, as_json: bool) -> None:
-    """Print how fast the configurations are that predictions choose."""
+    """Print, and write to ``output``, the measured speed of the configurations that are chosen by prediction."""
     n_rows = len(read_sweep(*filter(None, [path])))
     with row_progress("reproduce", lambda row: row.one.setting, "rows", n_rows) as show:
         found = choices.regret(path, progress=show)

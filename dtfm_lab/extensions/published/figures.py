@@ -16,7 +16,8 @@ LEAST_PX = 360
 BAND = "rgba(128, 128, 128, 0.30)"
 BAND_WIDTH_PX = 12
 PALE = 0.4
-"""Opacity of rows that were fitted to their source, or follow from other numbers."""
+"""Opacity of rows whose prediction uses constants from their source, or that follow from other numbers (not
+``Row.hard``)."""
 FARTHEST = 2.0
 """Ratios beyond this value or below its inverse are drawn at the edge. The hover text has them."""
 DIGITS = 3
@@ -30,11 +31,11 @@ TICKS = (0.33, 0.5, 0.67, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
 @figure_of(Ledger)
 def ledger(ledger: Ledger) -> go.Figure:
-    """Return the ratio of predicted to published numbers, with one line of dots per group.
+    """Return a figure of the ratios of predicted to published numbers, with one line of dots per group.
 
     A red cross is outside its band, whether the miss is known or not. Hollow diamonds are the system's own predictions.
-    Grey bars are the stated bands. Pale points were fitted to their source or follow from other numbers. Hover texts
-    have the assumptions.
+    Grey bars are the stated bands. Pale points use constants from their source, or follow from other numbers. Hover
+    texts have the assumptions.
     """
     groups = ledger.groups
     figure = go.Figure()

@@ -73,7 +73,8 @@ class Ledger:
 
     @property
     def distances(self) -> tuple[Tally, ...]:
-        """Tallies of measured rows by their distance from what constants were fitted on, the farthest first."""
+        """Tallies of measured rows by how new they are to the lab's fitted constants (see ``Distance``): rows from new
+        clusters first."""
         return by_distance(self.rows)
 
     @property
@@ -89,8 +90,8 @@ class Ledger:
 
     @property
     def headline(self) -> str:
-        """How well measured numbers are predicted, by their distance from what constants were fitted on. Only these
-        rows count."""
+        """How well measured numbers are predicted, by their distance from what constants were fitted on. Rows without a
+        ``distance`` do not count."""
         if not self.distances:
             return "no measured number is predicted here"
         n = sum(each.n for each in self.distances)
@@ -230,7 +231,7 @@ def report_of(ledger: Ledger, *, rows: bool) -> Iterator[Part]:
     """Yield the parts of a report: the headline, the tallies, and the groups, with misses in bold. Then misses,
     omissions and sources.
 
-    With ``rows``, the rows of every group follow.
+    With ``rows``, the rows of each group come after the groups.
     """
     yield f"**{ledger.headline}.**"
     if ledger.distances:

@@ -66,8 +66,8 @@ its own NIC of 400 Gbit/s."""
 LATENCY_S = 10e-6
 """Latency of a message in seconds. A guess, which matters little for large messages."""
 SHARED_EXPONENT = 0.6
-"""If several data-parallel groups share hosts, with k GPUs of each per host, then each reaches (k / 8) to this power of
-the bandwidth of a single group with eight. Fitted."""
+"""Several data-parallel groups may share hosts, with k GPUs of each per host. Each group then has (k / 8) **
+``SHARED_EXPONENT`` times the bandwidth of a single group with all eight GPUs. Fitted."""
 
 LAUNCH_S = {1: 3.0e-3, 2: 4.4e-3, 4: 4.4e-3, 8: 4.4e-3, 16: 8.0e-3, 32: 16.0e-3}
 """Minimum seconds of a block's forward and backward together, by tensor-parallel degree: the time to launch its
@@ -80,7 +80,7 @@ LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-
 kernels in advance."""
 
 MOST_TENSOR = 32
-"""GPUs per layer in the widest measured groups."""
+"""GPUs per layer in the largest measured tensor-parallel groups."""
 
 GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
 """Bytes of gathered inputs that each GPU of a tensor-parallel group keeps, to be multiplied by tokens, width (d_model)
@@ -100,7 +100,8 @@ SLOW_MODE_MOST_S = 1.1
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
 """Number of hosts from which runs with pipelines were often in slow mode, by ZeRO stage."""
 SLOW_SHARE = {0: 0.25, 1: 0.15}
-"""Share of the runs with pipelines on that many hosts that were in slow mode, by ZeRO stage."""
+"""Share of runs that were in slow mode, by ZeRO stage, among those with pipelines on at least ``SLOW_FROM_HOSTS``
+hosts."""
 ALWAYS_SLOW_FROM_HOSTS = 64
 """Number of hosts from which most runs were in slow mode, with or without pipelines.
 
@@ -108,8 +109,8 @@ Exceptions are runs with 32 GPUs per layer and few stages, and runs without pipe
 sharded.
 """
 MODEL_SPREAD = 0.12
-"""One standard deviation of the log of the seconds, from the lab's values for H100s and from the fits. The network's
-spread is separate."""
+"""One standard deviation of the log of the seconds, for the errors of the lab's values for H100s and of the fits. The
+network's spread is separate."""
 CONFIDENCE_SPREADS = 1.645
 """Number of standard deviations to either side that covers 90 %."""
 
@@ -294,8 +295,8 @@ def _hosts_of_stage(one: Configuration) -> float:
 
 
 def _collectives(one: Configuration) -> tuple[CollectiveSpeed, ...]:
-    """Return how fast averaging is, by number of hosts. A tensor-parallel group that spans several hosts counts as one
-    host."""
+    """Return the speed of averaging relative to one host, and its spread, by number of hosts. A tensor-parallel group
+    that spans several hosts counts as one host."""
     n_hosts = max(one.tp // PER_HOST, 1)
     alone = _averaging_gb_per_s(one, 1.0)
     return tuple(
@@ -510,15 +511,15 @@ def _measured(row: dict[str, str], where: str) -> SweepRow:
 
 
 SLOW_BY_S = 0.3
-"""A row is in slow mode if a micro-batch takes at least this many seconds longer than in the fastest row of its
+"""A row is in slow mode if a micro-batch takes more than this many seconds longer than in the fastest row of its
 kind."""
 SLOW_SHARE_OF_PEAK = 0.2
-"""Share of the GPUs' peak that gives reference seconds of a micro-batch. ``SLOW_BY_S`` more also counts as slow
-mode."""
+"""Share of the GPUs' peak at which a micro-batch takes its reference time. With up to 8 GPUs per layer, a row is also
+in slow mode if it takes ``SLOW_BY_S`` longer than that."""
 
 
 def slow_mode(rows: Sequence[SweepRow]) -> Iterator[bool]:
-    """Yield, for each row, whether it was in the cluster's slow mode. Only measurements decide.
+    """Yield, for each row, True if it was in the cluster's slow mode. Only measurements decide.
 
     A row with pipelines was in slow mode if a micro-batch takes 0.3 s longer than in the fastest row with the same
     model, tensor and pipeline parallelism and micro-batch. With up to 8 GPUs per layer, 0.3 s longer than at a fifth of

@@ -118,7 +118,7 @@ def read_rows(path: str | os.PathLike[str], *, blind: bool = False) -> tuple[Own
 
 
 def document_of(path: str | os.PathLike[str]) -> Any:
-    """Return what a JSON file holds; None for a CSV file. Raises FileError."""
+    """Return what a JSON file holds; None for a file with another ending. Raises FileError if it is not JSON."""
     file = Path(path)
     if file.suffix.lower() != ".json":
         return None

@@ -17,7 +17,7 @@ from dtfm_lab.planning import plan as best_plan
 from dtfm_lab.simulation import simulate
 
 SEARCH_STEPS = 4
-"""Steps of the search that places a row without a rank map. A fixed number gives the same row the same plan every
+"""Generations of the search that places a row without a rank map. A fixed number gives the same row the same plan every
 time."""
 
 

@@ -36,7 +36,8 @@ Order = Callable[[Predicted], tuple[float, ...]]
 
 
 def _fewest_cuts(found: Predicted) -> tuple[float, ...]:
-    """Sort key: the smallest product of tensor and pipeline parallelism first, then the largest micro-batch."""
+    """Sort key: the smallest product of tensor and pipeline parallelism first, then the least tensor parallelism, the
+    largest micro-batch, and sharded optimizer states."""
     one = found.one
     return one.tp * one.pp, one.tp, -one.mbs, -one.zero
 
@@ -140,8 +141,9 @@ class Regret:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Median absolute errors of seconds and memory, the share of rows within 20 %, and the share of rows whose
-        interval holds the measurement."""
+        """Numbers of all rows and of slow rows, median absolute relative errors of seconds and memory, the share of
+        rows within 20 %, and the share of rows whose interval holds the measurement. ``median_error`` and
+        ``within_20_percent`` leave out slow rows."""
         table = self.to_frame()
         off = (table.predicted_s / table.measured_s - 1).abs()
         # The slow mode is the cluster's, which no prediction knows.

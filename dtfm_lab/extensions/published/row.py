@@ -110,7 +110,8 @@ class Evidence(StrEnum):
 
     @property
     def hard(self) -> bool:
-        """True if nothing was fitted to the row's source."""
+        """True if no constant was fitted to the row's source, or taken from it: the classes ``pure`` and
+        ``transferred``."""
         return self in (Evidence.PURE, Evidence.TRANSFERRED)
 
     @property
@@ -152,7 +153,8 @@ def rule() -> dict[tuple[Evidence, str], Band]:
 
 
 def band_by_rule(evidence: Evidence, quantity: str, unit: str = "") -> Band:
-    """Return the band for this class and quantity. Raises LabError for a quantity without a rule."""
+    """Return the band for this class and quantity. A band of differences is in per cent if ``unit`` is ``%``. Raises
+    LabError for a quantity without a rule."""
     if (evidence, quantity) not in rule():
         raise LabError(f"no band for {evidence}, {quantity}; wanted one in data/bands.csv")
     band = rule()[evidence, quantity]
@@ -276,12 +278,12 @@ class Row:
 
     @property
     def hard(self) -> bool:
-        """True if it was measured, and predicted without any fit to its source."""
+        """True if it was measured, and predicted without any constant from its source (``Evidence.hard``)."""
         return self.measured and self.evidence.hard
 
     @property
     def ratio(self) -> float:
-        """Predicted over published; infinite if 0 is published."""
+        """Predicted over published. If 0 is published, it is 1 if 0 is predicted as well, else infinite."""
         return self.predicted / self.published if self.published else math.inf if self.predicted else 1.0
 
     @property
@@ -306,7 +308,8 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """``inside``; ``known miss`` if a reason is recorded and the miss has not grown; else ``miss``."""
+        """``inside``; ``known miss`` if a reason is recorded for a miss in this direction, and the miss has not grown;
+        else ``miss``."""
         if self.inside:
             return "inside"
         known = self.known_miss

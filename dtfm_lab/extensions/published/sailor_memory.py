@@ -25,7 +25,7 @@ ASSUMPTIONS = assumptions()["sailor"]["memory"]
 FRAMEWORK_BYTES = 5.0e9
 """Bytes on every GPU in addition to states and activations, according to Sailor's own predictions.
 
-This is the minimum that they add. Between its rows of four stages and of two, it grows by 24 bytes per parameter.
+They add at least this. What they add grows by 24 bytes per parameter from rows with four stages to rows with two.
 """
 CONTEXT_BYTES = 484 * 2**20
 """Bytes of a process with CUDA's context and NCCL, but without a connection to another GPU: 484 MiB on an RTX 3090
@@ -89,8 +89,8 @@ def communicators(tensor_parallel: int, n_stages: int, n_replicas: int, stage: i
 def framework_bytes(record: Record, stage: int) -> float:
     """Return the bytes per GPU of a stage that torch's allocator does not know: CUDA's context and NCCL's buffers.
 
-    If no NVLink is known for its GPUs, they cannot reach each other. The buffers are then in the host's memory,
-    according to NCCL's documentation of its shared-memory transport.
+    If no NVLink is known for the GPUs of the stage, they cannot reach each other's memory. The buffers are then in the
+    host's memory, according to NCCL's documentation of its shared-memory transport.
     """
     linked = all(group.gpu in INSIDE_A_HOST for group in record.devices if group.stage == stage)
     opened = communicators(record.tensor_parallel, record.n_stages, record.n_replicas, stage)

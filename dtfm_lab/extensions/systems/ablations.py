@@ -22,7 +22,7 @@ from dtfm_lab.extensions.systems.strategy import Budget, priced
 from dtfm_lab.planning import search
 
 SAME = 5e-4
-"""Share of an iteration below which a change counts as none."""
+"""Share of an iteration below which a difference counts as no change."""
 MATTERS = 0.01
 """Minimum share of an iteration that something must save to count as a cause."""
 STEPS = 3
@@ -38,7 +38,7 @@ NEVER = 10**9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ablation:
-    """One thing that is removed from a system's iteration, and the seconds that it then takes."""
+    """One thing that is removed from a system's iteration, and how long the iteration takes without it."""
 
     name: str
     """A short, stable name: ``transport``, ``latency``..."""
@@ -51,7 +51,8 @@ class Ablation:
     """The condition in words, as it follows "if": ``links had no latency``."""
     before_s: float
     outcome: Outcome
-    """The system's outcome without it. The communication cost of its plan still includes it."""
+    """The system's outcome without it. The communication cost stored in its plan is still the one from before the
+    removal."""
 
     @property
     def iteration_s(self) -> float:
@@ -61,7 +62,7 @@ class Ablation:
 
     @property
     def fits(self) -> bool:
-        """True if the devices have enough memory for it."""
+        """True if the devices have enough memory for the plan without it."""
         return self.outcome.memory.fits
 
     @property
@@ -108,9 +109,10 @@ Trying = Callable[[Outcome], Trials]
 
 
 def stream_ablations(outcome: Outcome) -> Iterator[Ablation]:
-    """Yield each ablation that is possible for the outcome's plan, the quickest to compute first.
+    """Yield each ablation that is possible for the outcome's plan, in the order of ``ABLATIONS``.
 
-    Left out is what the plan's shape or its schedule does not allow. Yields nothing for an outcome without a plan.
+    Ablations that the plan's shape or its schedule does not allow are left out. Yields nothing for an outcome without a
+    plan.
     """
     if outcome.found is None or outcome.iteration_s is None:
         return
@@ -219,8 +221,8 @@ def _placement(outcome: Outcome) -> Trials:
 
 
 def placements(plan: Plan, budget: Budget) -> Iterator[Plan]:
-    """Yield placements that short searches find for the plan's job. Its shape, its cut, the replicas' shares of the
-    batch and the schedule stay the same."""
+    """Yield the plan with the placements that two short searches find: for the lowest communication cost, and for the
+    shortest iteration. The shape, the cut, the replicas' shares of the batch and the schedule stay the same."""
     # The plan's own cut and shares, so that only the placement differs.
     cut = {"blocks_per_stage": plan.blocks_per_stage, "microbatches_per_replica": plan.job.microbatch_counts}
     job = plan.job.with_fields(**cut, schedule=plan.job.schedule_name, warmups=plan.job.warmups)

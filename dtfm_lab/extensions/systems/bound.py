@@ -70,8 +70,8 @@ def rounds_s(pass_s: FloatArray, hop_s: FloatArray, n_passes: FloatArray) -> Flo
     1F1B.
 
     A device holds at most as many micro-batches as there are stages from it to the end. It starts another when the
-    oldest returns, so round trips follow each other. ``hop_s`` is the time of an activation to the next stage plus that
-    of its gradient back; it is 0 for the last stage.
+    oldest returns, so round trips follow each other. ``hop_s`` is the time of an activation to the next stage plus the
+    time of its gradient back; it is 0 for the last stage.
     """
     n_stages = len(pass_s)
     there_and_back_s = np.cumsum((pass_s + hop_s)[::-1], axis=0)[::-1]
@@ -157,10 +157,11 @@ def _average_s(job: Job, plan: Plan, links: Links) -> FloatArray:
 
 
 def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray) -> float:
-    """Return the lower bound in seconds if averaging overlaps the last backward; 0 if it does not.
+    """Return the lower bound in seconds if averaging over a ring overlaps the last backward; 0 if it does not, or if
+    messages have measured times.
 
-    Of each device, it is the start of the last backward plus the time of all buckets on its link of the ring. The
-    largest counts.
+    For each device, the bound is the start of its last backward plus the time of all buckets on its link of the ring.
+    The largest one is returned.
     """
     if not _synchronises(job) or not job.overlap or way_of(job) != RING:
         return 0.0
@@ -211,7 +212,7 @@ def sentence_of(plan: Plan) -> str:
 
 
 def _over(plan: Plan) -> IntArray:
-    """Return (positions, replicas): how many bytes each device lacks of the minimum that it needs."""
+    """Return (places in the pipeline, replicas): how many bytes each device lacks of the minimum that it needs."""
     job = plan.job
     n_stages = job.n_stages * (job.stages_per_device if job.schedule_name == INTERLEAVED else 1)
     of = activation_memory(job, n_stages)

@@ -28,7 +28,7 @@ from dtfm_lab.simulation.executors import Executor, TaskLost, results_of
 ROUNDING = 1e-9
 """Relative rounding error of a lower bound."""
 MOST_RUNNERS_UP = 2
-"""Number of other shapes whose fastest plan an outcome keeps, at most."""
+"""Maximum number of other shapes whose fastest plan an outcome keeps."""
 Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strategy] | None
 """Systems by name, as classes, or with your own assumptions. None means all."""
 

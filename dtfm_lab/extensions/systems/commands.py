@@ -69,9 +69,9 @@ class NamedSystems(NamedTuple):
     """The systems that a command line names."""
 
     names: tuple[str, ...]
-    """All of ``--system``; empty without it."""
+    """The values of ``--system``, or every system for ``all``; empty without it."""
     variants: list[Strategy]
-    """All of ``--assume``."""
+    """The systems that ``--assume`` names, with their changed assumptions."""
 
 
 def _named_systems(by_default: str) -> Decorator:

@@ -99,8 +99,8 @@ class Crossings:
 
     @property
     def apart(self) -> tuple[str, ...]:
-        """Labels of the systems that are not compared because they change the mathematics. Their losses may need more
-        tokens."""
+        """Labels of the systems that are not compared because they change the mathematics. They may need more tokens to
+        reach the same loss."""
         return tuple(one.label for one in self.systems if one.label not in self.compared)
 
     def fastest(self, point: CrossingPoint) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ class Crossings:
     def plan(self, system: str, value: float) -> Plan:
         """Return the plan that a system chose at a given value, such as ``plan("megatron", 1.0)``.
 
-        Raises LabError if the system has no plan there.
+        Raises LabError if the system has no plan there, or if the value is not one of the given values.
         """
         given = [point for point in self.points if not point.refined]
         for point in given:
@@ -327,8 +327,8 @@ def _with_best_of(
 def _between(
     found: Crossings, at: float, given: Sequence[CrossingPoint], rivals: set[str], budget: Budget
 ) -> CrossingPoint:
-    """Return the point at a value between given ones. Rivals choose their plans again. All other systems, and those
-    with a search, take the best of their plans at the given values."""
+    """Return the point at a value between given ones. Rivals choose their plans again. All other compared systems, and
+    rivals with a search, take the best of their plans at the given values."""
     # Only the leaders can cross here; the others keep their best plan, which is quicker.
     network, job = found.axis.at(found.topology, found.job, at)
     anew = [one for one in found.systems if one.label in rivals and not one.searches]

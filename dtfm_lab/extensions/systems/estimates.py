@@ -17,7 +17,7 @@ from dtfm_lab.extensions.systems.outcome import Outcome
 
 MEASURE = "iperf3 --json, a test of NCCL and dtfm-lab network probe measure links"
 MOST_RIVALS = 3
-"""Number of fastest systems that may switch to another plan that they tried, at each end of the estimates."""
+"""Number of systems, the fastest first, whose runners-up are simulated too at each end of the estimates."""
 MOST_S = 1.0
 """Maximum processor seconds for one end. 32 GPUs take tens of milliseconds; only networks of thousands reach this."""
 

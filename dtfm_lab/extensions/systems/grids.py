@@ -193,7 +193,8 @@ class GridBound:
     def least_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
         """Return the largest of three bounds in seconds: by the busiest device, by the busiest link and by averaging.
 
-        The device's bound includes what precedes and follows its passes.
+        The device's bound includes what precedes and follows its passes. If messages have measured times, only the
+        passes of the busiest device count.
         """
         pass_s = self._pass_s(job, grid, ways)
         n_passes = np.array(job.microbatch_counts, dtype=float)
@@ -215,8 +216,8 @@ class GridBound:
     def _pass_s(self, job: Job, grid: IntArray, ways: Ways) -> FloatArray:
         """Return (stages, replicas): minimum seconds of a forward plus a backward.
 
-        If some way cuts the model otherwise, the last stage gets the seconds in which all devices of its pipeline could
-        compute the whole model, sharing it evenly. The other stages get 0.
+        If some way cuts the model differently, the last stage gets the seconds in which all devices of its pipeline
+        could compute the whole model, sharing it evenly. The other stages get 0.
         """
         n = len(grid)
         if n not in self._forward:
@@ -238,7 +239,8 @@ class GridBound:
     def _rings_s(self, job: Job, grid: IntArray, ways: Ways) -> float:
         """Return the seconds for which the slowest link of a ring sends shards of gradients and parameters.
 
-        0 if nothing is averaged, or not over rings, or not in every iteration, or if some way cuts the model otherwise.
+        0 if nothing is averaged, or not over rings, or not in every iteration, or if some way cuts the model
+        differently.
         """
         n_stages, n_replicas = grid.shape
         rings = all(one.get("synchronisation", job.synchronisation) == "ring" for one in ways)
@@ -266,7 +268,7 @@ class GridBound:
 
     @cached_property
     def _links(self) -> Links:
-        """Links with one per pair of devices: on these, messages wait the least."""
+        """The network's links if every pair of devices has its own (``pairs``): on these, messages wait the least."""
         return Links.of(self.topology, "pairs")
 
     @cached_property

@@ -95,7 +95,8 @@ class Outcome:
 
     @cached_property
     def interval_s(self) -> tuple[float, float] | None:
-        """Range in seconds that holds a measured iteration with 90 % confidence; None if nothing states a spread."""
+        """Range in seconds that holds a measured iteration with 90 % confidence; None without a plan, or if nothing
+        states a spread."""
         if self.iteration_s is None:
             return None
         low_s, high_s = self.trace.interval()
@@ -105,7 +106,7 @@ class Outcome:
 
     @cached_property
     def nics_s(self) -> float | None:
-        """Seconds of the same plan if each device had one NIC (``queueing="nics"``)."""
+        """Seconds of the same plan if each device had one NIC (``queueing="nics"``); None without a plan."""
         if self.found is None or self.budget.queueing == "nics":
             return self.iteration_s
         return self.strategy.seconds(self.found.changed(queueing="nics"), replace(self.budget, queueing="nics"))

@@ -169,8 +169,8 @@ class Strategy(ABC):
         """
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan | Branch]:
-        """Yield the same plans. Plans that differ only in flags may come as one branch, so that only promising ones are
-        built."""
+        """Yield the plans of ``plans``. Plans with the same shape and devices may come as one ``Branch``, so that only
+        promising ones are built."""
         yield from self.plans(topology, job, budget)
 
     def trace(self, plan: Plan, budget: Budget) -> Trace:

@@ -34,7 +34,7 @@ class Axis:
     network: Callable[[Topology, float, float], Topology] | None = None
     """``network(topology, value, present_value)`` returns the network at a value. None if the batch changes instead."""
     grain: int = 0
-    """Values must be multiples of this number. 0 allows any number."""
+    """Values are whole numbers, and those that the axis chooses are multiples of this number. 0 allows any number."""
 
     def at(self, topology: Topology, job: Job, value: float, was: float | None = None) -> tuple[Topology, Job]:
         """Return the network and the job at a value of the quantity. ``was`` is their present value, by default
@@ -58,7 +58,7 @@ class Axis:
 
     def usual(self, n: int) -> list[float]:
         """Return about n values around the present one, which is included. They are a factor of 4 apart, or of 2 if
-        they are whole numbers."""
+        they are whole numbers. If the present value is 0, they span ``LATENCIES_MS``."""
         if self.own <= 0:
             return self.spread(*LATENCIES_MS, n)
         values = [self.own * (2.0 if self.grain else 4.0) ** (i - n // 2) for i in range(n)]

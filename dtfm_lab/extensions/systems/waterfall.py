@@ -31,7 +31,8 @@ INSIDE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Switch:
-    """What changes from this step on. A field stays as before if it is missing. The first switch is the start."""
+    """What changes from this step on. A field without a value keeps what was set before, except ``held``. The first
+    switch is the start."""
 
     sentence: str
     """What is now assumed, such as ``A stage waits until what it sends has arrived.``"""

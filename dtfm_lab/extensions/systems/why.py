@@ -31,7 +31,7 @@ REMAINING = "messages"
 """Name of the ablation that gives the time without messages. It is not listed as a cause: latency and bandwidth already
 are."""
 ASSUMED = {"placement": "order", "inner": "tensor_parallel"}
-"""Ablations that are named otherwise than the assumption of a strategy that they remove: the two names."""
+"""Ablation -> the assumption of a strategy that it removes, if the two have different names."""
 COLUMNS = ["name", "kind", "noun", "gain_s", "share", "iteration_s", "fits", "sentence"]
 
 
@@ -65,9 +65,9 @@ class Why:
 
     outcome: Outcome
     against: Outcome | None = None
-    """The faster system to compare with; None if no system is faster."""
+    """The outcome to compare with, usually a faster one; None without one, or if it is ``outcome`` itself."""
     ablations: tuple[Ablation, ...] = ()
-    """Everything that was removed so far, the greatest gain first."""
+    """The ablations computed so far, the greatest gain first."""
     towards: Waterfall | None = None
     """The steps from the outcome to the compared one, one choice at a time; None if they were not computed."""
 
@@ -211,10 +211,9 @@ def stream_why(outcome: Outcome, against: Outcome | Outcomes | Plan | None = Non
     Parameters
     ----------
     against
-        What to compare with: an outcome, your own plan with simulated seconds, or outcomes. Of outcomes, it takes the
-        fastest that keeps the mathematics, or changes them as this one does, if it is faster than this one. Otherwise
-        it takes the fastest of all.
-
+        What to compare with: an outcome, your own plan with simulated seconds, or several outcomes. Of several, the
+        fastest one counts that keeps the mathematics, or changes them in the same way as ``outcome``. If that one is
+        not faster than ``outcome``, the fastest of all counts.
 
     Raises
     ------
@@ -239,8 +238,8 @@ def _stream(outcome: Outcome, best: Outcome | None) -> Iterator[Why]:
 
 
 def _fastest(outcome: Outcome, outcomes: Outcomes) -> Outcome:
-    """Return the outcome to compare with. It is the fastest that keeps the mathematics, or changes them as this one
-    does, if it is faster than this one. Otherwise it is the fastest of all."""
+    """Return the outcome to compare with: the fastest one that keeps the mathematics, or changes them in the same way
+    as ``outcome``. If that one is not faster than ``outcome``, return the fastest of all."""
     alike = [
         one
         for one in outcomes
@@ -269,11 +268,12 @@ def _best_of(outcome: Outcome, against: object) -> Outcome | None:
 
 
 def stream_towards(outcome: Outcome, best: Outcome) -> Iterator[Waterfall]:
-    """Yield the steps so far from an outcome to a better one. Both have plans.
+    """Explain step by step why ``best`` is faster than ``outcome``. Yield the waterfall so far after each step. Both
+    have plans.
 
-    The plan adopts the other's choices one by one. Then this lab places it. The last step is the other's own plan, with
-    its shape and cut, so that nothing stays unexplained. A step that changes nothing is left out. A step that the job
-    does not allow is merged into the next.
+    First the plan adopts the choices of the better plan one by one. Then the lab's planner looks for a faster
+    placement. The last step is the better plan itself, with its shape and cut, unless the choices alone explain all of
+    its seconds. A step that changes nothing is left out. A step that the job does not allow is merged into the next.
     """
     steps = [WaterfallStep(switch=Switch(sentence=f"{outcome.title}, as it is."), outcome=outcome)]
     yield Waterfall(steps=tuple(steps))

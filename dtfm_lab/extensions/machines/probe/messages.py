@@ -1,7 +1,7 @@
 """The program on each host of a probe: it times messages to another host, and answers that host's messages.
 
 The timing host either sends a message and waits for a small reply, or sends a small request and waits for a message. So
-one clock times both directions. Round trips of small messages tell how long the small message takes.
+one clock times both directions. Round trips of two small messages tell how long the small reply or request takes.
 
 This file is also a program, which a probe over ssh sends to each host: ``serve``. It is therefore ASCII, and imports
 only the standard library of Python 3.7.

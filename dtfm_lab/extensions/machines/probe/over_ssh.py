@@ -127,7 +127,7 @@ def _stated_gpus(host: str, stated: str) -> tuple[ReportedGpu, ...]:
 
 
 class _Probe:
-    """The remaining hosts, and what was found about them. Leaving the context ends every ssh."""
+    """A running probe: the hosts that remain, and what was found about them. Leaving the context ends every ssh."""
 
     def __init__(
         self,

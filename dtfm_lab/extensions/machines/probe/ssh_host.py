@@ -79,7 +79,8 @@ class SshHost:
         self._write(json.dumps(order))
 
     def answer(self, within_s: float) -> dict[str, Any]:
-        """Return the next answer of the program on the host. Raises HostLost if none comes within ``within_s``."""
+        """Return the next answer of the program on the host. Raises HostLost if none comes within ``within_s``, if the
+        program has ended, or if the answer cannot be read."""
         try:
             line = self._answers.get(timeout=max(within_s, 1e-3))
         except queue.Empty:

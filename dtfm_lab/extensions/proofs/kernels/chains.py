@@ -45,22 +45,23 @@ def search_chains(
 ) -> int:
     """Continue the search for ``n_steps`` steps. Return the depth for the next call, or -1 when it is complete.
 
-    A chain and its reverse cost the same. Only the one that starts with the smaller index is visited.
+    A chain and its reverse cost the same. Only the one that starts with the smaller index can become
+    the best one.
 
     Parameters
     ----------
     cost_s, masks, weights_s
-        (G,) synchronisation cost of each group in seconds, (G,) its devices as a bit mask, and (G, G) cost of the hop
-        between every two groups in seconds.
+        (G,) synchronisation cost of each group in seconds, cheapest first, (G,) its devices as a bit mask, and (G, G)
+        cost of the hop between every two groups in seconds.
     dearer
         (G, G) In row g, all groups by rising cost of the hop from group g.
     at, chain
         (S,) position of the search at each depth, and (S,) group of each stage. Zeros at first.
     best_chain, best_s
-        (S,) cheapest chain so far, and (1,) its cost in seconds. Before there is one, the cost to beat.
+        (S,) cheapest chain so far, and (1,) its cost in seconds. Until there is one, ``best_s`` is the cost to beat.
     """
     n_groups, n_stages = len(cost_s), len(at)
-    # No chain does without this for each hop still to come.
+    # Every hop still to come costs at least this.
     least_s = weights_s.min() if n_stages > 1 else 0.0
     slowest, path, used = np.zeros(n_stages), np.zeros(n_stages), np.zeros(n_stages, dtype=np.int64)
     # Rebuilt from the chain, so that a search can pause between calls.

@@ -1,6 +1,6 @@
 """The settings of DT-FM's evaluation: networks, models, batches and measured seconds.
 
-The authors also measured on uniform links. An efficiency is fitted to these measurements.
+The authors also timed pipelines on uniform links. An efficiency is fitted to the runs of one pipeline on fast links.
 """
 
 import statistics

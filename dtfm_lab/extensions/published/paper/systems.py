@@ -66,7 +66,7 @@ class MegatronOfThePaper(Megatron):
             if self.ranks == "in order":
                 yield priced(found)
             elif how.n_stages == self.grid:
-                # Random ranks are only drawn for pipelines of single GPUs, as in the paper.
+                # Random ranks are only used for pipelines of single GPUs, as in the paper.
                 draws = [
                     in_rank_order(topology, how, one, order=self.order)
                     for one in random_ranks(len(topology), 3, budget.seed)
@@ -85,7 +85,7 @@ class DTFMOfThePaper(DTFM):
     n_stages: int | None = N_STAGES
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield the job on the network's placement."""
+        """Yield the job in the paper's shape, on the placement of its network (``placement``)."""
         ranks = placement(self.case).rank_map
         for shaped in self._shaped(len(topology), job):
             yield self._flushed(evaluate(topology, shaped, rank_map=ranks))
@@ -126,7 +126,7 @@ def systems_of(system: str, case: str) -> list[Strategy]:
 
 
 def outcome(system: str, setting: Setting, budget: Budget) -> Outcome:
-    """Return the outcome of a system of the table."""
+    """Return the outcome of a system of the table in a setting: the fastest of its strategies."""
     found = [outcome_of(one, setting.topology, setting.job, budget) for one in systems_of(system, setting.case)]
     with_plan = [one for one in found if one.iteration_s is not None]
     # If none has a plan, the first says why.

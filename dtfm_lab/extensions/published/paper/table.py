@@ -271,7 +271,7 @@ def papers_table(
     """Return DT-FM's table, or a part of it. ``progress`` is called with it after every entry. Ctrl-C keeps the
     entries so far.
 
-    Raises UnknownName for a case, size, batch or system that it does not have.
+    Raises UnknownName for a case, number of layers, batch or system that the table does not have.
     """
     for given, what, known in (
         (cases, "case of the paper", CASES),

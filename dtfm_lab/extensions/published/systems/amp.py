@@ -30,7 +30,7 @@ GPUS, PER_HOST = 16, 4
 BLOCKS = range(2, 26)
 """Indices of the transformer blocks among the 30 layers into which AMP divides the model."""
 COUNTED_GBPS = 50.0
-"""Gbit/s inside a host and between two, as AMP counts it."""
+"""Gbit/s of links inside a host, and of links between hosts, as AMP counts them."""
 TRIED_GBPS = (10.0, 12.5, 16.0, 20.0, 25.0, 31.5, 40.0, 50.0)
 """Gbit/s that are tried for the links inside a host: preferred numbers in steps of about a quarter."""
 LAUNCHES = 2.0
@@ -42,7 +42,7 @@ ASSUMED = assumptions()["amp"]
 
 
 class Sustained(NamedTuple):
-    """The share of the peak for T4s. It is below the lab's guess, because a T4 of 70 W does not sustain its peak."""
+    """The share of their peak that T4s sustain. It is below the lab's guess, because a T4 is limited to 70 W."""
 
     factor: float = 24 / 65
     """TFLOP/s that fp16 products of 4,096 x 4,096 x 4,096 sustain, divided by the data sheet's peak. The clock falls
@@ -133,7 +133,7 @@ def fitted_gbps(errors: np.ndarray) -> list[float]:
 
 @published("amp")
 def amp() -> Iterator[Row]:
-    """Yield iterations, with AMP's own predictions."""
+    """Yield iterations, each predicted in the three ways, with AMP's own predictions."""
     measured = trials()
     for trial in measured:
         note = "no blind prediction: what a T4 sustains was looked up after these rows had missed"

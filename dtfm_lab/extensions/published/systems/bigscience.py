@@ -19,8 +19,8 @@ from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
 SEQUENCE, STATED_VOCABULARY, VOCABULARY = 2048, 250_000, 250_880
-"""Tokens per sequence, and two numbers of rows of the embedding. The first is in the stated sizes. The second is padded
-to a multiple of 128 for each of eight GPUs."""
+"""Tokens per sequence, and two numbers of rows of the embedding. The stated model sizes count with the first. The model
+is trained with the second, which is padded to a multiple of 128 for each of eight GPUs."""
 FIRST_WIDTH = 14_400
 """Width of the model in rows that do not name one."""
 HEADS = {14_400: 80, 13_824: 96, 14_336: 112}

@@ -43,7 +43,7 @@ UNSTABLE = "F-B", "F-C"
 """Experiments that the paper calls unstable."""
 ONE_ZONE = "one zone"
 NEAR = "E-A", "F-A"
-"""Experiments whose hosts are on the premises and in the same continent. There links matter least."""
+"""Experiments with hosts on the premises and in a cloud on the same continent. Links matter least in these."""
 ASSUMED = assumptions()["hivemind"]
 Pair = tuple[str, str]
 
@@ -161,7 +161,8 @@ def _mean(tests: list[TcpStream]) -> TcpStream:
 
 @cache
 def single_streams() -> dict[Pair, TcpStream]:
-    """Return what one stream reaches between two places, or within one: the mean of all tests."""
+    """Return what one stream reaches between two places, or within one: the mean of the tests with one stream. The
+    series with several streams is left out."""
     return {pair: _mean(tests) for (pair, n, series), tests in _tests().items() if n == 1 and not series}
 
 
@@ -176,7 +177,7 @@ def network(peers: list[Peer], software: Software) -> Topology:
                 continue
             first, second = sorted((a.place, b.place))
             alone = single_streams()[first, second]
-            here = a.place == b.place  # here a stream fills the link; elsewhere its window is what was in flight
+            here = a.place == b.place  # within a place a stream fills its link, elsewhere its window
             window_bytes = LINUX_WINDOW_BYTES if here else alone.bytes_per_s * alone.round_trip_s
             taken = min(software.taken_bytes_per_s.get(peer.host, math.inf) for peer in (a, b))
             # All other peers send at the same time, and share what this one takes.
@@ -235,7 +236,7 @@ class Fits:
 
     @classmethod
     def of(cls, measured: Sequence[HivemindRun]) -> "Fits":
-        """Return what all of these runs say."""
+        """Return the rates, the extra seconds and the shares of these runs."""
         within = (run for run in measured if run.group == ONE_ZONE)
         rates = {run.name: (host := run.peers[0].host, _own_rate(run, host)) for run in within}
         software = Software(cls(rates, {}, {}).rates_without(""))
@@ -244,13 +245,14 @@ class Fits:
         return cls(rates, extras_s, {run.name: run.share for run in measured})
 
     def rates_without(self, name: str) -> dict[str, float]:
-        """Return the median rate of the other runs, by kind of host."""
+        """Return the median rate of the other runs in bytes/s, by kind of host. Hosts on the premises get the T4's."""
         rates = by_key(own for other, own in self.rates.items() if other != name)
         found = {host: median(each) for host, each in rates.items()}
         return found | dict.fromkeys(PREMISES, found["T4"])
 
     def software_for(self, run: HivemindRun) -> Software:
-        """Return hivemind's effect as the other runs tell it."""
+        """Return hivemind's receive rates (bytes/s) and extra seconds per round, each as the median over all runs
+        except this one."""
         extras_s = [extra_s for name, extra_s in self.extras_s.items() if name != run.name]
         return Software(self.rates_without(run.name), median(extras_s))
 
@@ -300,7 +302,8 @@ def _fitted(run: HivemindRun, software: Software) -> str:
 
 
 def _stream_rows() -> Iterator[Row]:
-    """Yield the Gbit/s of one TCP stream and of several, predicted from Linux's default window alone."""
+    """Yield the Gbit/s of one TCP stream and of several, predicted from Linux's default window, the slow start, and the
+    places' own links."""
     for ((first, second), n, series), tests in _tests().items():
         # Two streams in one place have no distance to test.
         if first == second:

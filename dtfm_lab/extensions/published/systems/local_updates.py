@@ -42,7 +42,7 @@ def intellect_1() -> Iterator[Row]:
 
 
 def computing_share(all_reduce_s: float) -> float:
-    """Return the share of time that nodes compute if averaging all of them takes ``all_reduce_s``."""
+    """Return the share of time that nodes compute if an all-reduce over all of them takes ``all_reduce_s`` seconds."""
     model = measured_model("INTELLECT-1", [PARAMETERS])
     shaped = Job(model=model, n_stages=1, n_replicas=NODES, global_batch=NODES, microbatch=1)
     job = DiLoCoStrategy(every=LOCAL_STEPS, precision="int8").trained(shaped)

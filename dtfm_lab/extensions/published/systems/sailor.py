@@ -29,8 +29,8 @@ ONE_KIND, SEVERAL_KINDS = "GH200", "three kinds of GPU"
 
 @published("sailor")
 def sailor() -> Iterator[Row]:
-    """Yield the rows of GPT-Neo on GH200, without a fit and with one fitted factor. Also those of OPT on three kinds of
-    GPU, without a fit, and the memory of both."""
+    """Yield iterations of GPT-Neo on GH200 (without a fit, and with one fitted factor) and of OPT on three kinds of GPU
+    (without a fit), and the memory of both."""
     yield from rows_of(packaged())
 
 
@@ -40,8 +40,10 @@ def packaged() -> Document:
 
 
 def rows_of(records: Document) -> Iterator[Row]:
-    """Yield the rows of each record: its iteration, its memory if its model is known, and its iteration with a fitted
-    factor.
+    """Yield the rows of each record: its iteration, its memory, and its iteration with a fitted factor.
+
+    Memory is predicted twice, if it was measured and the model is known: with Sailor's constant for the framework, and
+    with the framework's bytes counted from its code.
 
     The factor is fitted to the other records of the group. The group must have at least three, with GPUs of one kind.
     Sailor's predictions get their own factor in the same way.

@@ -1,7 +1,7 @@
 """SimuMax's measured iterations and memory of Llama-3 shapes and DeepSeek-V2 and V3 on eight B200 of one host.
 
-The models are cut to a few layers. Each row is predicted without a fit. Rows with sequences of 4096 and without experts
-are also predicted with one efficiency per model, fitted to its rows of other grids.
+The models are cut to a few layers. Each row is predicted without a fit. Rows without context or expert parallelism are
+also predicted with one efficiency per model, fitted to the model's rows with other tensor-parallel degrees.
 """
 
 from collections.abc import Iterator

@@ -57,7 +57,7 @@ def torchtitan() -> Iterator[Row]:
 
 
 def plan_of(n: int, *, compiled: bool) -> Plan:
-    """Return the model sharded over n GPUs, in hosts of eight."""
+    """Return the plan that shards the model over n GPUs, in hosts of eight."""
     network = hosts_of(n, "H100", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NETWORK_BYTES_PER_S)
     job = Job(
         name="torchtitan",

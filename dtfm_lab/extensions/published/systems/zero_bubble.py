@@ -40,8 +40,8 @@ def settings_of(model: str) -> dict[str, int]:
 def model_of(name: str) -> ModelSpec:
     """Return a GPT whose embedding and head count as a layer each when it is cut.
 
-    The paper chose its numbers of layers for such a cut: k per stage, 2 fewer in total. Both ends hold the embedding
-    matrix, tied or not.
+    The paper chose its numbers of layers for such a cut: k times the number of stages, minus 2. Both ends hold the
+    embedding matrix, tied or not.
     """
     sizes = settings_of(name)
     whole = gpt(
@@ -65,7 +65,7 @@ def model_of(name: str) -> ModelSpec:
 def plan_of(
     name: str, schedule: str, microbatches: int | None = None, *, message_s: float = 0.0, **choices: object
 ) -> Plan:
-    """Return a pipeline of the paper on A100s. Each message takes ``message_s``."""
+    """Return the plan of a pipeline of the paper on A100s. Each message takes ``message_s``."""
     sizes = settings_of(name)
     n, n_microbatches = sizes["stages"], sizes["microbatches"] if microbatches is None else microbatches
     job = Job(

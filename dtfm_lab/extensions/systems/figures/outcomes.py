@@ -152,8 +152,8 @@ def _alt(outcomes: Outcomes, displayed: Sequence[Bar]) -> str:
 
 
 AGAIN = ("solid", "dot", "dashdot", "longdash")
-"""Line styles of the compared systems. As many systems as there are colours have the first style, the next as many have
-the second, and so on. Plain dashes mark systems that are not compared."""
+"""Line styles of the compared systems. The first systems, one per colour, have the first style. The next ones have the
+same colours with the second style, and so on. Plain dashes mark systems that are not compared."""
 LEGEND_ROW_PX = 10
 """Pixels that one system adds to the legend's height. The legend has two systems per row."""
 SHADE = 0.13
@@ -168,7 +168,7 @@ def crossings(crossings: Crossings) -> go.Figure:
     """Return the seconds of every system along one axis, both on logarithmic scales.
 
     The range in which a system is fastest is shaded in its colour and ends at the crossing. Systems that change the
-    mathematics are dashed if they are not compared. Markers are values at which all systems chose again.
+    mathematics are dashed if they are not compared. Markers are values at which all systems chose their plans.
 
     Raises PlanError if nothing was compared yet.
     """

@@ -24,8 +24,8 @@ PUBLISHED = PURPLE
 
 @figure_of(Waterfall)
 def waterfall(found: Waterfall) -> go.Figure:
-    """Return one row per switch. Its bar extends from the value before to the value after. The first and last row start
-    at 0.
+    """Return a figure with one row per switch. Its bar extends from the value before to the value after. The bars of
+    the first row, and of a last row for all switches together, start at 0.
 
     A published number is a line, and a range is a band. A switch without a plan shows the reason.
 

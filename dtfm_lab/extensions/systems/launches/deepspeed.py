@@ -20,7 +20,8 @@ COUNTS = {
     "train_micro_batch_size_per_gpu": "microbatch",
     "gradient_accumulation_steps": None,
 }
-"""Keys of the configuration that give sizes, and the fields of the job that they set."""
+"""Keys of the configuration that give sizes, and the field of the job that each sets. None for the accumulation, which
+the launch keeps."""
 OFF: tuple[Any, ...] = (None, False, 0, "none", "None", {}, [])
 ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", "deepspeedcpuadamw", "torchadam"}
 """Names of optimizers with Adam's states: two numbers per parameter."""

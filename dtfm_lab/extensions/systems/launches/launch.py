@@ -25,13 +25,12 @@ class Launch:
     of_a_replica: int = 1
     """Devices per replica: stages times the GPUs that share a layer, a sequence or experts."""
     seq_len: int | None = None
-    """Tokens per sequence; None for the job's."""
+    """Tokens per sequence; None to keep the job's."""
     accumulation: int | None = None
     """Micro-batches per replica and iteration; None if the launch does not set it. With it, the batch follows from the
     micro-batch, or the micro-batch from the batch."""
     asks: str = field(default="", compare=False)
-    """The setting that leaves the batch to the training program, such as Hugging Face's "auto"; empty if there is
-    none."""
+    """The setting that leaves the batch to the training program, such as Hugging Face's "auto"; empty otherwise."""
     ignored: tuple[str, ...] = field(default=(), compare=False)
     """Names of settings that change no plan."""
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -43,7 +42,7 @@ class Launch:
         return [*self.notes, *([f"ignored: {', '.join(self.ignored)}"] if self.ignored else [])]
 
     def keeping_microbatch(self) -> Launch:
-        """Return the launch so that the job's micro-batch size is kept, unless the launch sets its own."""
+        """Return a launch that keeps the job's micro-batch size, unless this launch sets one."""
         if getattr(self.strategy, "microbatches", "given") == "given" or "microbatch" in self.job:
             return self
         return replace(self, strategy=replace(self.strategy, microbatches="given"))  # type: ignore[call-arg]
@@ -59,7 +58,7 @@ class Launch:
             raise LabError(
                 f"the flags launch {counted(n, 'process')}; {topology.name} has {counted(len(topology), 'device')}"
             )
-        # Whole replicas only: a rest of devices would train nothing.
+        # Whole replicas only: remaining devices would train nothing.
         if n % self.of_a_replica:
             raise LabError(
                 f"the flags launch {counted(n, 'process')}{', all devices' if self.n_devices is None else ''}; wanted "

@@ -271,9 +271,10 @@ def _refuse_groups(given: Mapping[str, Any], expert_parallel: int, tensor_parall
 
 
 def _attention_of(given: Mapping[str, Any]) -> str:
-    """Say how attention is computed: whether it keeps its scores for the backward.
+    """Return how attention is computed: ``unfused`` keeps its scores for the backward, ``fused`` does not, and
+    ``by-gpu`` depends on the devices.
 
-    If only the scores are recomputed, it keeps the same as a fused attention.
+    If only the scores are recomputed, as much is kept as by a fused attention, so this counts as ``fused``.
     """
     backend = given.get("attention_backend", "local" if given.get("transformer_impl") == "local" else "auto")
     again = given.get("recompute_activations") or given.get("recompute_granularity") == "selective"

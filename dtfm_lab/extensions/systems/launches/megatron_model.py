@@ -168,7 +168,8 @@ def _moe(given: Mapping[str, Any], sizes: dict[str, Any], *, gated: bool) -> Mod
 
 
 def _dense(pattern: str, n_layers: int) -> int:
-    """Return how many of the first blocks have no experts, from a pattern such as 1 or ([0]*3+[1]*58)."""
+    """Return how many of the first blocks have no experts, from a pattern such as 1 or ([0]*3+[1]*58). Raises LabError
+    for any other pattern."""
     found = _listed(pattern)
     if found == 1:
         return 0

@@ -184,7 +184,7 @@ def unwrapped(value: str) -> str:
 
 
 def _closing(text: str, at: int, pair: str = "()") -> int:
-    """Return the position of the parenthesis that closes the one at ``at``; 0 if nothing closes it."""
+    """Return the position of the bracket (of this ``pair``) that closes the one at ``at``; 0 if nothing closes it."""
     depth = 0
     for place in range(at, len(text)):
         depth += (text[place] == pair[0]) - (text[place] == pair[1])
@@ -194,8 +194,8 @@ def _closing(text: str, at: int, pair: str = "()") -> int:
 
 
 def arithmetic(text: str, values: Values) -> int | None:
-    """Return the value of an expression of whole numbers with + - * / %, parentheses and comparisons; None for anything
-    else."""
+    """Return the value of an expression of whole numbers with + - * / %, parentheses, comparisons, && || and ?:, or
+    None for anything else."""
     # Names without $ are variables in arithmetic.
     named = re.sub(r"\$?\{?\b([A-Za-z_]\w*)\b\}?(?![-:\w])", lambda one: values.known.get(one[1], one[0]), text)
     known = values.put_in(named).strip().strip("\"'")

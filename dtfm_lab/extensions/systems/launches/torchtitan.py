@@ -211,7 +211,8 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
 
 
 def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the number of blocks in each part of the model; None if the parts are as even as possible."""
+    """Return the number of blocks in each part of the model; None if the configuration does not say, so that the parts
+    are as even as possible."""
     if (parts := parallel.get("module_fqns_per_model_part")) is not None:
         # Embedding and head are not blocks.
         counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)

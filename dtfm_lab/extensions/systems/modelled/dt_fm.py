@@ -64,9 +64,10 @@ class GPipeOfDTFM(Strategy):
                 yield self._flushed(found.changed(job=found.job.with_fields(microbatch=microbatch)))
 
     def _flushed(self, found: Plan) -> Plan:
-        """Return the plan with its pipelines flushed as rarely as the assumption and the devices' memory allow.
+        """Return the plan with the flush interval of the assumption (in micro-batches), halved until the plan fits in
+        memory.
 
-        If no interval fits, a pipeline is flushed after every micro-batch.
+        The last interval tried is 1, which is returned even if it does not fit.
         """
         flush_every = min(self.flush_every, found.job.n_microbatches)
         while True:
@@ -90,7 +91,8 @@ class DTFM(GPipeOfDTFM):
     devices: str = TRIED
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield the placement of each shape with each micro-batch size."""
+        """Yield a plan for each shape and micro-batch size. All sizes of a shape have the placement that the scheduler
+        found for it."""
         wanted = [
             (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
         ]
@@ -110,8 +112,8 @@ class DTFM(GPipeOfDTFM):
         """Return the scheduler's placement after the budget's steps. If the budget has no steps, the search stops after
         its share of the seconds.
 
-        It always completes ``LEAST_GENERATIONS``, so that having many shapes to choose from does not cut the search
-        short.
+        Without steps, the planner ``dtfm`` always completes ``LEAST_GENERATIONS``, so that having many shapes to choose
+        from does not cut the search short.
         """
         placed = partial(plan, topology, job, self.planner, seed=budget.seed, improve_bound=False)
         if budget.steps:
@@ -144,8 +146,9 @@ class DTFMRandom(GPipeOfDTFM):
     n_draws: int = 3
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield one plan. Its shape is the one whose first random placement is fastest. Its placement has the median
-        seconds of all random placements of that shape.
+        """Yield one plan that may be chosen. Its shape and micro-batch size are those whose first random placement is
+        fastest. Its placement has the median seconds of all random placements with this shape. Shapes that do not fit
+        are yielded as well, so that the outcome can say why.
 
         The median stands for a user without a scheduler, who cannot pick the best random placement.
         """

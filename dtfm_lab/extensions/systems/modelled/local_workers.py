@@ -34,7 +34,7 @@ class LocalWorkers(GridStrategy):
         raise NotImplementedError
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Yield pipelines of every length within the islands, with and without recomputation.
+        """Yield pipelines of each length in ``_lengths`` within the islands, with and without recomputation.
 
         Raises PlanError if the network has fewer than two workers.
         """

@@ -98,7 +98,7 @@ class RoutedPipelines(GridStrategy):
         return self.seconds(plan, budget)
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Yield every number of stages, on all devices and without the slowest."""
+        """Yield every number of stages, on all devices and on each set without the slowest ones."""
         yield from distinct(self._grids(topology, job, budget))
 
     def _grids(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:

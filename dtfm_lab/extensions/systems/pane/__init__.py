@@ -158,7 +158,7 @@ class SystemsPanel(Panel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keywords of ``lab.strategies``."""
+        """Keywords of ``lab.strategies`` that the controls and the lab set: ``seconds``, ``seed`` and ``queueing``."""
         return {"seconds": self.seconds.value, "seed": self.seed.value, "queueing": self._lab_state.queueing}
 
     @property
@@ -172,7 +172,7 @@ class SystemsPanel(Panel):
         if self.start.disabled or topology is None or job is None:
             return
         self._lab_state.message = ""
-        # Another network or job, so answers of before do not count any more.
+        # The network or the job has changed, so earlier answers no longer count.
         if self.question is None or not self.question.covers(topology, job):
             try:
                 self.question = SystemsQuestion(single_gpus(topology, self.ungrouped), job)
@@ -208,7 +208,7 @@ class SystemsPanel(Panel):
             self._follow()
             self._offer_ours()
             self._show_rows()
-        # Changed while the comparison ran, so their answers are of old assumptions.
+        # Their assumptions changed while the comparison ran, so their answers are out of date.
         again, self._again = list(self._again.values()), {}
         if again and not self.staleness(self._lab_state):
             self._ask(again)

@@ -165,7 +165,8 @@ WAITS = "removing one cause at a time"
 def rows_of(outcomes: Outcomes | None, wanted: Sequence[Strategy], plan: Plan | None) -> list[dict[str, Any]]:
     """Return a row for each outcome, the fastest first, then for each system that is still to come.
 
-    A row's name is the system's registry name, even if assumptions were changed. ``plan`` is the lab's.
+    A row's name is the system's registry name, even if assumptions were changed. ``plan`` is the lab's plan, whose row
+    is marked as taken.
     """
     displayed = [] if outcomes is None else bars(outcomes)
     fastest_s = min((one.outcome.iteration_s for one in displayed if one.outcome.iteration_s is not None), default=0.0)

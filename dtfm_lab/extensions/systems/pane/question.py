@@ -101,7 +101,7 @@ class Taking:
             self._lab_state.set_trait(name, before[name])
 
     def _set(self, topology: Topology | None, job: Job | None, plan: Plan | None) -> None:
-        """Set all three, in this order: the network decides which shapes the job may have."""
+        """Set the lab's network, job and plan, in this order: the network decides which shapes the job may have."""
         state = self._lab_state
         if topology is not None and (state.topology is None or state.topology.fingerprint != topology.fingerprint):
             state.topology = topology
