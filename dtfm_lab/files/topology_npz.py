@@ -125,7 +125,9 @@ def _collectives(rows: Any) -> tuple[CollectiveSpeed, ...]:
 
 
 def write(topology: Topology, path: Path) -> Path:
-    """Write everything except measurements of GPUs into a compressed archive."""
+    """Write everything into a compressed archive. Raises FileError for measured GPUs, which an archive cannot hold."""
+    if any(d.measured is not None for d in topology.devices):
+        raise FileError(f"{path}: cannot hold the measured blocks of GPUs; wanted .yaml or .json")
     columns: dict[str, Any] = {
         what: np.array([getattr(d, what) for d in topology.devices])
         for what in ("region", "gpu", "peak_flop_per_s", "memory_bytes", "price_per_hour")

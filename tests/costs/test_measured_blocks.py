@@ -8,11 +8,11 @@ import pytest
 from dtfm_lab.costs.basis import basis_of
 from dtfm_lab.costs.efficiency import GUESS, efficiency_of, share_of
 from dtfm_lab.costs.seconds import layer_passes
-from dtfm_lab.domain.errors import TopologyError, UnknownName
+from dtfm_lab.domain.errors import FileError, TopologyError, UnknownName
 from dtfm_lab.domain.job import Job, LayerKind, gpt
 from dtfm_lab.domain.network import Device, MeasuredBlock, MeasuredGpu, Topology
 from dtfm_lab.domain.plan import Plan
-from dtfm_lab.files import topology_from_mapping, topology_to_mapping
+from dtfm_lab.files import save_topology, topology_from_mapping, topology_to_mapping
 from dtfm_lab.planning.evaluate import evaluate
 from dtfm_lab.simulation import simulate
 
@@ -111,6 +111,14 @@ def test_a_file_keeps_what_was_measured():
     again = topology_from_mapping(mapping).devices[0].measured
     assert (again.host, again.block_launch_s) == ("ada", pytest.approx(1e-3))
     assert topology.fingerprint != replace(topology, devices=(device(None),)).fingerprint
+
+
+def test_an_archive_which_cannot_keep_it_is_refused(tmp_path):
+    nothing = np.zeros((1, 1))
+    topology = Topology((device(TWO),), nothing, nothing, name="one")
+    with pytest.raises(FileError, match=r"one\.npz: cannot hold the measured blocks of GPUs; wanted \.yaml or \.json"):
+        save_topology(topology, tmp_path / "one.npz")
+    assert not (tmp_path / "one.npz").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from dtfm_lab.domain.errors import UnknownName
 from dtfm_lab.domain.network import HARDWARE, Device, Topology, hardware_fields, known_gpu
+from dtfm_lab.domain.network.device import typical_price
 
 GPUS = sorted(gpu for gpu in HARDWARE if not gpu.startswith(("laptop", "Raspberry", "Apple")))
 
@@ -112,6 +113,8 @@ def test_typical_prices_are_those_of_the_table_where_a_device_has_none():
     priced = network.with_typical_prices()
     assert [device.price_per_hour for device in priced.devices] == [5.0, HARDWARE["T4"].price_per_hour, 0.0]
     assert [device.price_per_hour for device in network.devices] == [5.0, 0.0, 0.0]
+    # Other names of a GPU have its price.
+    assert typical_price("H100 SXM") == typical_price("nvidia h100 80gb") == HARDWARE["H100"].price_per_hour > 0
 
 
 DRIVER_NAMES = {

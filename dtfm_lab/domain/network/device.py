@@ -172,9 +172,8 @@ def _row_of(gpu: str) -> str | None:
 
 
 def typical_price(gpu: str) -> float:
-    """Return the table's US dollars per hour for a GPU; 0 if the table has no price, or for a name in
-    ``OTHER_NAMES``."""
-    row = HARDWARE.get(spelling_of(gpu) or "")
+    """Return the table's US dollars per hour for a GPU, in any spelling; 0 if the table has no price."""
+    row = hardware_of(gpu)
     return 0.0 if row is None else row.price_per_hour
 
 
