@@ -24,8 +24,11 @@ MODELS = (("gpt2-medium", 16, 8), ("gpt2-large", 16, 8), ("gpt2-xl", 8, 4), ("gp
 """Model, global batch, micro-batch."""
 LITTLE = (("tiny", 2, 1), ("tiny", 4, 1))
 REHEARSED_TFLOPS = 1.0
-"""Peak of the processor that a rehearsal takes for a GPU: more than one thread of any reaches, and little enough that a
-busy machine still reaches the thousandth of it that a row must have."""
+"""Peak of the processor that a rehearsal takes for a GPU.
+
+It is more than one thread of an x86 core reaches in fp32, and little enough that a busy machine still reaches the
+thousandth of it that a row must have.
+"""
 
 
 def measure(setting: Setting) -> Iterator[Figure]:

@@ -352,7 +352,7 @@ def members_of(lab_state: LabState, names: Iterable[str]) -> list[list[str]]:
     plan, topology = lab_state.plan, lab_state.topology
     planned = None if plan is None or topology is None or plan.job.group_gpus == 1 else planned_as(plan, topology)
     if plan is None or planned is None:
-        return [[name] for name in names]
+        return [[name] for name in network_names(plan, names)]
     groups: dict[str, list[str]] = {name: [] for name in plan.topology.names}
     for device, number in planned.items():
         groups[plan.topology.names[number]].append(device)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
 import pytest
+from loops import until
 
 import dtfm_lab as lab
 from dtfm_lab.simulation import simulate
@@ -129,7 +133,49 @@ async def test_a_page_that_records_a_kill_hears_why_there_is_none(monkeypatch: p
     assert the_lab.run_panel.iterations.value * the_lab.plan.iteration_s >= first_minute.RECORDED_S
     the_lab.first_minute._victim = "ada"
     the_lab._press("record-kill")
-    assert told[1:] == [{"kind": "kill", "why_not": "ada is about to be killed already"}]
+    assert told.pop() == {"kind": "kill", "why_not": "ada is about to be killed already"}
+    the_lab.first_minute._victim, the_lab.lab_state.is_mystery = "", True
+    the_lab._press("record-kill")
+    assert told.pop() == {"kind": "kill", "why_not": "a mystery has a fault already"}
+    the_lab.lab_state.is_mystery, the_lab.lab_state.plan = False, None
+    the_lab._press("record-kill")
+    assert told.pop() == {"kind": "kill", "why_not": "No plan yet: press Plan first"}
+
+
+@dataclass
+class Training:
+    """As much of a run as a kill looks at."""
+
+    losses: list[float] = field(default_factory=lambda: [5.0] * 3)
+    ranks: dict[str, int] = field(default_factory=lambda: {"ada": 0, "katherine": 7})
+    faults: list[str] = field(default_factory=list)
+    running: bool = True
+    spec: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(iterations=100))
+
+
+@pytest.mark.parametrize("ends", ["killed", "cancelled", "another run"])
+async def test_a_page_that_records_hears_of_the_kill_before_it(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    the_lab, run, told = opened(), Training(), []
+    monkeypatch.setattr(first_minute, "BEFORE_KILL_S", 0.05)
+    monkeypatch.setattr(the_lab.bar.view, "send", told.append)
+
+    def act(device: str, do: str) -> None:
+        told.append((device, do))
+        run.faults.append(device)
+
+    monkeypatch.setattr(the_lab.run_panel.faults, "act", act)
+    the_lab.run_panel.run = run
+    the_lab.lab_state.set_busy("run", True)
+    the_lab._press("record-kill")
+    await until(lambda: bool(told))
+    assert told == [{"kind": "kill", "why_not": ""}]
+    if ends == "cancelled":
+        the_lab._press("record-kill-cancel")
+    elif ends == "another run":
+        the_lab.run_panel.run = Training()
+        run.running = False
+    await until(lambda: the_lab.first_minute._victim == "")
+    assert told[1:] == ([("katherine", "kill")] if ends == "killed" else [])
 
 
 def test_a_recovered_device_leads_to_the_link_and_a_copied_link_to_the_end() -> None:

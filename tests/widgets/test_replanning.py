@@ -145,6 +145,22 @@ async def test_of_many_edits_in_a_row_only_the_newest_is_planned_for(monkeypatch
     assert all(plan.topology is lab_state.topology for plan in plans)
 
 
+async def test_every_plan_is_foreseen_before_it_is_set(monkeypatch):
+    """A longer search's plan, too: its chart would be old for a moment, until it is predicted."""
+    monkeypatch.setattr(module, "RESTS_S", (0.0, 0.0))
+    monkeypatch.setattr(module, "BUDGETS_S", (0.015, 0.05, 0.05))
+    topology, job = lab.load_topology("lecture-hall"), lab.load_job("tiny")
+    lab_state = LabState(topology=topology, job=job)
+    replanning, foreseen, late = LiveReplanning(lab_state, live=False), [], []
+    replanning.foresee = foreseen.append
+    lab_state.observe(lambda change: late.append(change["new"]) if change["new"] not in foreseen else None, "plan")
+    replanning.switch.value = True
+    await until(lambda: lab_state.plan is not None and not replanning.is_answering and not lab_state.searches_on)
+    await until(lambda: replanning._task is None)
+    assert len(foreseen) >= 2
+    assert late == []
+
+
 async def test_an_answer_to_an_edit_before_the_newest_is_not_shown(monkeypatch):
     lab_state, replanning = a_lab_state()
     edited, asked, shown = threading.Event(), [], []

@@ -183,6 +183,9 @@ class FaultControls:
         """Kill, pause, resume or slow a device. A LabError is reported as one line."""
         if self._run is None or self._monitor is None:
             return
+        if not self._may_disturb:
+            self._report_error(IS_MYSTERY)
+            return
         try:
             self._disturb(self._run, device, do)
         except LabError as error:

@@ -22,7 +22,7 @@ from dtfm_lab.widgets.views.frame import TopBar
 PULL, TRAIN, DISTURB, SHARE, DONE = STEPS = "step-pull", "step-train", "step-kill", "step-share", "done"
 """The steps in order. Each but the last is also the name of its button."""
 SKIP, GUESS = "step-skip", "step-guess-"
-RECORD_KILL = "record-kill"
+RECORD_KILL, CANCEL_RECORDING = "record-kill", "record-kill-cancel"
 """Pressed by the page once a person has allowed it to record a kill."""
 RUN_S = 10.0
 """Predicted seconds that a run started by a step should take. They set its number of iterations."""
@@ -65,6 +65,8 @@ class FirstMinute:
         """The user's guess of the prediction's error in the current run, one of ``GUESSES``. Empty before it."""
         self._judged = ""
         """In words: how far off the prediction was, and whether the guess was right. Empty without a guess."""
+        self._is_cancelled = False
+        """True if a person cancelled the video before its kill, so that nothing is killed."""
         self._victim = ""
         """The device that is about to be killed."""
         self._showing = OncePerTurn(self._show)
@@ -89,6 +91,8 @@ class FirstMinute:
             self._kill_one()
         elif name == RECORD_KILL:
             self._kill_one(is_recorded=True)
+        elif name == CANCEL_RECORDING:
+            self._is_cancelled = True
         elif name == SHARE:
             self._share()
         elif name.startswith(GUESS) and name.removeprefix(GUESS) in GUESSES:
@@ -203,8 +207,9 @@ class FirstMinute:
         before."""
         if not has_event_loop():
             return
-        if self._victim:
-            return self._tell_recorder(is_recorded, f"{self._victim} is about to be killed already")
+        if why := self._why_no_kill(is_recorded):
+            return self._tell_recorder(is_recorded, why)
+        self._is_cancelled = False
         if "run" not in self._lab_state.busy:
             self._begin_run(self._recorded_iterations() if is_recorded else LEFT_AFTER_KILL)
         run = self._run_panel.run
@@ -212,6 +217,20 @@ class FirstMinute:
             return self._tell_recorder(is_recorded, self._lab_state.message or "no run could start")
         self._victim = next((name for name in self._lab_state.selected if name in run.ranks), [*run.ranks][-1])
         begin(self._kill_soon(self._victim, is_recorded), lambda line: self._lab_state.report_error("run", line))
+
+    def _why_no_kill(self, is_recorded: bool) -> str:
+        """Return why no device can be killed now. Empty if one can."""
+        if self._victim:
+            return f"{self._victim} is about to be killed already"
+        if self._lab_state.is_mystery:
+            return "a mystery has a fault already"
+        run = self._run_panel.run
+        if "run" not in self._lab_state.busy:
+            return self._run_panel.start.tooltip if self._run_panel.start.disabled else ""
+        if run is None or not run.running:
+            return "the last run is still being compared. Try again in a moment"
+        is_late = is_recorded and run.spec.iterations - len(run.losses) < LEFT_AFTER_KILL
+        return "this run is almost over. Try again after it" if is_late else ""
 
     def _recorded_iterations(self) -> int:
         """Return the number of iterations that last longer than a video. If the speed is unknown, as for a part of a
@@ -230,12 +249,13 @@ class FirstMinute:
             await asyncio.sleep(FRAME_S)
         if run is None or not run.running or run is not self._run_panel.run:
             self._tell_recorder(is_recorded, "the run ended before the kill")
-        else:
-            if is_recorded:
-                self._tell_recorder(is_recorded)
-                await asyncio.sleep(BEFORE_KILL_S)
-            self._run_panel.faults.act(victim, KILL)
-            while run.running and not run.faults:
+        elif not self._is_cancelled:
+            self._tell_recorder(is_recorded)
+            await asyncio.sleep(BEFORE_KILL_S if is_recorded else 0.0)
+            # Meanwhile, a person may have cancelled the video, stopped the run or begun another one.
+            if run.running and run is self._run_panel.run and not self._is_cancelled:
+                self._run_panel.faults.act(victim, KILL)
+            while run.running and not run.faults and not self._is_cancelled:
                 await asyncio.sleep(FRAME_S)
         self._victim = ""
         self._showing.ask()

@@ -19,6 +19,7 @@ import { there } from "shared/there.js";
 /** @import { Action, Handle, Headline, Traits } from "./types.d.ts" */
 
 const MOST_LEFT_OUT = 5;
+const READ_MS = 6000; // long enough to read a sentence
 /** @type {`[${string}`} */
 const FOCUSED = "[tabindex], button";
 const LAST_PICTURE = { lead: "Python has ended.", rest: "This is the last picture of the lab.", kind: "error" };
@@ -123,6 +124,7 @@ function render({ model, el }) {
   let killing = null; // while a video waits for the kill that it is to show
   /** @type {Headline | null} */
   let told = null; // what the page itself has to say, until there is news
+  let toldUntil = 0; // of performance.now(): until then no news replaces it
   let room = 0; // pixels wide, for the numbers
   /** @type {Map<string, number>} */
   const fitting = new Map(); // room and lengths of the texts -> how much is left out, as measuring lays the page out
@@ -238,14 +240,16 @@ function render({ model, el }) {
   }
 
   function showAction() {
-    const { label = "", why_not: why = "" } = gone
-      ? restoring()
-      : recording
-        ? { label: recording.left === "…" ? "Cancel recording" : `Stop recording (${recording.left} s)` }
-        : model.get("action");
+    const { label = "", why_not: why = "" } = gone ? restoring() : recording ? recordingAction(recording.left) : model.get("action");
     action.textContent = label;
     action.title = why;
     action.setAttribute("aria-disabled", String(Boolean(why))); // it stays reachable, and says why
+  }
+
+  /** @type {(left: number | string) => Action} */
+  function recordingAction(left) {
+    if (left !== "") return { label: `Stop recording (${left} s)` };
+    return killing ? { label: "Cancel recording" } : { label: "Recording…", why_not: "Allow your browser to record this tab" };
   }
 
   /** @type {() => Action} */
@@ -261,13 +265,15 @@ function render({ model, el }) {
   const askForKill = () =>
     new Promise((resolve, reject) => {
       killing = { resolve, reject };
+      showAction();
       press("record-kill");
     });
 
   /** @type {(pane: HTMLElement, isKill: boolean) => Promise<void>} */
   async function recordPane(pane, isKill) {
     if (recording) return;
-    recording = { left: "…", stop: () => killing?.reject(new Error("it was stopped before the kill")) };
+    recording = { left: "", stop: cancelKill };
+    showAction();
     closeMenus(el);
     more.focus(); // the keys of the lab go on
     try {
@@ -285,11 +291,25 @@ function render({ model, el }) {
     recording = killing = null;
     showAction();
     showHeadline();
+    // A run changes the headline many times a second, and this has to be read.
+    toldUntil = performance.now() + READ_MS;
+    setTimeout(() => {
+      if (performance.now() < toldUntil) return;
+      told = null;
+      showHeadline();
+    }, READ_MS + 50);
+  }
+
+  function cancelKill() {
+    if (!killing) return;
+    press("record-kill-cancel");
+    killing.reject(new Error("it was cancelled"));
   }
 
   /** @type {(isGone: boolean) => void} */
   function showGone(isGone) {
     gone = isGone;
+    if (gone) killing?.reject(new Error("Python has ended"));
     const lab = el.closest(".dtfm-lab");
     lab?.classList.toggle("dtfm-gone", gone);
     for (const part of /** @type {Iterable<HTMLElement>} */ (lab?.children ?? [])) if (!part.contains(root)) part.inert = gone;
@@ -317,7 +337,7 @@ function render({ model, el }) {
     model,
     ["headline"],
     () => {
-      told = null;
+      if (performance.now() >= toldUntil) told = null;
     },
     cleanUp,
   );
@@ -340,6 +360,7 @@ function render({ model, el }) {
   cleanUp.add(() => clearTimeout(settled));
   if (!still) onWaiting(model, el, (isLate) => (waiting.textContent = isLate && !gone ? "Waiting for Python…" : ""), cleanUp);
   if (!still) onRecord(el, recordPane, cleanUp);
+  cleanUp.add(() => killing?.reject(new Error("the lab was closed")));
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => leaveMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(
     numbers,

@@ -55,7 +55,10 @@ export async function record(pane, tell, kill) {
       if (recorder.state !== "inactive") recorder.stop();
     };
     let left = kill ? KILL_S : RESULT_S;
-    if (kill) await kill();
+    // The reader may end the capture with the browser's own button.
+    const ended = over.then(() => Promise.reject(new Error("the capture was ended")));
+    if (kill) await Promise.race([kill(), ended]);
+    ended.catch(() => {}); // from now on, that is how a video ends
     recorder.start();
     tell(left, stop);
     const clock = setInterval(() => {
