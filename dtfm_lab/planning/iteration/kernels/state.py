@@ -189,7 +189,8 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
     - PARAMETERS: number of parameters
     - KEPT: bytes of one micro-batch's activations from its forward to its backward
     - FROZEN: bytes of weights that are not trained
-    - PASSING: all other bytes held during the passes: parameters, optimizer states, recomputed activations, messages
+    - PASSING: all bytes held during the passes except KEPT: parameters, gradients, optimizer states, frozen weights,
+      recomputed activations, messages
     - CODING: seconds of encoding and decoding messages per pass
     - NEXT: row of ``Tables.link`` for messages to the next stage
     - BEGIN: the first block
