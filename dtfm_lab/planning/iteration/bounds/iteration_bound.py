@@ -359,7 +359,8 @@ class IncrementalBound:
     ) -> None:
         """Raise the bound towards the ``best_s`` seconds of the best plan so far, within its share of the time.
 
-        ``generation``, ``complete`` and ``compiling_s`` describe the newest step of the search.
+        ``generation``, ``complete`` and ``compiling_s`` describe the newest step of the search. ``spent_s`` returns the
+        seconds of the search so far.
         """
         request = self._request
         if not request.improve_bound or self._large:

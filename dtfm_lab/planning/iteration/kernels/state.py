@@ -274,7 +274,7 @@ def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
 
 @compiled
 def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
-    """Set the warm-ups to ``factor`` times the warm-ups of a steady pipeline, limited by memory.
+    """Set the warm-ups to ``factor`` times the warm-ups of a steady pipeline, at least 1F1B's, limited by memory.
 
     Take the seconds from a stage's forward of a micro-batch to its backward. Divided by the seconds of the slowest
     device or link, they give the micro-batches that must be in flight. All pipelines run equally far ahead: as far as

@@ -154,7 +154,8 @@ class PlanPricer:
         return replace(found, value=value, lacks=lacks, judged=True)
 
     def over_bytes(self, shape_search: ShapeSearch, found: KernelPlan) -> int:
-        """Return the bytes that the worst device lacks once waiting messages count, which the replay leaves out.
+        """Return the bytes that the worst device lacks once waiting messages count, which the replay leaves out; 0 if
+        every device has enough.
 
         The replay counts a message as if it arrived when needed and left at once. On slow links, messages wait.
         """

@@ -265,7 +265,8 @@ def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Itera
 
 
 MOST_BY_PAIRS = 64
-"""Up to this number of replicas every pair's message is added up. With more, a ring is as good or better."""
+"""Up to this number of replicas, sharded averaging is priced by adding up the messages of every pair. With more, it is
+left out if other ways are allowed, because a ring is as good or better."""
 
 
 @dataclass(frozen=True, eq=False)
