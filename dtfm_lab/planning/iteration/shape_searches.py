@@ -365,8 +365,8 @@ class ShapeSearch:
         self.fixed_fields = _fixed_fields(job)
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
-        """Structured placements to begin with, each with True if neighbours in its order of devices share a stage, and
-        False if they share a pipeline."""
+        """Structured placements to begin with, each with True if its order of devices (by speed or nearness) fills the
+        grid stage by stage, and False if pipeline by pipeline."""
         self.unused: list[tuple[bool, KernelPlan]] = []
         """Structured placements that no annealing has begun with yet."""
         self.underestimated = 1.0
@@ -475,8 +475,8 @@ class ShapeSearch:
             self.best = replace(self.replayed(found), judged=True, operator=found.operator)
 
     def keep(self, found: KernelPlan) -> bool:
-        """Keep a plan if it is the best of this shape, and return True if so. A valid plan beats every plan that
-        is not valid."""
+        """Keep a plan if it is the best of this shape, and return True if so. A valid plan beats every
+        plan that is not valid."""
         best = self.best
         if best is not None and (found.lacks > 0, found.price) >= (best.lacks > 0, best.price):
             return False

@@ -318,8 +318,8 @@ class StartingPlans:
         return shape_search.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
     def of_plan(self, plan: Plan | None) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the search of a plan's shape, and the plan as priced there. None without a
-        plan, or if the job does not allow its shape, micro-batch size, checkpointing or number of blocks."""
+        """Return the search of a plan's shape, and the plan as priced there. None without a plan, or if
+        the job does not allow its shape, micro-batch size, checkpointing or number of blocks."""
         if plan is None or plan.job.model is None or plan.job.microbatch is None:
             return None
         topology, job = self._problem.topology, plan.job
