@@ -83,10 +83,11 @@ class Room(NamedTuple):
 
 
 def room_for(topology: Topology, job: Job) -> Room:
-    """Return whether any plan of a job fits a network, and the bytes that the whole model needs on one device.
+    """Return whether any plan of a job fits a network, the bytes that the whole model needs on one device, and the
+    bytes of all devices together.
 
-    The bytes are for the tightest way to hold the model that the job allows. Raises PlanError for a job without a
-    model.
+    The needed bytes are for the tightest way to hold the model that the job allows. Raises PlanError for a job without
+    a model.
     """
     problem = IterationProblem.of(*network_of(topology, job))
     needs = float(_least_bytes(problem)[problem.n_blocks, 3])
@@ -95,8 +96,8 @@ def room_for(topology: Topology, job: Job) -> Room:
 
 
 def _least_bytes(problem: IterationProblem) -> FloatArray:
-    """Return (L + 1, 4) ``_bytes`` of the smallest micro-batch without warm-ups, with the checkpointing that needs
-    least."""
+    """Return (L + 1, 4) ``_bytes`` of the smallest micro-batch without warm-ups, with the most replicas that are tried
+    and the checkpointing that needs least."""
     microbatch = problem.microbatches[0]
     replicas = max(_replicas(problem, microbatch))
     return np.asarray(np.minimum.reduce([_bytes(part, microbatch, 0, replicas) for part in problem.parts]))
@@ -180,7 +181,8 @@ def _fitting(problem: IterationProblem, microbatch: int, replicas: int) -> Fitti
 
 
 def room_of(problem: IterationProblem, grid: IntArray, microbatch: int, *, waiting: bool = False) -> IntArray:
-    """Return (S,) the maximum blocks of each stage of a grid that fit the memory of every device of the stage.
+    """Return (S,) the maximum blocks of each stage of a grid that fit the memory of every device of the stage; -1 if
+    not even 0 blocks fit.
 
     Each stage has at least the warm-up forwards of 1F1B. With ``waiting``, stages may wait for each other. Each then
     has only the fewest warm-up forwards that the job's schedule allows.

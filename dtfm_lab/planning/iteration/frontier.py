@@ -62,7 +62,7 @@ class Frontier:
     lower_bounds_s: Mapping[int, float] = field(default_factory=dict)
     """Seconds of an iteration that no plan of any price can beat, by global batch."""
     searches: int = 0
-    """Number of searches done so far."""
+    """Number of searches done so far, including those skipped because no price limit was left to try."""
     n_searches: int = 0
     """Maximum number of searches of all batches together."""
     latest: str = ""

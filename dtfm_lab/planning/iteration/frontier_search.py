@@ -78,7 +78,7 @@ def stream_frontier(
 class _Allowance(NamedTuple):
     steps: int | None
     seconds: float | None
-    """Seconds for one batch."""
+    """Seconds for one batch; None if only steps are limited."""
     searches: int
 
     def of(self, number: int, spent_s: float) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class _Ladder:
         self._add(last.plan)
 
     def complete(self) -> None:
-        """Add the intermediate plans that are on the frontier: faster than all plans that are as cheap."""
+        """Add the intermediate plans that are on the frontier: faster than every plan that costs no more per hour."""
         for step in sorted(self.passed, key=lambda step: step.iteration_s):
             price = sum(step.topology.devices[int(d)].price_per_hour for d in step.devices.flat)
             rival = self._at(price)

@@ -360,7 +360,7 @@ class Search:
 
     def _requests(self) -> list[SearchRequest]:
         """Return one request per choice to anneal, the most promising first. If the user gave a plan, its choice comes
-        before all others."""
+        before all others. Empty if the network is too large for annealing (``MOST_ANNEALED``)."""
         request = self.request
         of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
         if self.start is not None:
@@ -409,8 +409,9 @@ class Search:
     def _kind_of(self, job: Job) -> tuple[object, ...]:
         """Return the kind of a choice. Choices of one kind have the same good placements.
 
-        They differ only in how replicas average, or in whether replicas split the optimizer states. So only the best
-        choice of a kind is annealed. Its plans are then tried with the other choices of the kind.
+        They differ only in how replicas average, and in sharding: none or zero-1, or else zero-2 or zero-3. So only
+        the best choice of a kind is annealed. Its plans are then tried with other ways to average and, unless they
+        use zero-2 or zero-3, with the other one of none and zero-1 (``_in_other_ways``).
         """
         return job.tensor_parallel, job.gathers_passes, job.checkpointing == "selective"
 
@@ -498,7 +499,8 @@ class Search:
             yield best
 
     def _in_other_ways(self, job: Job) -> Iterator[Job]:
-        """Yield a plan's job with every other open combination of averaging, overlap, and whole or split states."""
+        """Yield a plan's job with every other open combination of averaging, overlap, and whole or split states. Yield
+        nothing for zero-3, which averages in its passes."""
         asked = self.request.job
         shardings = ("none", "zero-1") if asked.sharding is None and not job.gathers_passes else (job.sharding,)
         ways = WAYS_TO_AVERAGE if asked.synchronisation is None else (job.synchronisation,)

@@ -457,7 +457,8 @@ class IterationProblem:
 def static_bytes_of(
     problem: IterationProblem, passes: Passes, blocks: FloatArray, role: int, n_replicas: int
 ) -> FloatArray:
-    """Return a stage's bytes of parameters, gradients and optimizer states by its role, including what it gathers.
+    """Return the bytes of parameters, gradients, optimizer states and frozen weights of a stage with this role,
+    including what it gathers.
 
     ``blocks``, (4, ...), are the sums of ``Passes.layer`` over its blocks.
     """
@@ -468,8 +469,8 @@ def static_bytes_of(
 
 
 def activation_bytes_of(passes: Passes, blocks: FloatArray, role: int) -> tuple[FloatArray, FloatArray]:
-    """Return a stage's bytes of activations by its role: for each micro-batch in flight, and in addition during one
-    backward. ``blocks`` is as for ``static_bytes_of``."""
+    """Return the bytes of activations of a stage with this role: for each micro-batch in flight, and in addition during
+    one backward. ``blocks`` is as for ``static_bytes_of``."""
     first, last = ENDS_OF_ROLE[role]
     _, _, whole, _ = _with_ends(passes, blocks, role)
     kept = np.minimum(passes.least_inputs[0 if first else 1], whole) if passes.recompute else whole
@@ -534,7 +535,7 @@ def _extra(job: Job, model: ModelSpec, kind: LayerKind) -> FloatArray:
 
 
 class Kinds(NamedTuple):
-    """The kinds of devices in a network. Devices of one kind process micro-batches equally fast."""
+    """The kinds of devices in a network. Devices of one kind are equally fast and have equal memory."""
 
     of_device: IntArray
     """(N,) number of each device's kind."""
@@ -565,8 +566,8 @@ class PassTable(NamedTuple):
     ends_s: FloatArray
     """(2, 2, K) seconds of the embedding and of the head (first index), forward and backward (second index)."""
     receive_s: FloatArray
-    """(K, L + 1) seconds in which a group of GPUs gathers the message that crosses the boundary before each block. Each
-    GPU received one part of it."""
+    """(K, L + 1) seconds in which a group of GPUs gathers the message that crosses the boundary before each block, and
+    after the last one. Each GPU received one part of it."""
 
 
 def pass_table(job: Job, kinds: Sequence[Device], efficiency: GivenEfficiency) -> PassTable:
@@ -610,5 +611,5 @@ class SearchTarget:
 
     @property
     def limited(self) -> bool:
-        """True if dollars or seconds are limited."""
+        """True if dollars per hour or seconds are limited."""
         return min(self.max_price_per_hour, self.max_iteration_s) < math.inf

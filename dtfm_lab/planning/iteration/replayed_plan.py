@@ -1,5 +1,5 @@
-"""Price a whole plan with the compiled replay. It gives the seconds, and whether the plan fits, within a
-millisecond."""
+"""Price a whole plan with the compiled replay, in less than a millisecond: the seconds of an iteration, and whether the
+plan fits memory."""
 
 from __future__ import annotations
 

@@ -94,8 +94,8 @@ POLISH_COLD = 2e-5
 POLISH_WITHIN = 1.005
 """The replay polishes plans that are estimated within this factor of the best plan of their shape."""
 SHOWN_EVERY = 16
-"""After this many shapes a candidate is yielded even if there is nothing new. The caller can then check the time
-limit."""
+"""After this many shapes or placements a candidate is yielded even if there is nothing new. The caller can then check
+the time limit."""
 TIGHT = 1.5
 """Shapes that are short of memory are tried again with recomputation if they are good enough. With enough memory they
 would have to take less than this multiple of the best plan's seconds."""
@@ -108,7 +108,7 @@ round."""
 FEW_ROWS = 12
 """Number of structured placements that are priced for every shape, however slow its plans are."""
 HOPELESS = 2.0
-"""A shape whose plan takes at least this multiple of the best plan's seconds gets no further placements and skips the
+"""A shape whose plan takes more than this multiple of the best plan's seconds gets no further placements and skips the
 first round of annealing. It is annealed when its turn comes."""
 MOST_ROUNDS = 3
 """Number of rounds after which a search without any valid plan gives up. The first round covers all shapes."""
@@ -222,7 +222,8 @@ class ChoiceAnnealing:
             shape_search.keep(found)
 
     def _annealed(self) -> Iterator[Candidate]:
-        """Yield the first plans of all shapes, then anneal each for a short time, then the most promising."""
+        """Yield the first plans of all shapes, then anneal each for a short time, then the most promising. If plans are
+        given to search near, yield only plans near them."""
         for shape_search, found in self.given:
             self.operator = "start"
             shape_search.keep(replace(found, operator="start"))
@@ -235,7 +236,8 @@ class ChoiceAnnealing:
         yield from self.improve(promising)
 
     def begin(self) -> Generator[Candidate, None, set[ShapeSearch]]:
-        """Try the structured placements of all shapes. Return the shapes with recomputation that may win."""
+        """Try the structured placements of all shapes, then of shapes with recomputation. Return the most promising
+        shapes with recomputation (``PROMISING``)."""
         yield from self._first_plans(list(self.shape_searches))
         tight = self._tight()
         yield from self._first_plans([shape_search for shape_searches in tight for shape_search in shape_searches])
@@ -389,8 +391,10 @@ class ChoiceAnnealing:
         return True
 
     def _anneal(self, shape_search: ShapeSearch, growth: float, *, mends: bool = False) -> None:
-        """Anneal a shape by the estimate, then its result by the replay. ``mends`` starts from the shape's best
-        plan."""
+        """Anneal a shape by the estimate, then its result by the replay.
+
+        ``growth`` is the length, as a multiple of the nominal length. ``mends`` starts from the shape's best plan.
+        """
         assert shape_search.best is not None
         s, r = shape_search.shape
         begin, operator, hot = self.starting_plans.of_annealing(shape_search)
@@ -496,7 +500,7 @@ class ShownShapes:
         self._tried: deque[tuple[ShapeSearch, KernelPlan]] = deque(maxlen=SHOWN)
         self._known: dict[KernelPlan, Individual] = {}
         self._newest: dict[ShapeSearch, Individual] = {}
-        """The last shown best plan of each shape. It is the parent of the next one."""
+        """The last shown best plan of each shape. It is shown as the parent of plans that were reheated from it."""
         self._n_shown = 0
 
     def tried(self, shape_search: ShapeSearch, found: KernelPlan, operator: str) -> KernelPlan:

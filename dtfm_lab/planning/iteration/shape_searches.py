@@ -365,12 +365,13 @@ class ShapeSearch:
         self.fixed_fields = _fixed_fields(job)
         self.best: KernelPlan | None = None
         self.rows: list[tuple[bool, KernelPlan]] = []
-        """Structured placements to begin with, each with True if the devices of each stage are near each other."""
+        """Structured placements to begin with, each with True if its order of devices (by speed or nearness) fills the
+        grid stage by stage, and False if pipeline by pipeline."""
         self.unused: list[tuple[bool, KernelPlan]] = []
         """Structured placements that no annealing has begun with yet."""
         self.underestimated = 1.0
-        """Ratio of the last plan's seconds to their estimate. Plans that would be too slow by this ratio are not
-        simulated."""
+        """Simulated objective of the last plan divided by its estimate, at least 1. A plan is not simulated if its
+        estimate times this is no better than the best plan."""
         self.slices = 0
         """Number of annealings so far."""
         self.work = 0.0
@@ -474,7 +475,8 @@ class ShapeSearch:
             self.best = replace(self.replayed(found), judged=True, operator=found.operator)
 
     def keep(self, found: KernelPlan) -> bool:
-        """Keep a plan if it is the best of this shape, and return True if so. A valid plan beats all others."""
+        """Keep a plan if it is the best of this shape, and return True if so. A valid plan beats every
+        plan that is not valid."""
         best = self.best
         if best is not None and (found.lacks > 0, found.price) >= (best.lacks > 0, best.price):
             return False

@@ -65,8 +65,8 @@ class Starts:
 
     @cached_property
     def kinds(self) -> list[IntArray]:
-        """Groups of devices of equal speed, the group with the highest total speed first. Devices near each other are
-        adjacent."""
+        """At most ``MOST_KINDS`` groups of devices of equal speed, the group with the highest total speed first.
+        Devices near each other are adjacent."""
         near, speeds = self.by_nearness, self._problem.flop_per_s
         found = [near[speeds[near] == speed] for speed in np.unique(speeds)]
         return sorted(found, key=lambda kind: -float(speeds[kind].sum()))[:MOST_KINDS]
@@ -224,8 +224,8 @@ SLOWED = 0.95
 P_AGAIN = 0.45
 """Probability that annealing begins with one of the cheapest structured placements, used before or not."""
 P_STRUCTURED = 0.7
-"""Probability that annealing begins with a structured placement, while some are unused. ``P_AGAIN`` of it goes to the
-cheapest ones, the rest to unused ones."""
+"""Total probability that annealing begins with a structured placement, while some are unused: ``P_AGAIN`` for the
+cheapest ones, the other 0.25 for unused ones. A shape's first annealing always begins with an unused one."""
 P_RESHAPED = 0.15
 """Probability that annealing begins with a neighbouring shape's best plan, fitted to this shape, if it does not begin
 with a structured placement."""
@@ -270,8 +270,8 @@ class StartingPlans:
         """Return the searches whose best plan would be better with more memory, sorted by its value with unlimited
         memory.
 
-        Such a plan does not fit, or has so few micro-batches in flight that stages wait. Only those below
-        ``most`` are returned.
+        Such a plan does not fit, or has so few micro-batches in flight that stages wait. A search is left out if its
+        value with unlimited memory is ``most`` or more.
         """
         found: list[tuple[float, ShapeSearch]] = []
         for shape_search in shape_searches:
@@ -318,8 +318,8 @@ class StartingPlans:
         return shape_search.best, "reheated", float(np.exp(self._rng.uniform(*np.log(REHEATED))))
 
     def of_plan(self, plan: Plan | None) -> tuple[ShapeSearch, KernelPlan] | None:
-        """Return the search of a plan's shape, and the plan as priced there. None if the job does not allow the
-        plan."""
+        """Return the search of a plan's shape, and the plan as priced there. None without a plan, or if
+        the job does not allow its shape, micro-batch size, checkpointing or number of blocks."""
         if plan is None or plan.job.model is None or plan.job.microbatch is None:
             return None
         topology, job = self._problem.topology, plan.job

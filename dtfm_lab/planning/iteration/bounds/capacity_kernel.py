@@ -249,8 +249,8 @@ def fill_capacities(
     upper: FloatArray,
     capacity: FloatArray,
 ) -> None:
-    """Fill ``capacity``, (Q, I, 2, C): the whole number of micro-batches that a device of class c can process in a
-    stage of kind q.
+    """Fill ``capacity``, (Q, I, 2, C): the maximum whole number of micro-batches that a device of class c can process
+    in a stage of kind q.
 
     At index i of I, the stage's group has ``on_side[i]`` devices on side 0 of the cut. The third index is 0 if the
     device's pipeline stays on one side, 1 if it crosses the cut. ``count`` (C,) is the number of devices of each class,

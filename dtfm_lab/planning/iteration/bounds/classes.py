@@ -45,8 +45,8 @@ class Family:
 
 
 def families_of(job: Job, schedules: Iterable[str] | None = None) -> tuple[Family, ...]:
-    """Return the families of the job's schedule or, if it names none, of all ``schedules``. None stands for all
-    built-in schedules.
+    """Return families that together cover the job's schedule or, if it names none, all ``schedules``. None stands for
+    all built-in schedules.
 
     A schedule that is not built in counts as one that may split its backwards and has one stage per device.
     """
@@ -304,7 +304,7 @@ def cuts_of(classes: DeviceClasses, message_s: FloatArray) -> list[IntArray]:
 
     ``message_s`` is (C, C) seconds. The slower of two directions counts. Groups of classes are joined by single
     linkage, the nearest first. A group becomes one side of a cut if it is farther from all others than the nearest two
-    groups are from each other. So do the last two groups.
+    groups are from each other. The last two groups are always the sides of a cut.
     """
     n = len(classes.count)
     if n < 2:
@@ -463,8 +463,8 @@ class Averages:
         return floor
 
     def border_s(self, side: IntArray) -> FloatArray | None:
-        """Return (Q, C) minimum seconds in which the member of a ring that sends across the cut sends all its messages.
-        None if averaging is not a ring."""
+        """Return (Q, C) minimum seconds in which a device sends all its messages, if it is the member of a ring that
+        sends across the cut. None if averaging is not a ring."""
         if self._how != "ring":
             return None
         far = np.where(side[:, None] != side[None, :], 0.0, np.inf)
@@ -472,8 +472,8 @@ class Averages:
         return np.asarray((once + far).min(axis=2))
 
     def tied_s(self, side: IntArray) -> FloatArray:
-        """Return (C, 2) minimum seconds in which the ends of a pipeline exchange their embedding. The first is with a
-        device on the same side of the cut, the second with any."""
+        """Return (C, 2) minimum seconds in which a device exchanges a tied embedding with the other end of its
+        pipeline: a device on the same side of the cut, or any device. 0 without a tied embedding."""
         if self._problem.tied_parameters == 0:
             return np.zeros((len(side), 2))
         message_s = self.classes.moving_s(self._problem.embedding_bytes) + self.classes.latency_s
@@ -496,7 +496,7 @@ def _across(of_pairs: FloatArray, side: IntArray, here: int) -> FloatArray:
 
 
 Seconds = tuple[FloatArray, FloatArray, FloatArray]
-"""(Q, C) seconds of one micro-batch's forward, backward to the inputs, and backward to the weights."""
+"""Three (Q, C) arrays: seconds of one micro-batch's forward, backward to the inputs, and backward to the weights."""
 
 
 def gathered_passes(

@@ -50,8 +50,10 @@ class _Grids:
     """(K, S * R) flattened grids."""
 
     def bounds_of(self, which: slice, low_s: float, high_s: float) -> FloatArray:
-        """Return one number per grid of ``which``: seconds that no plan on the grid beats, whatever its cut. It is
-        infinite if no plan takes less than ``high_s``."""
+        """Return one number per grid of ``which``: seconds that no plan on the grid beats, whatever its cut.
+
+        It is at least ``low_s``, a bound known for all grids, and infinite if no plan takes less than ``high_s``.
+        """
         from dtfm_lab.planning.iteration.kernels.enumeration import fill_bounds
 
         grids = self._grids(self.rows[which])

@@ -49,7 +49,7 @@ TOLERANCE = 2e-3
 ROUNDING = 1 - 1e-9
 JUST_BELOW = 1 - 5e-10
 """After bisection, one last proof tries to rule out every plan faster than this share of the best plan's seconds. The
-remaining gap counts as none (``search.PROVEN``)."""
+remaining gap counts as none (``planning.search.PROVEN``)."""
 MOST_DEVICES_WITH_CUTS = 96
 """Cuts of the network are tried on networks of up to this number of devices. Proofs for larger ones would take
 minutes."""
@@ -73,9 +73,9 @@ def iteration_bound_steps(
 ) -> Iterator[float]:
     """Yield lower bounds on the seconds of an iteration. They never fall, and a caller may stop at any time.
 
-    The first is ``work_bound_s``. Most steps take milliseconds and repeat the bound, because a proof goes shape by
-    shape. Equal arguments give equal bounds. If only every H-th iteration averages, the bound is on the average seconds
-    of H iterations.
+    The first is ``work_bound_s``, or ``lower_s`` if that is higher. Most steps take milliseconds and repeat the bound,
+    because a proof goes shape by shape. Equal arguments give equal bounds. If only every H-th iteration averages, the
+    bound is on the average seconds of H iterations.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _bisected(
     *,
     synchronises: bool,
 ) -> Iterator[float]:
-    """Yield the longest time in seconds that is refuted for all shapes so far, once for every proof for one shape."""
+    """Yield the longest time in seconds that is known to be refuted for all shapes, before each proof for one shape."""
     low, high = max(work_bound_s(classes.problem), lower_s), np.inf
     cases = list(cases_of(classes, families, synchronises=synchronises))
     cuts = cuts_of(classes, cases[0].capacities.hop_s + classes.latency_s) if cases else []
@@ -359,7 +359,8 @@ class IncrementalBound:
     ) -> None:
         """Raise the bound towards the ``best_s`` seconds of the best plan so far, within its share of the time.
 
-        ``generation``, ``complete`` and ``compiling_s`` describe the newest step of the search.
+        ``generation``, ``complete`` and ``compiling_s`` describe the newest step of the search. ``spent_s`` returns the
+        seconds of the search so far.
         """
         request = self._request
         if not request.improve_bound or self._large:

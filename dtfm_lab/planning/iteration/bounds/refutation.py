@@ -335,7 +335,8 @@ class Program:
     on_side: IntArray
     """(I,) numbers of devices that a stage may have on side 0 of the cut."""
     prices: tuple[FloatArray, float] | None = None
-    """(C,) US dollars per hour of a device of each class, and the maximum for all used devices together."""
+    """(C,) US dollars per hour of a device of each class, and the maximum for all used devices together. None
+    without such a limit."""
     staying: tuple[int, int] | None = None
     """Number of pipelines wholly on side 0, and wholly on side 1. All other pipelines cross the cut. None allows any
     numbers."""

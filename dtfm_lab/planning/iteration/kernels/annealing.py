@@ -49,7 +49,8 @@ ALIKE_TRIES = 4
 """Number of tries to find a second device that differs from the first. Chosen by hand: if most devices are alike, more
 tries would take longer than a move."""
 COARSE = 0.5
-"""Share of whole-stage and cluster moves at the start. It falls to zero within the first quarter. Chosen by hand."""
+"""Probability that a move by the estimate must be a STAGES or CLUSTERS move, at the start. It falls to zero within the
+first quarter. Other moves are drawn from all kinds. Chosen by hand."""
 SMOOTHING = 0.1
 """Weight of the average pipeline's seconds, relative to the slowest pipeline's. It gives a direction on plateaus.
 Chosen by hand."""

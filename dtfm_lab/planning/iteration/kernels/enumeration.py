@@ -79,7 +79,8 @@ class Grid(NamedTuple):
     least_s: FloatArray
     """(2, S, R) minimum seconds of a forward and of a backward to the inputs."""
     tail_s: FloatArray
-    """(S, R, L + 1) seconds from the end of a stage's passes to the end of the iteration, by its number of blocks."""
+    """(S, R, L + 1) minimum seconds from the end of a stage's passes to the end of the iteration, by its number of
+    blocks."""
 
 
 class DevicePasses(NamedTuple):
@@ -205,11 +206,11 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
 
 
 START, BACK, CAPACITY = range(3)
-"""Rows of ``way``, which describes the stages before a stage.
+"""Rows of ``way``: limits that the stages before a stage set for it.
 
-- START: seconds before its first forward
-- BACK: seconds after its last backward to the inputs
-- CAPACITY: maximum micro-batches of its pipeline
+- START: minimum seconds before the stage's first forward
+- BACK: minimum seconds after the stage's last backward to the inputs
+- CAPACITY: maximum micro-batches of the pipeline
 """
 
 

@@ -61,8 +61,8 @@ def _dollars_per_s(tables: Tables, state: SearchState) -> float:
 
 @compiled
 def seconds_of(tables: Tables, state: SearchState, exact: bool, fixed: bool) -> tuple[float, float]:
-    """Return the seconds of an iteration, and the average seconds of its pipelines. With ``exact``, both are the
-    seconds of the iteration.
+    """Return the seconds of an iteration, and the average seconds of its pipelines. If micro-batches are shared out
+    again, the second is what ``share_out`` returns. With ``exact``, both are the seconds of the iteration.
 
     Unless ``fixed`` or ``exact``, micro-batches are shared out again, into ``SearchState.shared_out`` only
     (``take_counts``).
@@ -174,7 +174,8 @@ def share_out(begins: FloatArray, each: FloatArray, total: int, counts: FloatArr
 def finish(tables: Tables, grid: IntArray, stage: FloatArray, ready: FloatArray, up_free_s: FloatArray) -> float:
     """Return the seconds of an iteration whose passes end at ``ready`` (R, S), including averaging and tied embeddings.
 
-    ``up_free_s`` (R,) is the time from which the link from the second stage of each pipeline to the first is free.
+    If replicas average only every H-th iteration, these are the mean seconds of H iterations. ``up_free_s`` (R,) is the
+    time from which the link from the second stage of each pipeline to the first is free.
     """
     n, r = grid.shape
     tied = n > 1 and tables.tied_parameters > 0.0

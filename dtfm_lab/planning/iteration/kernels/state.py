@@ -189,7 +189,8 @@ def count_stages(tables: Tables, blocks: IntArray, stage: FloatArray) -> None:
     - PARAMETERS: number of parameters
     - KEPT: bytes of one micro-batch's activations from its forward to its backward
     - FROZEN: bytes of weights that are not trained
-    - PASSING: all other bytes held during the passes: parameters, optimizer states, recomputed activations, messages
+    - PASSING: all bytes held during the passes except KEPT: parameters, gradients, optimizer states, frozen weights,
+      recomputed activations, messages
     - CODING: seconds of encoding and decoding messages per pass
     - NEXT: row of ``Tables.link`` for messages to the next stage
     - BEGIN: the first block
@@ -273,7 +274,7 @@ def _region_of(tables: Tables, row: IntArray, r: int) -> tuple[int, int, bool]:
 
 @compiled
 def warm_up(tables: Tables, state: SearchState, factor: float) -> None:
-    """Set the warm-ups to ``factor`` times the warm-ups of a steady pipeline, limited by memory.
+    """Set the warm-ups to ``factor`` times the warm-ups of a steady pipeline, at least 1F1B's, limited by memory.
 
     Take the seconds from a stage's forward of a micro-batch to its backward. Divided by the seconds of the slowest
     device or link, they give the micro-batches that must be in flight. All pipelines run equally far ahead: as far as

@@ -154,7 +154,8 @@ class PlanPricer:
         return replace(found, value=value, lacks=lacks, judged=True)
 
     def over_bytes(self, shape_search: ShapeSearch, found: KernelPlan) -> int:
-        """Return the bytes that the worst device lacks once waiting messages count, which the replay leaves out.
+        """Return the bytes that the worst device lacks once waiting messages count, which the replay leaves out; 0 if
+        every device has enough.
 
         The replay counts a message as if it arrived when needed and left at once. On slow links, messages wait.
         """
@@ -176,7 +177,7 @@ MOST_CLUSTERED = 64
 """Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save."""
 RATIO = 1.6
 """Ratio of the sizes of successive prefixes of the devices, sorted by speed or by connection. It keeps their number
-below 20."""
+below 20 for each of the two orders."""
 
 
 def device_sets(topology: Topology) -> list[IntArray]:
@@ -185,12 +186,12 @@ def device_sets(topology: Topology) -> list[IntArray]:
     A pool is the devices of one kind in one region. With up to ``MOST_POOLS`` pools, every selection of them is a set.
     With more pools, these are the sets:
 
-    - all pools at least as fast as each speed
+    - for each speed, all pools that are at least as fast
     - all pools but one
     - clusters of pools, the best connected first
     - each pool alone
 
-    With more than ``MOST_CLUSTERED`` pools, only the first of these are used.
+    With more than ``MOST_CLUSTERED`` pools, only the sets by speed are used.
     """
     pools = _pools(topology)
     n = len(pools)
@@ -224,7 +225,8 @@ def _alone(topology: Topology) -> Iterator[IntArray]:
 
 
 def _hosts(topology: Topology) -> Iterator[IntArray]:
-    """Yield the first host of each kind. Small models train fastest inside one host, whose links are the fastest."""
+    """Yield the first host with each combination of GPUs, if it has more than one device. Small models train fastest
+    inside one host, whose links are the fastest."""
     kinds = set()
     for host in by_key((device.host, i) for i, device in enumerate(topology.devices) if device.host).values():
         kind = tuple(topology.devices[i].gpu for i in host)
@@ -380,7 +382,8 @@ class StructuredPlans:
     def simulated(self) -> Iterator[Candidate | None]:
         """Yield the plans, best estimates first, each priced by the simulator; None for a plan that does not fit.
 
-        The best plan of every layout comes first, because plans of one layout are much alike.
+        Each further plan of a layout is sorted as if it were slower by ``ALIKE`` (2 %) more, because plans of one
+        layout are much alike.
         """
         seen: set[tuple[bytes, Job]] = set()
         best = math.inf

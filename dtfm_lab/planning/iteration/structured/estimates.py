@@ -428,7 +428,7 @@ class _Stage:
         return forward + self.receive_f, backward + self.receive_b
 
     def priced(self, rows: list[_Averaging], overlaps: list[bool]) -> _Priced:
-        """Return the seconds of an iteration for every combination."""
+        """Return the seconds of an iteration for every combination (see ``_Priced.seconds``)."""
         of, n, sharding = self.of, len(self.blocks), rows[0].sharding
         forward, backward = self._passes(sharding)
         both = forward + backward

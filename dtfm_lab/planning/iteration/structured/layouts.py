@@ -36,9 +36,9 @@ from dtfm_lab.planning.iteration.problem import (
 
 
 SHARDINGS_BEGUN = ("none", "zero-1", "zero-3", "zero-2")
-"""Kinds of sharding in the order in which annealing tries them. If time is short, the last may not be tried."""
+"""Kinds of sharding that are tried if the job leaves it open, in the order of ``choices_of``."""
 OF_CHOICES = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""Fields that annealing keeps fixed, so that each combination of them is annealed separately."""
+"""Fields that annealing keeps fixed. One combination of them is a *choice*."""
 
 
 def leaves_open(job: Job) -> bool:
@@ -157,7 +157,7 @@ class GridLayout:
 
 @dataclass(frozen=True, eq=False)
 class NeighbourLinks:
-    """Links between neighbouring stages, each (S - 1, R)."""
+    """Links between neighbouring stages. Arrays are (S - 1, R) unless stated otherwise."""
 
     there_s_per_byte: FloatArray
     """Seconds per byte of an activation, including the wait for other pipelines that send at the same time."""
@@ -265,7 +265,8 @@ def layouts(links: Links, job: Job, members: IntArray, *, coarse: bool) -> Itera
 
 
 MOST_BY_PAIRS = 64
-"""Up to this number of replicas every pair's message is added up. With more, a ring is as good or better."""
+"""Up to this number of replicas, sharded averaging is priced by adding up the messages of every pair. With more, it is
+left out if other ways are allowed, because a ring is as good or better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,14 +276,15 @@ class Average:
 
     how: str
     latency_s: FloatArray
-    """Seconds of all latencies that follow one another, for the gradients and for what comes back."""
+    """Sum of the latencies on the critical path, in seconds, in both phases: sending gradients, and sending back
+    averages or parameters."""
     there_s_per_byte: FloatArray
     """Seconds per byte of a stage's gradient."""
     back_s_per_byte: FloatArray
     """Seconds per byte of what comes back: averages or parameters."""
 
     def seconds(self, gradient_bytes: FloatArray, back_bytes: FloatArray) -> FloatArray:
-        """Return (S,) seconds if all replicas begin at once."""
+        """Return (S,) seconds of averaging if all replicas begin at once."""
         return self.latency_s + gradient_bytes * self.there_s_per_byte + back_bytes * self.back_s_per_byte
 
 
@@ -570,7 +572,8 @@ class StageTables:
         return self.plain_problem().gradient_bytes(self.parameters(ends))
 
     def message_bytes(self, sharding: str) -> list[tuple[float, float]]:
-        """Return the bytes that replicas gather and scatter, for the first block, the embedding and the head."""
+        """Return (bytes gathered, bytes scattered) among replicas for the first block, the embedding and the head;
+        zeros for one that the model lacks."""
         job = self.job.with_fields(sharding=sharding)
         layers = [self.blocks[:1], *self.ends]
         return [
