@@ -316,8 +316,8 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
     With tensor parallelism, GPUs divide the matrices as Megatron-LM does. The matrices that read the input of the
     attention or the MLP are cut by columns. The matrices that make its output are cut by rows (the depth). With context
     and expert parallelism, GPUs divide the tokens instead. All experts on a GPU, each with the tokens sent to it, count
-    as one kernel. In a family other than gpt and llama, a block without its experts counts as one product of the
-    model's width.
+    as one kernel. In a family other than gpt and llama, a block without its experts counts as one product whose depth
+    is the model's width.
     """
     model = job.modelled()
     gpus = max(gpus // job.data_gpus, 1)

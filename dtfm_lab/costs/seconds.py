@@ -434,7 +434,7 @@ def memory_bandwidth_of(device: Device) -> float:
 def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Return, per position in the pipeline, the bytes that the optimizer step moves.
 
-    Parameters, gradients and optimizer states are read once and written once. Gradients are set to zero. If replicas
+    Parameters and optimizer states are read once and written once. Gradients are read once and set to zero. If replicas
     shard the states, each steps only its shard. With zero-1 it still holds the whole gradient and sets all of it to
     zero.
     """

@@ -239,8 +239,8 @@ def value_of(plan: Plan) -> float:
 def default_objective(job: Job) -> str:
     """Return the default objective: ``iteration`` for a job with a model, else ``communication``.
 
-    Also ``communication`` if message sizes are given, and for the paper's preset in every shape, even if its message
-    sizes no longer match the public code.
+    It is also ``communication`` if the job states message sizes, and for the paper's preset (``PAPERS_JOB``) in any
+    shape.
     """
     given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None or job.name == PAPERS_JOB
     return "communication" if job.model is None or given else "iteration"

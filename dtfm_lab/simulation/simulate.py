@@ -361,8 +361,8 @@ def _link_spread(plan: Plan) -> float:
 def swings_of(
     times: Sequence[TaskTimes], every: int, compute_spread: tuple[tuple[float, ...], ...], link_spread: float
 ) -> tuple[tuple[float, float], ...]:
-    """Return ``RunContext.swings``: the iteration times if computing, or links, are ``SWING`` spreads faster and
-    slower.
+    """Return ``RunContext.swings``: two pairs (shorter, longer) of iteration times in seconds. In the first, all
+    computations take ``SWING`` (2) standard deviations less or more time. In the second, all messages do.
 
     ``times`` has one iteration, or one that does not synchronise and one that does. One in ``every`` iterations
     synchronises.
