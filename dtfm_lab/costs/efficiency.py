@@ -62,7 +62,7 @@ ALIGNED_SIDE = 64
 ALIGNED_HEAD = 8
 """The fast kernels need heads whose width is a multiple of this: 16 bytes (same source)."""
 UNALIGNED = 0.7
-"""Speed of the kernels for other sides, as a fraction of the speed of the fast kernels. Fitted to BigScience's
+"""Speed of the kernels for unaligned sides, as a fraction of the speed of the fast kernels. Fitted to BigScience's
 measurements of width 14,400, whose eighth is not a multiple of 64, compared with widths of 13,824 and 14,336 on the
 same A100s. The head is always aligned, because frameworks pad the vocabulary."""
 NARROWEST = 2048

@@ -86,9 +86,9 @@ class Gathered(NamedTuple):
 
     weights_bytes: float
     gradient_elements: int
-    """Number of gradient elements that are whole, in the precision of gradients."""
+    """Number of elements of the largest unsharded gradient of a layer, in the precision of gradients."""
     passing_elements: int
-    """Number of gradient elements in the job's precision that wait to be added up in another
+    """Number of gradient elements in the job's precision that wait to be added up in another precision
     (``passing_gradient_elements``)."""
 
     def total_bytes(self, job: Job) -> float:

@@ -28,7 +28,8 @@ from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, take
 from dtfm_lab.simulation.schedules import build
 
 BATCH = "n_microbatches", "microbatch_counts"
-"""Fields of a Job and of a TracedPlan: the largest number of micro-batches of a pipeline, and the number of each."""
+"""Fields of a Job and of a TracedPlan: the largest number of micro-batches of a pipeline, and the number of each
+pipeline."""
 AVERAGING = "synchronisation", "synchronise_every", "fragments", "fragment_delay", "sharding"
 OF_THE_PLAN = (*AVERAGING, "transport", *BATCH, "tokens", "flop")
 """Fields that must be equal in a run and in the plan that predicts it."""

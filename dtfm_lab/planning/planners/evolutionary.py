@@ -59,8 +59,8 @@ moves, so results do not depend on the speed of the machine."""
 N_SIMILAR = 16
 """Number of similar devices that each device is often swapped with."""
 SIMILAR_UP_TO = 512
-"""Maximum number of devices whose costs are compared to find similar ones. With more, devices with the cheapest links
-count as similar."""
+"""Maximum number of devices whose costs are compared to find similar ones. With more, those with the cheapest
+links to a device count as similar to it."""
 
 
 cost_of = attrgetter("cost_s")

@@ -67,7 +67,8 @@ def _choices(builder: Builder) -> dict[str, bool]:
 
 
 def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[str, Callable[[], object]]) -> Schedule:
-    """Return a schedule by name, with those of ``choices`` that its signature names. Only these are evaluated.
+    """Return a schedule by name. ``choices`` maps keywords to functions that return their values. Only the functions of
+    keywords that the schedule's signature names are called.
 
     Raises UnknownName, or ScheduleError if it needs a choice that is missing, such as the plan.
     """
