@@ -225,7 +225,7 @@ def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: 
 
 
 def _rule(exponent: float) -> str:
-    """Return a sentence on when a child replaces its parent. ``exponent`` is the power mean's; inf if the cost decides."""
+    """Return a sentence on when a child replaces its parent. ``exponent`` is the power mean's; inf if costs decide."""
     if not np.isfinite(exponent):
         return "A child replaces its worse parent if it costs no more."
     return (
