@@ -463,8 +463,8 @@ def analytic(
     """Return the seconds of each of a plan's computations: FLOP divided by the FLOP/s that a device reaches, and the
     coding of compressed messages.
 
-    The messages within a group of GPUs and the messages of sharded parameters are part of the passes
-    (``layer_passes``). The messages of sharded parameters use ``links``; None for the plan's links. Sums and the
+    The messages within a group of GPUs (``layer_passes``) and the messages of sharded parameters and gradients
+    (``sharded_passes``) are part of the passes. The latter use ``links``; None for the plan's links. Sums and the
     optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding, for averaging within a group
     of GPUs, and with ``memory_traffic``.
 

@@ -337,8 +337,8 @@ class CommunicationCost:
         return plan.cost.total_s
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Search placements in one shape: the job's, or the most square one that uses all devices or as many as the
-        batch allows."""
+        """Search placements in one shape: the job's, or the most square one that uses all devices, or as many as the
+        model and the batch allow (``Job.fitted``)."""
         if request.max_price_per_hour is not None or request.max_iteration_s is not None:
             raise PlanError("objective communication has no limit of price or seconds; wanted iteration or price")
         topology, job = network_of(request.topology, request.job)

@@ -154,7 +154,8 @@ class SimulatedIterations(NamedTuple):
 
     @property
     def gathers(self) -> bool:
-        """True if other links change the seconds of passes, because passes gather parameters over them."""
+        """True if other links change the seconds of passes, because passes gather parameters or
+        scatter gradients over them."""
         return self.plan.job.gathers_passes and not self.profiled
 
     def changed_s(self, links: Links, speed: FloatArray) -> float:
