@@ -464,7 +464,7 @@ def analytic(
     coding of compressed messages.
 
     The messages within a group of GPUs (``layer_passes``) and the messages of sharded parameters and gradients
-    (``sharded_passes``) are part of the passes. The latter use ``links``; None for the plan's links. Sums and the
+    (``sharded_passes``) are part of the passes. Sharded ones travel over ``links``; None for the plan's links. Sums and the
     optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding, for averaging within a group
     of GPUs, and with ``memory_traffic``.
 
