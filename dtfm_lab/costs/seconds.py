@@ -464,9 +464,9 @@ def analytic(
     coding of compressed messages.
 
     The messages within a group of GPUs (``layer_passes``) and the messages of sharded parameters and gradients
-    (``sharded_passes``) are part of the passes. Sharded ones travel over ``links``; None for the plan's links. Sums and the
-    optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding, for averaging within a group
-    of GPUs, and with ``memory_traffic``.
+    (``sharded_passes``) are part of the passes. The messages of sharded parameters and gradients travel over ``links``; None for
+    the plan's links. Sums and the optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding,
+    for averaging within a group of GPUs, and with ``memory_traffic``.
 
     Raises JobError if the efficiency is not above 0 and at most 1, or if the job counts memory traffic and a GPU's
     memory bandwidth is unknown.
