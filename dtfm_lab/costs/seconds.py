@@ -463,10 +463,10 @@ def analytic(
     """Return the seconds of each of a plan's computations: FLOP divided by the FLOP/s that a device reaches, and the
     coding of compressed messages.
 
-    The messages within a group of GPUs (``layer_passes``) and the messages of sharded parameters and gradients
-    (``sharded_passes``) are part of the passes. The messages of sharded parameters and gradients travel over ``links``; None for
-    the plan's links. Sums and the optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding,
-    for averaging within a group of GPUs, and with ``memory_traffic``.
+    The messages within a group of GPUs (``layer_passes``) are part of the passes. So are the messages of sharded
+    parameters and gradients (``sharded_passes``), which travel over ``links``; None for the plan's links. Sums and the
+    optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding, for averaging within a group
+    of GPUs, and with ``memory_traffic``.
 
     Raises JobError if the efficiency is not above 0 and at most 1, or if the job counts memory traffic and a GPU's
     memory bandwidth is unknown.
