@@ -62,7 +62,7 @@ ALIGNED_SIDE = 64
 ALIGNED_HEAD = 8
 """The fast kernels need heads whose width is a multiple of this: 16 bytes (same source)."""
 UNALIGNED = 0.7
-"""Speed of the kernels for other sides, as a fraction of the speed of the fast kernels. Fitted to BigScience's
+"""Speed of the kernels for unaligned sides, as a fraction of the speed of the fast kernels. Fitted to BigScience's
 measurements of width 14,400, whose eighth is not a multiple of 64, compared with widths of 13,824 and 14,336 on the
 same A100s. The head is always aligned, because frameworks pad the vocabulary."""
 NARROWEST = 2048
@@ -316,8 +316,8 @@ def products_of(job: Job, layer: Layer, microbatch: int, gpus: int = 1) -> Itera
     With tensor parallelism, GPUs divide the matrices as Megatron-LM does. The matrices that read the input of the
     attention or the MLP are cut by columns. The matrices that make its output are cut by rows (the depth). With context
     and expert parallelism, GPUs divide the tokens instead. All experts on a GPU, each with the tokens sent to it, count
-    as one kernel. In a family other than gpt and llama, a block without its experts counts as one product of the
-    model's width.
+    as one kernel. In a family other than gpt and llama, a block without its experts counts as one product whose depth
+    is the model's width.
     """
     model = job.modelled()
     gpus = max(gpus // job.data_gpus, 1)

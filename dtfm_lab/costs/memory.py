@@ -86,9 +86,9 @@ class Gathered(NamedTuple):
 
     weights_bytes: float
     gradient_elements: int
-    """Number of gradient elements that are whole, in the precision of gradients."""
+    """Number of elements of the largest unsharded gradient of a layer, in the precision of gradients."""
     passing_elements: int
-    """Number of gradient elements in the job's precision that wait to be added up in another
+    """Number of gradient elements in the job's precision that wait to be added up in another precision
     (``passing_gradient_elements``)."""
 
     def total_bytes(self, job: Job) -> float:
@@ -272,9 +272,9 @@ def activation_memory(job: Job, n_stages: int, *, splits: bool = False) -> Activ
     """Return the activations of one micro-batch in every stage, with the model cut into ``n_stages``, summed over all
     GPUs of a group.
 
-    ``splits`` is True if backwards have two halves. If blocks are recomputed one at a time, a whole backward holds most
-    at one of its blocks: everything of this block, and what was kept of all earlier layers. What later layers kept is
-    free by then.
+    ``splits`` is True if backwards have two halves. If blocks are recomputed one at a time, an unsplit backward reaches
+    its peak at one of its blocks. It then holds all activations of this block, and those that were kept of all earlier
+    layers. The activations of later layers are free by then.
     """
     each = job.microbatch * BYTES_PER_ELEMENT[job.dtype]
     stages = job.layers_of(n_stages)
@@ -322,12 +322,13 @@ def activation_budget(plan: Plan) -> IntArray:
 
 
 def memory_limits(plan: Plan) -> IntArray:
-    """Return (stages, replicas) bytes of memory that a plan may use on each device, after the job's reserve."""
+    """Return (stages, replicas) bytes of memory that a plan may use on each device, see ``usable_bytes``."""
     return np.asarray(usable_bytes(plan.job, plan.topology.devices).astype(np.int64)[plan.placement.devices])
 
 
 def usable_bytes(job: Job, devices: Sequence[Device]) -> FloatArray:
-    """Return (devices,) whole bytes of memory that a plan may use, after the job's reserve. At least 0."""
+    """Return (devices,) whole bytes of memory that a plan may use: without the job's reserve and its share for
+    fragmentation. At least 0."""
     have = np.array([device.memory_bytes for device in devices]) - job.group_gpus * job.reserve_bytes
     return np.asarray(np.floor(np.clip((1 - job.fragmentation) * have, 0.0, 2.0**62)))
 

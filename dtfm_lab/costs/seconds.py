@@ -434,7 +434,7 @@ def memory_bandwidth_of(device: Device) -> float:
 def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
     """Return, per position in the pipeline, the bytes that the optimizer step moves.
 
-    Parameters, gradients and optimizer states are read once and written once. Gradients are set to zero. If replicas
+    Parameters and optimizer states are read once and written once. Gradients are read once and set to zero. If replicas
     shard the states, each steps only its shard. With zero-1 it still holds the whole gradient and sets all of it to
     zero.
     """
@@ -463,8 +463,8 @@ def analytic(
     """Return the seconds of each of a plan's computations: FLOP divided by the FLOP/s that a device reaches, and the
     coding of compressed messages.
 
-    The messages within a group of GPUs and the messages of sharded parameters are part of the passes
-    (``layer_passes``). The messages of sharded parameters use ``links``; None for the plan's links. Sums and the
+    The messages within a group of GPUs (``layer_passes``) are part of the passes. So are the messages of sharded
+    parameters and gradients (``sharded_passes``), which travel over ``links``; None for the plan's links. Sums and the
     optimizer step are bound by memory, not FLOP. They take 0 seconds, except for coding, for averaging within a group
     of GPUs, and with ``memory_traffic``.
 

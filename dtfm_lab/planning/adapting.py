@@ -146,7 +146,8 @@ def nearest(plan: Plan, before: Plan | None) -> Plan:
 
 
 def nearest_grid(plan: Plan, before: Plan | None, absent: Collection[str] = ()) -> IntArray:
-    """Return the (S, D) grid of the plan with each class of interchangeable devices assigned to its old places.
+    """Return the plan's (S, D) grid with interchangeable devices exchanged so that as many as possible keep their place
+    in ``before``.
 
     A device in ``absent`` gets a place only if no other device of its class is left.
     """

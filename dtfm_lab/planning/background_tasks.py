@@ -28,8 +28,8 @@ class BackgroundTask(Generic[T]):
         self._clock: int | None = None
         self._used_s = 0.0
         self._done = threading.Event()
-        """Used instead of ``Thread.is_alive``: after an interrupt in ``join``, Python 3.11 reports a running thread
-        as ended."""
+        """Set once the task is done. It is used instead of ``Thread.is_alive``, because after an interrupt in ``join``,
+        Python 3.11 reports a running thread as ended."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 

@@ -36,8 +36,7 @@ class PairCosts:
 
 
 def pair_costs(topology: Topology, job: Job) -> PairCosts:
-    """Return the pair costs of a job on a topology. Apart from the placement, the communication cost depends on nothing
-    else."""
+    """Return the pair costs of a job on a topology. Together with a placement, they give the communication cost."""
     return _pair_costs(topology, shard(job.gradient_bytes, job.n_replicas), job.hop_bytes)
 
 
@@ -230,7 +229,7 @@ def row_of(grid: IntArray, n_devices: int) -> IntArray:
 
 WORK = 4_000_000
 """Maximum number of matrix entries to process over all levels and segment lengths. With more devices, fewer levels are
-tried."""
+tried, but at least 3."""
 CLUSTERS_UP_TO = 2048
 """Maximum number of devices for the cluster bound. With more devices, the bound uses only order statistics."""
 MAX_BUDGETS = 400
@@ -357,8 +356,8 @@ class _Partners:
 def _levels(hop_s: FloatArray, at_most: int) -> Iterator[tuple[float, IntArray]]:
     """Yield (level in seconds, (N,) cluster of each device) for ascending levels.
 
-    The levels are the distances at which single-linkage clustering merges clusters, ``at_most`` of them. Devices are in
-    one cluster if links cheaper than the level connect them.
+    The levels are the distances at which single-linkage clustering merges clusters. If there are more than ``at_most``,
+    evenly spaced ones are used. Devices are in one cluster if links cheaper than the level connect them.
     """
     n = len(hop_s)
     tree = scipy.cluster.hierarchy.linkage(scipy.spatial.distance.squareform(hop_s, checks=False), "single")
@@ -425,7 +424,7 @@ def interchangeable(kinds: npt.NDArray[Any], matrices: tuple[FloatArray, ...]) -
     equal entries from and to each third device. Their two entries for each other are equal.
     """
     both = [np.sort(one, axis=1) for matrix in matrices for one in (matrix, matrix.T)]
-    # devices with other distances, whatever these lead to, need not be compared one by one
+    # devices whose sorted links differ are never interchangeable, so only the others are compared link by link
     profile = np.unique(np.hstack([kinds, *both]), axis=0, return_inverse=True)[1].reshape(-1, 1)
     classes = grouped(profile, matrices, 0.0, len(kinds), mutual=True)
     assert classes is not None, "there are at most as many classes as devices"

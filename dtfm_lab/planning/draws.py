@@ -274,7 +274,7 @@ def plan_for_draws(
     """Search, then compare the plans that the search holds at its end on random draws. Return the one with the smallest
     expected seconds. See ``search`` for the options.
 
-    Raises PlanError for an objective other than iteration, and whatever ``search`` and ``drawn`` raise.
+    Raises PlanError unless ``objective`` is ``iteration``, and whatever ``search`` and ``drawn`` raise.
     """
     checked_spread(spread)
     if options.get("objective") != "iteration":

@@ -151,7 +151,7 @@ def _alive(old: Plan, new: Plan, present: Iterable[str] | None) -> IntArray:
 
 
 class _Piece(NamedTuple):
-    """Parts of the line of parameters: ``device[i]`` holds the parameters from ``low[i]`` to below ``high[i]``."""
+    """Parts of one line, in numbers of parameters: ``device[i]`` holds it from ``low[i]`` to below ``high[i]``."""
 
     device: IntArray
     low: IntArray

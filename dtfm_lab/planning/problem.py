@@ -100,7 +100,7 @@ class PopulationFrame:
     has_generations: bool = True
     """False if the placements are not a population: the best plans so far, or one plan."""
     made_by: Mapping[str, int] = field(default_factory=dict)
-    """Number of individuals by the operator that made them; empty if there is nothing to say."""
+    """Number of individuals by the operator that made them; empty if the search does not count them."""
     diversity: float | None = None
     """Fraction of devices that are in different stages in two individuals, averaged over all pairs; None if unknown."""
 

@@ -235,7 +235,8 @@ def _kept_near(step: PlanStep, before: Plan) -> Plan:
 def _planned(step: PlanStep, near: Plan, before: Plan) -> Plan:
     """Return the step's plan, priced, with the placement of ``near``, its variant from ``_kept_near``.
 
-    If the exchange of devices changes the iteration time, ``nearest`` decides.
+    If the compiled replay does not cover the plan, or if the exchange of devices changes the iteration time, return
+    ``nearest(step.plan, before)``.
     """
     replay = ReplayedPlan.of(near) if step.objective != "communication" else None
     if replay is None or not isclose(replay.iteration_s, step.iteration_s, rel_tol=1e-9):

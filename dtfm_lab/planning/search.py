@@ -239,8 +239,8 @@ def value_of(plan: Plan) -> float:
 def default_objective(job: Job) -> str:
     """Return the default objective: ``iteration`` for a job with a model, else ``communication``.
 
-    Also ``communication`` if message sizes are given, and for the paper's preset in every shape, even if its message
-    sizes no longer match the public code.
+    It is also ``communication`` if the job states message sizes, and for the paper's preset (``PAPERS_JOB``) in any
+    shape.
     """
     given = job.given_gradient_bytes is not None or job.given_hop_bytes is not None or job.name == PAPERS_JOB
     return "communication" if job.model is None or given else "iteration"
@@ -337,8 +337,8 @@ class CommunicationCost:
         return plan.cost.total_s
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Search placements in one shape: the job's, or the most square one that uses all devices or as many as the
-        batch allows."""
+        """Search placements in one shape: the job's, or the most square one that uses all devices, or as many as the
+        model and the batch allow (``Job.fitted``)."""
         if request.max_price_per_hour is not None or request.max_iteration_s is not None:
             raise PlanError("objective communication has no limit of price or seconds; wanted iteration or price")
         topology, job = network_of(request.topology, request.job)

@@ -94,7 +94,7 @@ class SweepPoint:
     """One combination of settings with its outcome, or the reason why it has none."""
 
     settings: Mapping[str, Any]
-    """Values as the table shows them."""
+    """Name of each setting -> its value as the table shows it."""
     outcome: SimulatedOutcome | None
     planned: Planned | None
     """Columns about the plan, if the sweep made one."""

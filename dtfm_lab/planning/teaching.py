@@ -38,7 +38,7 @@ POPULATION = 20
 TRIES = 8
 """Number of children that one operator makes. The best becomes the offspring."""
 DEVICES_AN_OFFSPRING = 5
-"""Number of devices for which there is one offspring per generation, so that a small network is not solved at once."""
+"""Each generation makes one offspring per this number of devices, so that a small network is not solved at once."""
 EXPONENTS = (2.0, 64.0)
 """First and last exponent of the power mean, before the cost alone decides."""
 TIE = 4.0
@@ -225,7 +225,7 @@ def _is_twin(ground: Ground, row: IntArray, rank: _Rank, rows: IntArray, ranks: 
 
 
 def _rule(exponent: float) -> str:
-    """Return the rule of survival in a sentence."""
+    """Return a sentence on when a child replaces its parent. ``exponent`` is the power mean's; inf if costs decide."""
     if not np.isfinite(exponent):
         return "A child replaces its worse parent if it costs no more."
     return (

@@ -1,6 +1,7 @@
 """The operators of the teaching search. An operator changes one placement, or mixes two, and says in words what it did.
 
-A placement is a row, (N,) all devices: position stage x D + replica for the first S x D, followed by the idle ones.
+A placement is a row: (N,) the device at each position. Stage s, replica r is at position s x D + r. The idle devices
+follow.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from dtfm_lab.planning.problem import Problem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ground(Problem):
-    """A problem with the place of each device: a region, or a cluster if the network has no regions."""
+    """A problem with the place of each device: a region or a cluster of devices, see ``places_of``."""
 
     place_of: IntArray
     """(N,) index of each device's place in ``places``."""

@@ -258,7 +258,8 @@ class TaskTimes:
     tasks: PlacedTasks
     links: Links
     queues: Queues
-    """The queue of each node: the link or NIC that a message occupies."""
+    """The queue of each node: the link or NIC that a message occupies, or the device of a computation that synchronises
+    a bucket."""
     duration_s: FloatArray
     latency_s: FloatArray
     """Latency of a send; 0 for all other nodes."""
@@ -268,7 +269,7 @@ class TaskTimes:
     """The node that each node waited for last; -1 if it waited for none. A receive may wait for the first byte from its
     send. All other waits are for the end of a node."""
     before: IntArray
-    """The previous node on the node's link or NIC; -1 for none."""
+    """The previous node in the node's queue, such as its link or NIC; -1 for none."""
     ahead: IntArray
     """If both directions of a pair take turns, the receive of the pair's previous message; -1 for none."""
     order: IntArray
@@ -419,7 +420,7 @@ def describe_deadlock(graph: TaskGraph, done: IntArray) -> str:
 
 
 SMALL = 3_000
-"""Up to this number of nodes, a simulation runs uncompiled and does not trigger compiling."""
+"""Up to this number of nodes, a simulation does not trigger compiling. It uses compiled kernels if they are ready."""
 LARGE = 60_000
 """Above this number of nodes, a simulation waits until the kernels are compiled."""
 

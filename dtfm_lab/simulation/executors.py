@@ -204,7 +204,10 @@ class _Tasks(Generic[T]):
             self._done(number, result)
 
     def _fail(self, number: int, error: BaseException) -> None:
-        """Try a task again whose worker was lost. If it has been tried often enough, count it as lost."""
+        """Try a task again whose worker was lost. If it has been tried ``TRIES`` times, count it as lost.
+
+        Raises RunError instead if the error is not about a lost worker and no task has returned a result.
+        """
         if self._tries[number] < TRIES:
             self._alone.append(number)
         elif self._worked or isinstance(error, concurrent.BrokenExecutor) or type(error).__name__ in LOSSES:

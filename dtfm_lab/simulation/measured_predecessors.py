@@ -16,12 +16,13 @@ from dtfm_lab.simulation.engine import programs_of
 
 
 def with_predecessors(trace: Trace, plan: Plan, schedule: Schedule) -> Trace:
-    """Return the trace with its column ``after`` filled. Of all rows that a row had to wait for, it names the one that
-    ended last.
+    """Return the trace with its column ``after`` filled. It has the index of the row that each row waited for last; -1
+    for none.
 
     A row has to wait for the actions whose results it needs. It also has to wait for the computation before it on its
-    device, and for the message before it on its link or NIC. If both directions of a link take turns, it waits until
-    that message has arrived. Raises TraceError if the trace holds other actions than the schedule.
+    device, and for the message before it on its link or NIC. If both directions of a pair take turns, it waits until
+    the pair's previous message has arrived. Of these rows, ``after`` names the one that ended last. Rows that ended
+    later than the row itself do not count. Raises TraceError if the trace holds other actions than the schedule.
     """
     every = plan.job.averages_every
     after = np.full(len(trace), -1, dtype=np.int64)

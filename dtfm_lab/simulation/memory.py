@@ -123,7 +123,8 @@ class MemoryReport:
     messages_bytes: IntArray
     """(positions, replicas) bytes of messages at the device's peak."""
     limit_bytes: IntArray
-    """(positions, replicas) bytes that a plan may use on the device, after the job's reserve."""
+    """(positions, replicas) bytes that a plan may use on the device, without the job's reserve and its share for
+    fragmentation."""
     levels: Levels
     timed: bool
     """True if ``levels`` has times in seconds, from a trace. False if it counts computations, from the order of

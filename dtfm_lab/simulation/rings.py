@@ -33,7 +33,8 @@ from dtfm_lab.simulation.kernels.rings import (
 )
 
 MOST_SHARED = 2_000_000
-"""Maximum number of messages to simulate one by one if rings share some of their NICs. This many take half a second."""
+"""Maximum number of messages to simulate one by one if rings share some of their NICs, or if sums of several buckets
+wait for each other. This many take half a second."""
 MOST_PLAYED = 10_000_000
 """Maximum number of messages to simulate of all other rings. This many take a quarter of a second. If there are more, a
 ring of equal replicas represents them (``_like_the_slowest``)."""

@@ -249,10 +249,10 @@ def _links(base: SimulatedIterations, what: str) -> list[ImprovedTarget]:
 def _network_cards(
     topology: Topology, used: list[tuple[int, int]], what: str, known: list[list[tuple[int, int]]]
 ) -> list[ImprovedTarget]:
-    """Return a target with all links between different hosts. Empty if there are fewer than two such links.
+    """Return one target with all links between different hosts. Empty if there are fewer than two such links.
 
-    In a network without hosts, these are all links. They are then left out if one of the ``known`` targets has the same
-    links.
+    In a network without hosts, the target has all links. The result is then empty if one of the ``known`` targets has
+    the same links.
     """
     has_hosts = topology.nic_of is not None
     host = np.arange(len(topology)) if topology.nic_of is None else topology.nic_of

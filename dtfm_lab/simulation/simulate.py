@@ -28,7 +28,8 @@ from dtfm_lab.simulation.engine import PlacedTasks, TaskTimes, programs_of, take
 from dtfm_lab.simulation.schedules import build
 
 BATCH = "n_microbatches", "microbatch_counts"
-"""Fields of a Job and of a TracedPlan: the largest number of micro-batches of a pipeline, and the number of each."""
+"""Fields of a Job and of a TracedPlan: the largest number of micro-batches of a pipeline, and the number of each
+pipeline."""
 AVERAGING = "synchronisation", "synchronise_every", "fragments", "fragment_delay", "sharding"
 OF_THE_PLAN = (*AVERAGING, "transport", *BATCH, "tokens", "flop")
 """Fields that must be equal in a run and in the plan that predicts it."""
@@ -153,7 +154,8 @@ class SimulatedIterations(NamedTuple):
 
     @property
     def gathers(self) -> bool:
-        """True if other links change the seconds of passes, because passes gather parameters over them."""
+        """True if other links change the seconds of passes, because passes gather parameters or
+        scatter gradients over them."""
         return self.plan.job.gathers_passes and not self.profiled
 
     def changed_s(self, links: Links, speed: FloatArray) -> float:
@@ -361,8 +363,8 @@ def _link_spread(plan: Plan) -> float:
 def swings_of(
     times: Sequence[TaskTimes], every: int, compute_spread: tuple[tuple[float, ...], ...], link_spread: float
 ) -> tuple[tuple[float, float], ...]:
-    """Return ``RunContext.swings``: the iteration times if computing, or links, are ``SWING`` spreads faster and
-    slower.
+    """Return ``RunContext.swings``: two pairs (shorter, longer) of iteration times in seconds. In the first, all
+    computations take ``SWING`` (2) standard deviations less or more time. In the second, all messages do.
 
     ``times`` has one iteration, or one that does not synchronise and one that does. One in ``every`` iterations
     synchronises.

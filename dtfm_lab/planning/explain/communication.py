@@ -149,7 +149,7 @@ class CostAnalysis:
     groups: tuple[GroupBottleneck, ...]
     """The bottleneck of each stage's group, first stage first."""
     hops: tuple[HopBottleneck, ...]
-    """The bottleneck of each hop, by the earlier of its two stages."""
+    """The bottleneck of each hop. Entry s is the hop from stage s to s + 1."""
     pair: PairCosts
     """Seconds between any two devices."""
 
@@ -287,7 +287,7 @@ def group_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[GroupBottleneck, ...
 
 
 def hop_bottlenecks(plan: Plan, pair: PairCosts) -> tuple[HopBottleneck, ...]:
-    """Return the bottleneck of each hop, by its earlier stage."""
+    """Return the bottleneck of each hop. Entry s is the hop from stage s to s + 1."""
     found = []
     for stage, (here, there) in enumerate(pairwise(plan.placement.devices)):
         replica = int(pair.hop_s[here, there].argmax())

@@ -96,8 +96,8 @@ class IterationAnalysis:
 
     @cached_property
     def bottleneck(self) -> Part | None:
-        """The device or link with the most seconds on the critical path, of the class that ``binds``. None if
-        synchronisation binds and no link is on the path."""
+        """The device with the most seconds on the critical path if ``binds`` is ``device``, otherwise the link with the
+        most. None if there is no link on the path."""
         return next(iter(self.parts("device" if self.binds == "device" else "link")), None)
 
     @cached_property

@@ -27,7 +27,7 @@ WAITS = {
     "synchronisation_s": "in synchronisation",
     "straggler_s": "for slower devices",
 }
-"""What an idle device waits for, by column of the table of devices."""
+"""Column of the table of devices -> what a device in use waits for while it does not compute."""
 WORTH_NAMING = 0.05
 """A sentence names a second device only if it takes at least this share of the iteration."""
 NEGLIGIBLE = 5e-4

@@ -230,8 +230,8 @@ def replanned(
     progress: Callable[[PlanStep], object] | None = None,
     **limits: Any,
 ) -> Plan | None:
-    """Search on a network for the job and objective of the plan ``like``, with its open fields open. Return the best
-    plan found, no worse than ``start``.
+    """Search on a network with the objective of the plan ``like`` and its job with open fields (``opened``). Return the
+    best plan found, no worse than ``start``.
 
     None if no plan fits. ``progress`` is called with every step.
     """
@@ -249,7 +249,8 @@ def replanned(
 
 
 def freed(plan: Plan, planner: str = "evolutionary", **options: Any) -> Plan | None:
-    """Open every field that the plan's job pins, search, and return the best plan found. It is no worse than ``plan``.
+    """Open every field that the plan's job pins, except ``evaluate.SETTLED``, and search. Return the best plan found,
+    which is no worse than ``plan``.
 
     None if nothing was pinned, or if the plan is for the communication cost or was not simulated. The options are
     passed to ``replanned``.

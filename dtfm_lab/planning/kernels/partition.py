@@ -60,10 +60,10 @@ def improve(scratch: CyclicSearch, group_of: IntArray) -> None:
     no candidate left.
 
     Every move of a cycle could have closed it by going to the first stage instead. The move for which the sum of gains
-    is largest does so, if that sum is positive. The moves after it are undone.
+    is largest does so, and the moves after it are undone. If no sum is positive, all moves of the cycle are undone.
 
     A device moves at most once in a search. The search ends after S cycles, or with the first cycle after which every
-    stage has received a device. That last cycle is undone.
+    stage has received a device. That last cycle is undone. It also ends if no stage has a candidate left.
     """
     scratch.locked[:] = False
     scratch.filled[:] = False
@@ -201,7 +201,7 @@ class Pricing(NamedTuple):
     order: IntArray
     """(S,) order of ``groups`` along the cheapest path found."""
     weights_s: FloatArray
-    """(S, S) weights of their coarsened graph."""
+    """(S, S) weights of the coarsened graph of ``groups``."""
     filled: IntArray
     """(K,) scratch: number of devices in each group so far."""
     reals: FloatArray

@@ -25,11 +25,11 @@ from dtfm_lab.planning.planners.shown_population import PopulationMember, ShownP
 from dtfm_lab.planning.problem import Generation, Problem, diversity, planners, wait_for_kernels
 
 N_CLUSTERED = 4
-"""Number of initial placements made from clusters. They are the cheapest ones."""
+"""Number of placements made from clusters in the initial population: the cheapest of them, without flipped branches."""
 N_FLIPPED = 4
-"""Number of initial placements made from clusters with flipped branches."""
+"""Number of placements made from clusters with flipped branches in the initial population."""
 N_RANDOM = 2
-"""Number of initial random placements."""
+"""Number of random placements in the initial population."""
 P_NEW = 0.15
 """Probability that an offspring after the initial population has no parents."""
 P_RECOMBINED = 0.2
@@ -59,8 +59,8 @@ moves, so results do not depend on the speed of the machine."""
 N_SIMILAR = 16
 """Number of similar devices that each device is often swapped with."""
 SIMILAR_UP_TO = 512
-"""Maximum number of devices whose costs are compared to find similar ones. With more, devices with the cheapest links
-count as similar."""
+"""Maximum number of devices whose costs are compared to find similar ones. With more, those with the cheapest
+links to a device count as similar to it."""
 
 
 cost_of = attrgetter("cost_s")

@@ -30,7 +30,8 @@ def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Genera
     tried: deque[Individual] = deque(maxlen=SHOWN - 1)
 
     def held() -> Population:
-        """Return the best placement, and up to ``SHOWN`` - 1 others: the newest at this call and at earlier calls."""
+        """Return the best placement and up to ``SHOWN`` - 1 others. The others are the placements that were the newest
+        when this function was called, now or before."""
         if evaluations != found_as:
             tried.append(_individual(evaluations, align(prices.groups, prices.order, problem.pair.hop_s), cost_s))
         others = sorted((one for one in tried if one.number != found_as), key=lambda one: one.cost_s)

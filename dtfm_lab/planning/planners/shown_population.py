@@ -28,7 +28,7 @@ class PopulationMember:
     """One placement of a population."""
 
     row: IntArray
-    """(N,) all devices: position stage x D + replica for the first S x D, followed by the idle ones."""
+    """(N,) index of the device at each position. Stage s, replica r is at position s x D + r; idle devices follow."""
     cost_s: float
     birth_number: int = -1
     """Position in the order of annealing, from 0; -1 if not annealed."""
@@ -54,12 +54,14 @@ class ShownPopulation:
         self._newest: deque[PopulationMember] = deque(maxlen=SHOWN)
 
     def wait(self, operator: str, row: IntArray, one: PopulationMember | None = None) -> None:
-        """Show a placement until it has been annealed. Pass ``one`` if the placement is already priced."""
+        """Show a placement until it has been annealed, or until the first offspring after the initial population. Pass
+        ``one`` if the placement is already priced."""
         self._waiting[len(self._rows)] = replace(one or PopulationMember(row, math.nan), operator=operator)
         self._rows.append(row)
 
     def add(self, begun: IntArray, one: PopulationMember, *, is_initial: bool) -> None:
-        """Show an individual that was annealed from the row ``begun``, whether or not it survived."""
+        """Show an individual that was annealed from the row ``begun``, whether or not it survived. ``is_initial`` says
+        that it belongs to the initial population."""
         self._newest.append(one)
         for number in list(self._waiting):
             if not is_initial or np.array_equal(self._rows[number], begun):

@@ -57,7 +57,7 @@ class NodeTimes(NamedTuple):
     """The node that each node waited for last; -1 for none. A receive may wait for the first byte from its send. All
     other waits are for the end of a node."""
     before: IntArray
-    """The previous node on the node's link or NIC; -1 for none."""
+    """The previous node in the node's queue, such as its link or NIC; -1 for none."""
     ahead: IntArray
     """If messages of the node's pair take turns, the receive of the pair's previous message; -1 for none."""
     order: IntArray

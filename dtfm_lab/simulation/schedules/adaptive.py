@@ -156,8 +156,8 @@ PATIENCE = 5
 MOST_SIMULATIONS = 60
 """Once this number of simulations is exceeded, removing superfluous forwards is not repeated."""
 OFFSETS = np.arange(8) / 8
-"""Fractions to subtract from depths that were scaled down to a limit, before rounding up. They decide which devices
-lose a forward."""
+"""Fractions of a forward that are tried. Each is subtracted from the depths scaled down to the memory limit, which are
+then rounded up. The larger the fraction, the more devices get one warm-up forward less."""
 
 
 def choose_warmups(

@@ -67,7 +67,8 @@ def _choices(builder: Builder) -> dict[str, bool]:
 
 
 def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[str, Callable[[], object]]) -> Schedule:
-    """Return a schedule by name, with those of ``choices`` that its signature names. Only these are evaluated.
+    """Return a schedule by name. ``choices`` maps keywords to functions that return their values. Only the functions of
+    keywords that the schedule's signature names are called.
 
     Raises UnknownName, or ScheduleError if it needs a choice that is missing, such as the plan.
     """
@@ -109,11 +110,11 @@ def build(
 ) -> Schedule:
     """Return the schedule of this name for a plan, or the given schedule itself if it has the plan's sizes.
 
-    A builder gets what its signature names, see ``Builder``: the choices that the job has made, such as stages per
-    device and warm-ups. It also gets the plan, the seconds of passes, the links, and the maximum number of activations
-    that each device may hold. It does not get these if it takes the warm-ups that the job has chosen, unless it
-    requires a plan. The maximum is the number that fits into the memory of the smallest device at its position in the
-    pipeline.
+    A builder gets the keywords that its signature names, see ``Builder``. Some are choices of the job, such as stages
+    per device and warm-ups. The others are the plan, the seconds of passes, the links, and the maximum number of
+    activations that each device may hold. The maximum is the number that fits into the memory of the smallest device at
+    its position in the pipeline. If a builder takes warm-ups and the job has chosen them, it gets only the choices of
+    the job, unless it requires a plan.
 
     Without a profile, passes take FLOP divided by peak x ``efficiency``. Without links, the plan's network is used.
 
@@ -212,7 +213,7 @@ def gpipe(n_stages: int, n_microbatches: int, *, flush_every: int | None = None,
     """All forwards, then all backwards (Huang et al. 2019). This is what DT-FM runs.
 
     With ``flush_every``, this repeats for every group of that many micro-batches; the last group may be smaller. The
-    pipeline empties before the next group, and no device holds more activations than one group has.
+    pipeline empties before the next group, so a device holds at most ``flush_every`` activations.
     """
     n_stages, n_microbatches = counts("gpipe", n_stages, n_microbatches)
     if flush_every is None:
@@ -291,8 +292,9 @@ def interleaved(n_stages: int, n_microbatches: int, *, stages_per_device: int = 
     """1F1B over several stages per device: a smaller bubble and more messages (Narayanan et al. 2021).
 
     Micro-batches are processed in rounds. A round has as many micro-batches as there are devices, or a few more if that
-    leaves no remainder. A device passes a round through its first stage, then through its second. Raises ScheduleError
-    if rounds would differ in size. The orders equal the orders of torch's ScheduleInterleaved1F1B.
+    leaves no remainder. Fewer micro-batches than devices are one round. A device passes a round through its first
+    stage, then through its second. Raises ScheduleError if rounds would differ in size. The orders equal the orders of
+    torch's ScheduleInterleaved1F1B.
     """
     name = "interleaved-1f1b"
     n_devices, n_microbatches = counts(name, n_stages, n_microbatches, stages_per_device)
