@@ -406,8 +406,8 @@ class Job(JobOptions):
     def _shares_of(self, microbatch: int | None) -> tuple[int, ...] | None:
         """Return each replica's number of micro-batches of a new size, so that every replica keeps its sequences.
 
-        Return None if the new size does not divide them. Also return None if the job has no shares or no micro-batch
-        size.
+        Return None if the new size does not divide them, or if the job does not give ``microbatches_per_replica`` and
+        ``microbatch``.
         """
         counts = self.microbatches_per_replica
         if counts is None or self.microbatch is None or not isinstance(microbatch, int) or microbatch < 1:

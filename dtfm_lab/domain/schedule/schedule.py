@@ -102,7 +102,7 @@ class Kind(StrEnum):
 
 
 class Lane(StrEnum):
-    """The lane of a device in which an action runs. Computations, sends and receives run side by side."""
+    """The part of a device that an action occupies. A device can compute, send and receive at the same time."""
 
     COMPUTE = "compute"
     SEND = "send"
