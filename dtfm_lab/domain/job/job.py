@@ -67,7 +67,7 @@ class Job(JobOptions):
         There are more stages than blocks, or ``blocks_per_stage`` does not add up to the model. The micro-batches per
         replica do not add up to the batch. Or choices contradict each other.
     UnknownName
-        A dtype, synchronisation or compression is unknown. (Schedules are looked up when used.)
+        A choice, such as the dtype or the synchronisation, is unknown. (Schedules are looked up when used.)
     """
 
     model: ModelSpec | None

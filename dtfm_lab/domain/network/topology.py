@@ -110,8 +110,8 @@ class Topology:
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
     """(K,) increasing message sizes that were timed; None without timed messages."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
-    """(N, N, K) seconds from the first byte offered to the last byte delivered, at least the latency; NaN if not timed.
-    """
+    """(N, N, K) seconds from the first byte offered to the last byte delivered; NaN if not timed. A time below the
+    link's latency counts as the latency."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
