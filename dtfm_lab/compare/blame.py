@@ -20,8 +20,8 @@ NOTABLE = 0.02
 """A link or device that adds or saves at least this share of the iteration is a suspect. Real runs on the virtual clock
 differ by as much."""
 OFF = 0.25
-"""A link or device is also a suspect if its own times differ by this share or more, even if the iteration hardly
-changes. CPU seconds on a busy machine differ by a tenth."""
+"""A link or device that hardly changes the iteration is also a suspect if its own times are off by at least this share
+of the predicted ones, and by ``NOTABLE`` of the iteration. CPU seconds on a busy machine differ by a tenth."""
 ROUNDING = 1e-6
 """Below this share of the iteration, an error counts as none."""
 HIDDEN = 0.001
@@ -128,7 +128,8 @@ class _Iterations:
     def half_width(self, seconds: FloatArray) -> FloatArray:
         """Return (groups,) half widths of the intervals around the averages of (groups, iterations).
 
-        They follow from differences between iterations of one kind, and are infinite if there is only one iteration.
+        They follow from differences between iterations of one kind (``together`` or not). They are infinite if no kind
+        has two iterations.
         """
         kinds = [kind for kind in (self.together, ~self.together) if kind.any()]
         freedom = len(self.weight) - len(kinds)
@@ -193,7 +194,7 @@ def _table(
 def _beyond(seconds: FloatArray, half_s: FloatArray) -> Mask:
     """Return True where seconds differ from 0 by more than the half width of their interval.
 
-    An infinite half width, from a single iteration, counts as 0.
+    An infinite half width, from too few iterations, counts as 0.
     """
     return np.asarray(np.abs(seconds) > np.where(np.isinf(half_s), 0.0, half_s))
 

@@ -129,7 +129,7 @@ class Comparison:
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """Per device, the seconds of its computations in one iteration."""
+        """Per stage and device, the seconds of the stage's computations on that device in one iteration."""
         return self._compute_per(["stage", "device"])
 
     @cached_property
@@ -270,9 +270,10 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     """Join two traces by action.
 
     A prediction of one iteration serves every measured one. A prediction of two (one that synchronises and one that
-    does not) serves the measured iterations of the same kind.
+    does not) serves the measured iterations of the same kind. Any other prediction must have the measured iterations.
 
-    Raises TraceError if an action is in only one of them, because schedules, shapes or placements differ.
+    Raises TraceError if placements, schedules, numbers of micro-batches or iterations do not match, or if an action is
+    in only one of the traces.
     """
     for what, trace in (("predicted", predicted), ("measured", measured)):
         if not isinstance(trace, Trace):

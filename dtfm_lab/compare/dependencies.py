@@ -127,8 +127,8 @@ def _regions(trace: Trace) -> tuple[tuple[str, ...], ...]:
 
 
 def _edges_of(graph: TaskGraph) -> tuple[Edges, Edges, Edges]:
-    """Divide the graph's edges by their source: an action of the same device that is needed, the previous computation,
-    or an arrival from another device."""
+    """Divide the graph's edges by their source: an action that the target needs on the same device, the computation
+    before the target, or the arrival of a message at another device."""
     source, target = graph.sources, graph.successors
     computed = np.flatnonzero(graph.role == COMPUTATION)
     before = np.full(len(graph), -1)

@@ -28,7 +28,7 @@ times."""
 SHARE = 0.01
 """An action counts as late or early if it is off by more than this share of the predicted iteration."""
 CHANCE = 0.01
-"""Maximum probability that an iteration is reported as a shift although all errors follow one normal distribution."""
+"""Maximum probability of reporting a shift although all errors follow one normal distribution."""
 ROUNDING = 1e-6
 """Standard errors are taken to be at least this share of the threshold; anything smaller is rounding."""
 MOST_SHIFTS = 3
@@ -182,13 +182,11 @@ def _shifts(late_s: FloatArray, numbers: IntArray, threshold_s: float) -> tuple[
 
 
 def _change_points(late_s: FloatArray, threshold_s: float) -> list[int]:
-    """Return the indices of ``late_s`` at which the mean shifts. If several numbers of shifts qualify, the largest is
-    used.
+    """Return the indices of ``late_s`` at which the mean shifts; empty for fewer than FEWEST values.
 
-    Each shift exceeds the threshold, and is too large to be random.
-
-    Student's t of the means before and after a shift is corrected for the number of ways to choose that many
-    shifts.
+    As many shifts as possible are returned, up to MOST_SHIFTS, such that each exceeds the threshold and is too large to
+    be random (Student's t of the means before and after it). The probabilities are corrected for the number of ways to
+    choose that many shifts.
     """
     n = len(late_s)
     # Most shifts first, so that two small ones are not taken for one in the middle.

@@ -62,8 +62,12 @@ def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
 
 
 def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
-    """Return, for each measured iteration, the number of the predicted one to compare it with. Raises TraceError if the
-    prediction has several iterations, but not as many as were measured."""
+    """Return, for each measured iteration, the number of the predicted one to compare it with.
+
+    A single predicted iteration serves all. A simulation of local updates has one iteration of each kind: its last one
+    serves iterations that synchronise, its first one the others. Otherwise, raises TraceError unless as many iterations
+    were predicted as measured.
+    """
     known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
     every = predicted.context.synchronise_every
     # A prediction of one iteration stands for all.

@@ -238,7 +238,7 @@ class Refit:
     def is_worse(self) -> bool:
         """True if the fitted network predicts the iteration worse than the specified one.
 
-        Iterations that it was not fitted to decide this, if there are enough.
+        ``checked_error`` decides this if it is known, otherwise ``error``.
         """
         after = self.error if self.checked_error is None else self.checked_error
         return abs(after) > abs(self.error_before) + SAME

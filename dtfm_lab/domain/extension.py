@@ -131,8 +131,10 @@ def answered_instead(function: F) -> F:
 
 
 def attribute(kind: str, module: str, name: str) -> Any:
-    """Return what an extension adds to a module under ``name``, for the module's ``__getattr__``. Raises
-    AttributeError."""
+    """Return what an extension adds to a module under ``name``, for the module's ``__getattr__``.
+
+    Raises AttributeError if no extension adds it.
+    """
     if not name.startswith("_") and (place := offered(kind).get(name)):
         return load(place)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -19,7 +19,7 @@ from dtfm_lab.files.reading import Section, located, parse, read_mapping, write_
 from dtfm_lab.files.topologies import topology_names
 
 BYTE_FIELDS = {option.name: option.field for option in options_of(Job) if option.name != option.field}
-"""Keys of a job file whose job field has another name: the message sizes of the communication cost."""
+"""Key of a job file -> the job field, if that has another name: the message sizes of the communication cost."""
 
 
 class JobHead(Section):

@@ -23,8 +23,8 @@ CONFIG_NAME = "config.json"
 
 
 class LayersSection(Section):
-    """``times`` equal layers. Without ``held_elements``, they hold as much as a gpt layer with as many output
-    elements."""
+    """``times`` equal layers. If ``held_elements`` is missing, it is estimated from ``output_elements`` (see
+    ``estimated_held``)."""
 
     kind: LayerKind
     times: int = Field(1, ge=1, le=10_000)

@@ -81,8 +81,11 @@ class _NoMapping(Exception):
 
 
 def _refuse_hostile(text: str) -> None:
-    """Scan YAML event by event, without building a tree. Raises YAMLError, RecursionError or _NoMapping if parsing it
-    would take too long."""
+    """Scan YAML event by event, without building a tree, and refuse what would take too long to parse.
+
+    Raises RecursionError if it is nested too deeply, _NoMapping for a long list, and YAMLError otherwise: if it is
+    broken or too large, or holds a second document.
+    """
     nodes, copies, is_list = 0, 0, False
     sizes: dict[str | None, int] = {}
     within: list[tuple[str | None, int]] = []

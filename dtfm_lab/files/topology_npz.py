@@ -49,7 +49,7 @@ suffixes = (".npz",)
 
 
 def read(path: Path) -> Topology:
-    """Read the topology in an archive. Raises FileError or TopologyError."""
+    """Read the topology in an archive. Raises FileError, TopologyError or, for an unknown array, UnknownName."""
     data = read_bytes(path)
     with located(path.name):
         try:

@@ -23,8 +23,9 @@ def topology_to_mapping(topology: Topology, *, hosts: bool = True) -> dict[str, 
     """Return a mapping from which ``topology_from_mapping`` makes an equal topology.
 
     Numbers that were entered in milliseconds and Gbit/s are read back exactly. Others may differ in the last bit or two
-    of a float. Uplinks and downlinks of devices replace single links if that saves lines. Without ``hosts``, speeds
-    inside hosts are left out, because the canvas cannot draw them.
+    of a float. Uplinks and downlinks of devices replace single links if that saves lines. Without ``hosts``, there is
+    no section ``hosts``, because the canvas cannot draw it. Speeds inside hosts are then written as regions' speeds or
+    as single links.
     """
     latency_ms, gbps = to_ms(topology.latency_s), to_gbps(topology.bandwidth_bytes_per_s)
     devices = [_device_mapping(d) for d in topology.devices]
@@ -179,9 +180,9 @@ def _entries(
 
 
 def _links(names: Sequence[str], wrong: BoolArray, real: _Speeds) -> list[dict[str, Any]]:
-    """Return one line for each pair of devices whose speed no other line states.
+    """Return a line for each directed link whose speed the rest of the file does not state: those in ``wrong``, (N, N).
 
-    If both directions are equal, they share a line.
+    If both directions are in ``wrong`` and equally fast, they share a line.
     """
     links: list[dict[str, Any]] = []
     for i, j in np.argwhere(np.triu(wrong | wrong.T)).tolist():

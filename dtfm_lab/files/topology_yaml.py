@@ -425,8 +425,10 @@ def _refuse_empty_regions(file: TopologyFile, topology: Topology) -> None:
 
 
 def _with_blocks(measured: MeasuredSection | None, devices: list[Device]) -> Iterator[Device]:
-    """Yield the devices, each with the measured block times of its GPU, if any. Raises TopologyError for a GPU that no
-    device has."""
+    """Yield the devices, each with the measured block times of its GPU, if any.
+
+    Raises UnknownName for a measured GPU that no device has, and TopologyError for one that is listed twice.
+    """
     found = {} if measured is None else {spelling_of(one.gpu) or one.gpu: one for one in measured.gpus}
     if measured is not None and len(found) < len(measured.gpus):
         raise TopologyError("a GPU is twice among measured gpus; wanted one part for each")
@@ -513,7 +515,8 @@ def _region_speeds(
 
 
 def _region_sections(region: RegionSection) -> list[DeviceSection]:
-    """Return the region's devices with their region, counted ones first."""
+    """Return the region's devices, counted ones first, each with its region and, if the file says ``per_host``, its
+    host."""
     for section in region.devices:
         if section.region not in (None, region.name):
             raise TopologyError(f"device {section.name} stands under region {region.name} but says {section.region}")

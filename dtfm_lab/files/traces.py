@@ -147,8 +147,9 @@ def trace_from_mapping(data: dict[str, Any], *, where: str) -> Trace:
 def losses(trace: Trace) -> pd.DataFrame:
     """Return one row per number of finished iterations: iteration, training_loss, held_out_loss, unigram_entropy.
 
-    All three are in nats per byte. Both losses of a row belong to the same parameters: iteration i begins with the
-    parameters after i iterations. So row 0 precedes any step, and a row after the last iteration has no training loss.
+    All three are in nats per byte, unless your own module has another loss. Both losses of a row belong to the same
+    parameters: iteration i begins with the parameters after i iterations. So row 0 precedes any step, and a row after
+    the last iteration has no training loss.
     Values that were not measured are NaN. Raises TraceError if nothing was trained.
     """
     import pandas as pd  # takes a while to load

@@ -67,7 +67,7 @@ class Job(JobOptions):
         There are more stages than blocks, or ``blocks_per_stage`` does not add up to the model. The micro-batches per
         replica do not add up to the batch. Or choices contradict each other.
     UnknownName
-        A dtype, synchronisation or compression is unknown. (Schedules are looked up when used.)
+        A choice, such as the dtype or the synchronisation, is unknown. (Schedules are looked up when used.)
     """
 
     model: ModelSpec | None
@@ -406,8 +406,8 @@ class Job(JobOptions):
     def _shares_of(self, microbatch: int | None) -> tuple[int, ...] | None:
         """Return each replica's number of micro-batches of a new size, so that every replica keeps its sequences.
 
-        Return None if the new size does not divide them. Also return None if the job has no shares or no micro-batch
-        size.
+        Return None if the new size does not divide them, or if the job does not give ``microbatches_per_replica`` and
+        ``microbatch``.
         """
         counts = self.microbatches_per_replica
         if counts is None or self.microbatch is None or not isinstance(microbatch, int) or microbatch < 1:

@@ -49,7 +49,7 @@ LEFT_TO_PLANNERS = (
     *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),
 )
-"""A planner chooses these fields if they are left out."""
+"""Fields that a planner chooses if they are left at None, their default. ``OPENED_BY_NULL`` must be set to None."""
 OPENED_BY_NULL = ("tensor_parallel", "sharding", "synchronisation", "overlap")
 """Fields that null leaves to a planner, although null is not their default."""
 OF_ONE_SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")

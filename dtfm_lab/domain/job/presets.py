@@ -55,7 +55,8 @@ DTFM_HOP_BYTES = 2024 * 2048 * 2 * (1.25e5 / 2048) / GiB * GB
 because published costs depend on them."""
 
 OPEN: dict[str, Any] = dict.fromkeys(OPENED_BY_NULL)
-"""Fields of a job that leaves everything to a planner. They must be None explicitly; the others are open by default."""
+"""Keywords of a job that leaves everything to a planner: the fields that have to be set to None. The rest of
+``LEFT_TO_PLANNERS`` is open by default."""
 
 
 def _job(model: ModelSpec) -> Job:

@@ -38,8 +38,8 @@ class CollectiveSpeed:
 def checked_collectives(given: Any, most_spread: float) -> tuple[CollectiveSpeed, ...]:
     """Return the checked rows of ``Topology.collectives``. A row may be given as a sequence of its numbers.
 
-    Raises TopologyError if the number of hosts does not rise from row to row, or if a spread is out of range. A
-    fraction must not rise, and must be above 0 and at most 1.
+    The number of hosts must rise from row to row, and fractions must not. Fractions are ``LEAST_FRACTION`` to 1, and
+    spreads 0 to ``most_spread``. Raises TopologyError otherwise, or for more than ``MOST_ROWS`` rows.
     """
     try:
         rows = tuple(one if isinstance(one, CollectiveSpeed) else CollectiveSpeed(*one) for one in given)

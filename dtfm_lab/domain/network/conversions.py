@@ -151,7 +151,7 @@ def devices_of_columns(n: int, columns: dict[str, Any], fields: dict[str, Any]) 
 def links_of_frame(links: pd.DataFrame) -> tuple[list[str], FloatArray, FloatArray]:
     """Return device names in the order of their first row, latency_s and bandwidth_bytes_per_s (NaN on the diagonals).
 
-    Raises TopologyError if a pair of devices has no row.
+    Raises TopologyError unless every pair of devices has one row in each direction, and every column occurs once.
     """
     import pandas as pd  # takes a while to load
 

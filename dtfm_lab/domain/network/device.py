@@ -283,8 +283,8 @@ class Device:
     name: str
     region: str = ""
     gpu: str = PAPERS_GPU
-    """A GPU of the hardware table, in any spelling, which then supplies the numbers that you leave out. Or any name of
-    your own, with both numbers."""
+    """A GPU of the hardware table, in any spelling. The table then supplies the peak and the memory if you leave them
+    out. With any other name, you must give both."""
     peak_flop_per_s: float = OF_THE_GPU
     """FLOP/s in half precision; the table's by default."""
     memory_bytes: float = OF_THE_GPU
@@ -461,8 +461,8 @@ MOST_GPUS = 8
 def groups_of(name: str, devices: Sequence[Device], gpus: object) -> list[list[int]]:
     """Return the device indices of each group of ``gpus`` identical devices of one host. Devices left over are skipped.
 
-    Raises TopologyError, naming the network, if no host has that many, or if devices already are groups of another
-    size.
+    If devices already are groups of this size, each is returned alone. Raises TopologyError, naming the network, if no
+    host has that many, or if devices already are groups of another size.
     """
     if isinstance(gpus, bool) or not isinstance(gpus, int | np.integer) or gpus < 1:
         raise TopologyError(f"groups of {shortened(gpus)} GPUs; wanted a whole number, 1 or more")

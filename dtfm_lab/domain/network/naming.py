@@ -24,9 +24,10 @@ SHORTEST_RUN = 3
 def set_words(devices: Sequence[Device], members: Iterable[int], few: int = FEW_NAMES, most: int = MOST_PARTS) -> str:
     """Describe a set of devices in at most ``few`` names or ``most`` parts; empty text for an empty set.
 
-    The parts are hosts if devices name any, else regions, else runs of numbered names, else kinds of GPU: the first of
-    these that needs few enough parts. A host or region named without a count has all its devices in the set. Devices
-    that stand for several GPUs are always described by host, because each one carries only the name of its first GPU.
+    The parts are hosts or regions (if every device of the set names one), runs of numbered names, or kinds of GPU: the
+    first of these that needs few enough parts. A host or region named without a count has all its devices in the set.
+    If the set holds a group of GPUs of a named host, it is always described in parts. A group carries only the name of
+    its first GPU.
     """
     chosen = sorted(set(members))
     names = [devices[i].name for i in chosen]
@@ -105,8 +106,8 @@ def name_words(names: Sequence[str], most: int = FEW_NAMES) -> str:
 
 
 def in_ranges(names: Sequence[str]) -> list[str]:
-    """Return the names without a number, then the others, ordered by it. Each run of at least three consecutive numbers
-    becomes one text: ``host-2 to host-16``."""
+    """Return the names without a number, then the numbered ones: grouped by the text around the number, in order of the
+    number. Each run of at least ``SHORTEST_RUN`` consecutive numbers becomes one text: ``host-2 to host-16``."""
     found: list[str] = []
     runs: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for name in dict.fromkeys(names):

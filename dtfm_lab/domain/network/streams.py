@@ -45,6 +45,6 @@ def slow_start_s(round_trip_s: float, window_bytes: float = LINUX_WINDOW_BYTES) 
     """Return the seconds by which a new stream lags behind one whose window is fully open.
 
     A new stream doubles what it sends every round trip. It needs log2(window / first window) round trips to open its
-    window. During these it sends about one window (RFC 5681, section 3.1).
+    window. During these it sends about one window, so it lags one round trip less (RFC 5681, section 3.1).
     """
     return round_trip_s * max(math.log2(window_bytes / INITIAL_WINDOW_BYTES) - 1, 0.0)

@@ -110,8 +110,8 @@ class Topology:
     message_bytes: FloatArray | None = field(default=None, kw_only=True)
     """(K,) increasing message sizes that were timed; None without timed messages."""
     message_s: FloatArray | None = field(default=None, kw_only=True)
-    """(N, N, K) seconds from the first byte offered to the last byte delivered, at least the latency; NaN if not timed.
-    """
+    """(N, N, K) seconds from the first byte offered to the last byte delivered; NaN if not timed. A time below the
+    link's latency counts as the latency."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", str(self.name))
@@ -406,7 +406,8 @@ class Topology:
 
     @cached_property
     def fingerprint(self) -> str:
-        """12 hex digits that change with any device or link, but not with positions on the canvas."""
+        """12 hex digits that change with any device, link or measurement. They do not depend on the network's name,
+        positions on the canvas, estimates or ``link_spread``."""
         digest = hashlib.sha256()
         for d in self.devices:
             fields = (d.name, d.region, d.gpu, d.peak_flop_per_s, d.memory_bytes, d.price_per_hour, None)
@@ -432,8 +433,9 @@ class Topology:
 
     @classmethod
     def from_frame(cls, links: pd.DataFrame, name: str = "frame", **device: Any) -> Topology:
-        """Return the topology from one row per directed link, with the columns of ``to_frame``. Every pair must occur
-        once.
+        """Return the topology from one row per directed link, with the columns of ``to_frame``.
+
+        Every pair must occur once in each direction.
 
         ``latency_s`` may replace ``latency_ms`` and ``bandwidth_bytes_per_s`` may replace ``bandwidth_gbps``. Devices
         are ordered by first appearance. ``device`` sets further fields of each.

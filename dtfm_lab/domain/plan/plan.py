@@ -324,7 +324,8 @@ class Plan:
 
     @property
     def price_per_billion_tokens(self) -> float | None:
-        """US dollars to train on a billion tokens; None if the iteration was not simulated."""
+        """US dollars to train on a billion tokens (samples for your own module); None if the iteration was not
+        simulated."""
         if self.iteration_s is None:
             return None
         return self.price_per_hour / 3600 * self.iteration_s / self.job.tokens * 1e9

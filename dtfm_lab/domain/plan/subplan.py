@@ -95,7 +95,10 @@ def cut_subplan(plan: Plan, kept: Subplan | None) -> Plan:
 
 
 def check_same_plan(plan: Plan, ran: TracedPlan, *fields: str) -> None:
-    """Raise TraceError if a trace ran on other devices, another network, or with other values of these job fields."""
+    """Raise TraceError if a trace ran on other devices, another network, or with other values of these fields.
+
+    ``fields`` are fields of ``TracedPlan``. Those that the trace leaves empty are not compared.
+    """
     if ran.devices != (devices := plan.device_names):
         raise TraceError(f"the trace ran on stages {ran.devices}, this plan has {devices}; wanted the same")
     # Old traces have no fingerprint.

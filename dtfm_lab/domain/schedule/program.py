@@ -202,9 +202,10 @@ def _check_size(
     groups: tuple[tuple[str, ...], ...],
     buckets: tuple[tuple[Bucket, ...], ...],
 ) -> None:
-    """Raise ScheduleError for too many steps, before any is made.
+    """Raise ScheduleError for more than MOST_STEPS steps, before any is made.
 
-    There are two messages per pass. Synchronisation is counted from the first and the last replica of a group.
+    Each pass counts with two messages. Synchronisation is counted for two replicas of each stage: the first, and the
+    last, which stands for all others.
     """
     n_replicas = len(groups[0])
     n_passes = sum(len(program) for program in schedule.programs) * sum(counts) // schedule.n_microbatches
@@ -327,8 +328,10 @@ def _blocking(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _on_the_same_device(
     schedule: Schedule, at: dict[tuple[int, Kind, int | None], int], action: Action, source: int
 ) -> int:
-    """Return the position of the pass at stage ``source`` whose result ``action`` needs, in a pipeline of one
-    device."""
+    """Return the position of the pass at stage ``source`` whose result ``action`` needs, in a pipeline of one device.
+
+    Raises ScheduleError if that pass has not come yet.
+    """
     kinds = (Kind.FORWARD,) if action.kind is Kind.FORWARD else (Kind.BACKWARD, Kind.BACKWARD_INPUT)
     for kind in kinds:
         if (source, kind, action.microbatch) in at:

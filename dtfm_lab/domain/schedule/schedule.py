@@ -102,7 +102,7 @@ class Kind(StrEnum):
 
 
 class Lane(StrEnum):
-    """The lane of a device in which an action runs. Computations, sends and receives run side by side."""
+    """The part of a device that an action occupies. A device can compute, send and receive at the same time."""
 
     COMPUTE = "compute"
     SEND = "send"
@@ -271,8 +271,10 @@ class Schedule:
 
     @classmethod
     def from_orders(cls, name: str, orders: Sequence[str]) -> Self:
-        """Return the schedule whose ``Schedule.orders`` these are. Raises ScheduleError if a text is not a pass, or if
-        the passes do not form a schedule."""
+        """Return the schedule with these passes: one text per device, in the form of ``Schedule.orders``.
+
+        Raises ScheduleError if a word is not a pass, or if the passes do not form a schedule.
+        """
         programs = tuple(tuple(Action.parse(word) for word in order.split()) for order in orders)
         microbatches = {
             action.microbatch for program in programs for action in program if action.microbatch is not None

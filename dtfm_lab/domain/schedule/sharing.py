@@ -70,7 +70,8 @@ class Sharing:
         return tuple(kept)
 
     def _peer(self, action: Action, replica: int, pipeline: int) -> int | None:
-        """Return ``Action.peer`` of a pipeline's message: None if both ends have the same replica number."""
+        """Return ``Action.peer`` of a pipeline's message: None if both ends have the same replica number. Also None for
+        a pass."""
         if action.kind not in ACROSS_STAGES or action.microbatch is None:
             return None
         position = (action.stage + ACROSS_STAGES[action.kind]) % self.n_positions

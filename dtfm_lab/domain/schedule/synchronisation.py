@@ -403,8 +403,10 @@ def tail_of(
 
 
 def _ready(pipeline: tuple[Step, ...], buckets: tuple[Bucket, ...]) -> list[tuple[int, ...]]:
-    """Return, for each bucket, the indices of the steps that complete its gradients. A single bucket holds the whole
-    gradient."""
+    """Return, for each bucket, the indices of the steps that complete its gradients.
+
+    With fewer than two buckets, this is the last pass, which completes the whole gradient.
+    """
     computed = [i for i, step in enumerate(pipeline) if step.action.kind in PASSES]
     if len(buckets) < 2:
         return [(computed[-1],)]  # computations keep their order: with the last one done, all gradients are whole

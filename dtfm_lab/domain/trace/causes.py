@@ -68,7 +68,7 @@ class Chains:
     carries: BoolArray
     """True if the row is a message along a pipeline: activations or their gradients."""
     if_queued: IntArray
-    """Cause of the segment if another message queued behind the row."""
+    """Cause of the segment if the next row of the chain was queued behind this one."""
     sends: BoolArray
     receives: BoolArray
     slow_from_s: FloatArray
@@ -253,8 +253,8 @@ class _Gaps(NamedTuple):
     """Columns with one row per period in which a device does not compute."""
 
     where: IntArray
-    """Index of the iteration (sorted) x devices + device number, where the device number is stage x replicas +
-    replica."""
+    """Where the gap is, as one number: iteration x devices + position x replicas + replica. Iterations are numbered
+    from 0 in order."""
     begin_s: FloatArray
     row: IntArray
     """The trace row whose end closed the gap."""

@@ -167,9 +167,9 @@ class TracedPlan:
     flop: float = 0.0
     """The model's FLOP per iteration over all replicas, without recomputation; 0 if unknown."""
     peak_flop_per_s: tuple[tuple[float, ...], ...] = ()
-    """(stages, replicas) peaks of the devices in the job's dtype; empty if unknown."""
+    """(stages, replicas) peak FLOP/s of each device in the job's dtype; empty if unknown."""
     price_per_hour: tuple[tuple[float, ...], ...] = ()
-    """(stages, replicas) prices of the devices; empty if unknown."""
+    """(stages, replicas) US dollars per hour of each device; empty if unknown."""
 
     @property
     def microbatch_counts(self) -> tuple[int, ...]:
@@ -225,11 +225,12 @@ class RunContext:
     stretched: int = 0
     """Number of profile rows that are longer than on the specified device, because this machine is too slow (paced)."""
     losses: tuple[float, ...] = ()
-    """Mean training loss of each iteration."""
+    """Mean training loss of each iteration: nats per byte of text, or your own module's loss."""
     late_messages: int = 0
-    """Number of messages whose bytes arrived after the time at which the emulated link delivered them."""
+    """Number of messages whose bytes arrived later than the emulated link should have delivered them (paced clock)."""
     overruns: int = 0
-    """Number of computations that took longer than the specified device's."""
+    """Number of computations that took longer than on the specified device, because this machine is too slow (paced
+    clock)."""
     faults: tuple[Fault, ...] = ()
     """Lost workers from which the run recovered."""
     rehearsed: Subplan | None = None
@@ -240,7 +241,7 @@ class RunContext:
     runs_on: str = "cpu"
     """The hardware that the workers computed on: ``cpu`` or ``cuda``."""
     held_out: tuple[tuple[int, float], ...] = ()
-    """(iterations done, mean loss on held-out text) of each evaluation."""
+    """(iterations done, mean loss on held-out text) of each evaluation, in the unit of ``losses``."""
     unigram_entropy: float | None = None
     """Entropy of the held-out text in nats per byte if bytes are independent: the best loss without any context."""
     notes: tuple[str, ...] = ()

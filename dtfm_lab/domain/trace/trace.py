@@ -42,8 +42,8 @@ def interval_of(trace: TraceColumns, confidence: float = CONFIDENCE) -> tuple[fl
     """Return the interval of ``iteration_s`` with this confidence, in seconds.
 
     A prediction's interval follows from the uncertainty of its computations and links, and covers what a measurement
-    would show. A measurement's follows from the differences between its iterations. It is 0 to infinity if neither is
-    known.
+    would show. A measurement's follows from the differences between its iterations. Without an uncertainty, or without
+    a second iteration to compare, the interval is 0 to infinity.
 
     Raises TraceError for a confidence that is not between 0 and 1.
     """

@@ -265,7 +265,7 @@ def completed(model: ModelSpec) -> ModelSpec:
 
 
 def family_sizes(model: ModelSpec, block: Layer) -> tuple[Callable[..., ModelSpec], dict[str, Any]]:
-    """Return the builder of the model's family, and the arguments with which it builds this block.
+    """Return the builder of the model's family, and the arguments with which it builds a model of such blocks.
 
     Raises JobError for a family other than gpt and llama.
     """

@@ -328,8 +328,8 @@ class ModelSpec:
     def even_cut(self, n_stages: int, by: str = "blocks") -> tuple[int, ...]:
         """Return the number of blocks of each of ``n_stages`` stages that hold equal parts of the model.
 
-        ``by`` is one of ``CUTS_BY`` and says what is equal. Spare blocks go to the first stages. Raises JobError if
-        there are more stages than blocks.
+        ``by`` is one of ``CUTS_BY`` and says what is equal. Spare blocks or layers go to the first stages; for ``flop``
+        see ``balanced``. Raises JobError if there are more stages than blocks.
         """
         if n_stages > self.n_blocks:
             raise JobError(
