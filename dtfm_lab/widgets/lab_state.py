@@ -173,8 +173,8 @@ class LabState(traitlets.HasTraits):
     def offer(self, plan: Plan, by: str) -> bool:
         """Take a better plan that another pane found, so that the lab has one best plan. Return True if it was taken.
 
-        It must be better by the objective of the lab's plan, and be a plan of the current network and job. Nothing is
-        taken while a step is busy.
+        It must be for the current network and job, have the objective and queueing of the lab's plan, and be better by
+        more than ``OFFERED``. Nothing is taken while a step is busy or the lab's plan is out of date.
         """
         own, topology, job = self.plan, self.topology, self.job
         # Busy: the search that is running will set the plan itself, and an offer would be lost or would interrupt.

@@ -82,7 +82,7 @@ class SearchFrames:
 
 
 class Shown(NamedTuple):
-    """A step of a search, and its frame. None stands for a frame that would show nothing new."""
+    """A step of a search, and its frame. ``frame`` is None if it would show nothing new."""
 
     step: PlanStep
     frame: PopulationFrame | None

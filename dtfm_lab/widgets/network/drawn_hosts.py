@@ -49,7 +49,7 @@ class DrawnHosts:
         return tuple(found)
 
     def parts(self, devices: Iterable[str]) -> list[str]:
-        """Return the given devices whose host has other devices, too, that are not given."""
+        """Return each given device whose host also has devices that are not given."""
         given = set(devices)
         hosts = [self.members[entry] for entry in self.entries(given)]
         return [device for members in hosts if not given.issuperset(members) for device in members if device in given]

@@ -126,7 +126,7 @@ class FirstMinute:
         self._view.step = self._said()
 
     def _said(self) -> dict[str, Any]:
-        """Return ``TopBar.step`` of now. Empty while there is nothing to do next."""
+        """Return the current value of ``TopBar.step``. Empty while there is nothing to do next."""
         state = self._lab_state
         if state.plan is None or state.plan.job.model is None:
             return {}
@@ -214,8 +214,8 @@ class FirstMinute:
         begin(self._kill_soon(self._victim, is_recorded), lambda line: self._lab_state.report_error("run", line))
 
     def _recorded_iterations(self) -> int:
-        """Return the number of iterations that last longer than a video. If the speed is unknown, as for a part of a
-        plan, return the maximum of ``ITERATIONS``."""
+        """Return how many iterations take at least ``RECORDED_S``, and at least ``LEFT_AFTER_KILL``. If the speed is
+        unknown, as for a part of a plan, return the maximum of ``ITERATIONS``."""
         seconds = None if self._lab_state.run_part else shown_s(self._lab_state)
         return max(LEFT_AFTER_KILL, math.ceil(RECORDED_S / seconds)) if seconds else ITERATIONS[1]
 
