@@ -87,7 +87,7 @@ class DrawnHosts:
 
 
 def _with_replicas(stages: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return {device: [stage, replica]} with the replicas of each stage in the order of its devices."""
+    """Return {device: [stage, replica]}. Replicas are numbered within each stage, in the order of ``stages``."""
     counts: dict[int, int] = {}
     found = {}
     for device, stage in stages.items():

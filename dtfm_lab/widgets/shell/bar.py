@@ -205,7 +205,9 @@ def shape_of(state: LabState) -> str:
 
 
 def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, Any]]:
-    """Return {label, value, was, note, short, bad, word, under, ask, why} of each number, with the objective's first.
+    """Return {label, value, was, note, short, bad, word, under, ask, why} of each number.
+
+    The iteration comes first, or the communication cost if the job has no model. The other keys are
 
     - ``was`` is the value before the last edit. Empty if it did not change.
     - ``short`` replaces the note if there is little room.

@@ -241,7 +241,7 @@ class FirstMinute:
         self._showing.ask()
 
     def _asks(self) -> Callable[..., Any] | None:
-        """Return ``lab.guess``, if its extension is installed."""
+        """Return ``lab.guess``. None if its extension is not installed."""
         return getattr(lab, "guess", None)
 
     def _judge(self, error: float) -> None:

@@ -170,7 +170,7 @@ class Panes:
                 await asyncio.sleep(FILL_PAUSE_S)
 
     def _changed(self) -> None:
-        """Mark what has changed. What an edit made stale is marked only if no new plan follows within a moment."""
+        """Update the marks of the tabs. After an edit, wait a moment, because a new plan may update the results."""
         self._showing.ask(SLOW_S if self._is_live() and self._lab_state.plan_is_stale else 0.0)
 
     def _show_states(self) -> None:
