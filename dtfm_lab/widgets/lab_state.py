@@ -82,8 +82,8 @@ class LabState(traitlets.HasTraits):
     lacking = traitlets.Unicode("")
     """Which devices lack memory for the prediction, how much, and what would fit. Empty if everything fits."""
     run_part = traitlets.Unicode("")
-    """Which part of the plan a run would train, such as "one pipeline of 8, with a small model". Empty for all of
-    it."""
+    """Which part of the plan a run would train, such as "one pipeline of 8, with a small model". Empty if the whole
+    plan would run with its own model."""
     ran = traitlets.Instance(Plan, allow_none=True)
     """The plan, with the choices, that produced ``measured``. ``plan`` may be newer."""
     message = traitlets.Unicode("")
