@@ -117,7 +117,7 @@ def menu(label: str, width: str, label_width: str, options: Sequence[Any], toolt
 
 
 def segments(options: Sequence[Any], tooltips: Sequence[str], width: str = "auto", **given: Any) -> w.ToggleButtons:
-    """Return a row of buttons, each with this CSS width. Exactly one is chosen."""
+    """Return a row of buttons, each with this CSS width. At most one is chosen: the value may be set to None."""
     return w.ToggleButtons(options=options, tooltips=tooltips, style={"button_width": width}, **given)
 
 

@@ -82,8 +82,8 @@ class LabState(traitlets.HasTraits):
     lacking = traitlets.Unicode("")
     """Which devices lack memory for the prediction, how much, and what would fit. Empty if everything fits."""
     run_part = traitlets.Unicode("")
-    """Which part of the plan a run would train, such as "one pipeline of 8, with a small model". Empty for all of
-    it."""
+    """Which part of the plan a run would train, such as "one pipeline of 8, with a small model". Empty if the whole
+    plan would run with its own model."""
     ran = traitlets.Instance(Plan, allow_none=True)
     """The plan, with the choices, that produced ``measured``. ``plan`` may be newer."""
     message = traitlets.Unicode("")
@@ -173,8 +173,8 @@ class LabState(traitlets.HasTraits):
     def offer(self, plan: Plan, by: str) -> bool:
         """Take a better plan that another pane found, so that the lab has one best plan. Return True if it was taken.
 
-        It must be better by the objective of the lab's plan, and be a plan of the current network and job. Nothing is
-        taken while a step is busy.
+        It must be for the current network and job, have the objective and queueing of the lab's plan, and be better by
+        more than ``OFFERED``. Nothing is taken while a step is busy or the lab's plan is out of date.
         """
         own, topology, job = self.plan, self.topology, self.job
         # Busy: the search that is running will set the plan itself, and an offer would be lost or would interrupt.

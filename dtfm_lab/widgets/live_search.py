@@ -82,7 +82,7 @@ class SearchFrames:
 
 
 class Shown(NamedTuple):
-    """A step of a search, and its frame. None stands for a frame that would show nothing new."""
+    """A step of a search, and its frame. A step with nothing new to show has no frame (None)."""
 
     step: PlanStep
     frame: PopulationFrame | None

@@ -29,7 +29,8 @@ Item = TypeVar("Item")
 logger = logging.getLogger(__name__)
 _running: set[asyncio.Task[None]] = set()
 _sharing: list[float] = []
-"""The interpreter's usual switch interval in seconds, one entry for each thread that computes now."""
+"""The interpreter's usual switch interval in seconds, repeated once per thread that computes now. The last thread
+restores it."""
 _sharing_lock = threading.Lock()
 
 

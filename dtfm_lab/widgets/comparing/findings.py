@@ -27,7 +27,7 @@ ROUNDING = 1e-9
 """Relative difference up to which two times count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
 HUES = {"F": "forward", "B": "backward"}
-"""Hue of a link, by the last letter of the kind that most of its messages have. Other kinds have averaging's hue."""
+"""Hue of a link, by the last letter of the most frequent kind of its messages. Other kinds get averaging's hue."""
 
 Table = dict[str, Any]
 
@@ -52,7 +52,7 @@ class Findings(NamedTuple):
     links_by_model: bool
     """True if messages were not timed but emulated by the link model."""
     sentences: tuple[str, ...]
-    """The verdict, the suspects, and where measurement and prediction first diverge."""
+    """The error, the verdict, the suspects, and which action first ends off its prediction."""
     suspects: tuple[tuple[str, ...], ...] = ()
     """(source, target) of each suspected link, (name,) of each suspected device."""
 
@@ -133,7 +133,8 @@ def tables(comparison: Comparison) -> list[Table]:
     - low_s and high_s, the error's 95 % interval over iterations. None after a single iteration.
     - relative, the error as a share of the predicted time. None if the predicted time is 0.
     - second_s, for links: how much later than predicted the last message of an iteration arrives
-    - suspect, True if the comparison suspects this link, device or stage. Suspects are the last to be left out.
+    - suspect, True if the comparison suspects this link or device, or a device of this stage. Suspects are the last to
+      be left out.
     """
     rows = comparison.rows
     received, computed = rows[rows["lane"] == Lane.RECEIVE.value], rows[rows["lane"] == Lane.COMPUTE.value]
@@ -185,7 +186,7 @@ def hidden(found: list[Table]) -> list[Table]:
 def _suspicion(comparison: Comparison) -> tuple[dict[tuple[str, str], int], set[tuple[str, str]]]:
     """Return the rank of every link and device, 0 for the most suspicious, and the set of suspects.
 
-    Both use the key ("link" or "device", name).
+    Both use the key ("link" or "device", name). Both are empty if the error cannot be attributed.
     """
     if comparison.blame_missing:
         return {}, set()

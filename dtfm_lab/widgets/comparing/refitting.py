@@ -180,7 +180,8 @@ def _links_differ(found: Refit) -> bool:
 
 
 def _fitted(found: Refit) -> str:
-    """Return HTML of the error before and after the fit, and of the values that differ most from the drawn ones."""
+    """Return HTML of the error before and after the fit, and of up to ``MOST_FITTED`` values whose 95 % interval leaves
+    out the drawn value."""
     off = found.off
     n_off = f"{len(off)} of {counted(len(found.table), 'value')}"
     line = markup.line(f"<b>{escape(found.sentence)}</b>; {n_off} were drawn outside their 95 % intervals", "figure")

@@ -105,7 +105,7 @@ class GroupsPanel(Panel):
         self._describe()
 
     def _describe(self) -> None:
-        """Show the current step, or a hint, on the line reserved for it."""
+        """Show the current step, the last move by hand or a hint on the line above the groups."""
         plan, letter = self._lab_state.plan, self.step.value
         if plan is None:
             self.line.value = ""
@@ -163,8 +163,8 @@ class GroupsPanel(Panel):
             self._lab_state.selected_link = tuple(pairs[0][:2])
 
     def _ask(self) -> None:
-        """Soon explain the selection and compute what moving the selected device costs. Without an event loop, nothing
-        is computed."""
+        """Soon explain the selection and compute what moving the selected device costs. Nothing is computed without an
+        event loop, or while the pane is hidden."""
         self._n_requested += 1
         if self._lab_state.plan is None:
             self.why.value = markup.line(NO_PLAN, "note")

@@ -52,7 +52,7 @@ LIMITS = {
     "downlink_gbps": (1e-6, 1e6),
     "price_per_hour": (0.0, 1e6),
 }
-"""Minimum and maximum of numbers typed into a field: 1 kbit/s to 1 Pbit/s, and up to 1,000 s of latency.
+"""Minimum and maximum of numbers typed into a field: up to 1,000 s of latency, 1 kbit/s to 1 Pbit/s, up to $ 1 million.
 
 This is wider than any real network, and narrow enough that no number on the screen needs 29 digits.
 """
@@ -123,7 +123,10 @@ def _with_blocks(topology: Topology, known: Topology) -> Topology:
 
 
 def _check_limits(mapping: Mapping[str, Any]) -> None:
-    """Raise TopologyError for a number outside ``LIMITS``, before anything is computed from it."""
+    """Raise TopologyError for a positive number outside ``LIMITS``, before anything is computed from it.
+
+    The file reader refuses zero, negative and missing numbers where they are not valid.
+    """
     drawn = [(part, at, one) for part in PARTS for at, one in enumerate(mapping[part])]
     for part, at, one in [*drawn, ("default", None, mapping["default"])]:
         for key in LIMITS.keys() & one.keys():

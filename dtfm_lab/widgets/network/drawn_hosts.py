@@ -49,7 +49,7 @@ class DrawnHosts:
         return tuple(found)
 
     def parts(self, devices: Iterable[str]) -> list[str]:
-        """Return the given devices whose host has other devices, too, that are not given."""
+        """Return each given device whose host also has devices that are not given."""
         given = set(devices)
         hosts = [self.members[entry] for entry in self.entries(given)]
         return [device for members in hosts if not given.issuperset(members) for device in members if device in given]
@@ -87,7 +87,7 @@ class DrawnHosts:
 
 
 def _with_replicas(stages: Mapping[str, int]) -> dict[str, list[int]]:
-    """Return {device: [stage, replica]} with the replicas of each stage in the order of its devices."""
+    """Return {device: [stage, replica]}. Replicas are numbered within each stage, in the order of ``stages``."""
     counts: dict[int, int] = {}
     found = {}
     for device, stage in stages.items():

@@ -113,7 +113,7 @@ class MatrixEditor:
         self.result.value = f'<div class="dtfm-line" role="status">{escape(text)}</div>'
 
     def _edited(self, links: Sequence[Pair], shows: str, number: float) -> tuple[Document, int]:
-        """Return the edited document and the number of links that changed."""
+        """Return the edited document and the number of links that got the typed number."""
         document, topology = self._drawing.document, self.canvas.topology
         assert topology is not None, "links are selected of nothing"
         # Names may be doubled while someone types in the drawing.

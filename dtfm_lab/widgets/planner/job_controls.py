@@ -132,7 +132,8 @@ class ObjectiveControls(SavedControls):
 OPEN_SHAPE: tuple[int, ...] = ()
 OPEN_MICROBATCH = 0
 OPEN_SCHEDULE = ""
-"""Values of the menus for shape, micro-batch and schedule that leave the choice to the planner."""
+"""Value of the schedule menu that leaves the choice to the planner. ``OPEN_SHAPE`` and ``OPEN_MICROBATCH`` are the same
+for their menus."""
 
 
 class JobControls(SavedControls):
@@ -232,7 +233,11 @@ class JobControls(SavedControls):
             self.shape.value = tuple(shape)
 
     def _take_job(self, *, as_is: bool = False) -> None:
-        """Fill the controls from the chosen job. Fields left to the planner stay so, unless ``as_is`` is set."""
+        """Fill the controls from the chosen job.
+
+        If the menu leaves the shape to the planner, it stays so, and so does an open micro-batch or schedule. With
+        ``as_is``, all fields are the job's.
+        """
         if self._is_filling:
             return
         given = self._base is not None and self.job.value == self._base.name

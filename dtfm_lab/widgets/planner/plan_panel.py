@@ -34,7 +34,7 @@ NO_PRICES = "No device of this network has a price, so plans cannot be compared 
 TYPICAL, OWN = "Press Use typical prices.", "Select a device, and type its price below the picture."
 """What a user can do about missing prices: ``TYPICAL`` if a GPU of the network has a typical price, else ``OWN``."""
 SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
-"""Names of the modes' settings in a saved file."""
+"""{mode: name of its settings in a saved file}."""
 STEP = "plan"
 """Name of this pane."""
 

@@ -275,7 +275,7 @@ class BackgroundBound:
         self._lab_state, self._options = lab_state, options
         self._task: asyncio.Task[None] | None = None
         self._done: Plan | None = None
-        """The plan whose bound has been raised as far as possible."""
+        """The plan whose bound was raised until it stalled or took too long. It is not raised again."""
         lab_state.observe(lambda _: self._forget(), ["plan", "topology", "job"])
         lab_state.observe(lambda _: self._begin_or_end(), "busy")
 

@@ -62,7 +62,7 @@ class TeachingPanel(SavedControls):
         self.search: Stream[PopulationFrame] | None = None
         """The running search. None if none runs, even if frames are left to show."""
         self.reference: Plan | None = None
-        """The real planner's result for the same cost, for comparison."""
+        """The real planner's plan for the same network and job, for comparison. None until it is found."""
         self._task: TeachingTask | None = None
         self._is_shown = False
         self._pace = Paced(SHOWN_S * 0.9)

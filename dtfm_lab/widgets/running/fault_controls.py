@@ -38,7 +38,7 @@ IS_MYSTERY = "Not during a mystery: it already has a fault"
 class ConditionMonitor:
     """The condition of each device of a run. ``look`` reads the run.
 
-    Call ``disturbed`` after each action of the user, because the run does not record those.
+    Call ``disturbed`` after each action of the user, because the run notices a kill only after a moment.
     """
 
     def __init__(self, run: RunRecord, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -51,7 +51,7 @@ class ConditionMonitor:
         """The last complete iteration, and the share of it that each device spent computing."""
 
     def disturbed(self, device: str, what: str) -> None:
-        """Record what the user has just done to a device."""
+        """Note what the user has just done to a device. Only a kill is kept, until the run notices it."""
         if what == KILL:
             self._killed[device] = len(self._faults_of(device))
 

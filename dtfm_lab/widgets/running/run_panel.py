@@ -74,7 +74,8 @@ class RunPanel(Panel):
         """The plan that ``run`` trains, all of it or a part."""
         self._began_on: tuple[Topology | None, Job | None] = (None, None)
         self._reductions = ""
-        """Which part of the plan runs, and what replaces its model and links."""
+        """Text that says which part of the plan runs, and what replaces its model and links. Empty if everything runs
+        as planned."""
         self._expected_s = 0.0
         """Predicted wall seconds of an iteration of ``run``. 0 before it has been profiled."""
         self.clock = labelled(w.Dropdown, "Clock", "150px", "0px", options=CLOCK_OPTIONS)

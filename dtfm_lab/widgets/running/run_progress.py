@@ -18,7 +18,7 @@ from dtfm_lab.widgets.views.gantt import GanttView
 from dtfm_lab.widgets.views.gantt.bars import gap_after, gaps_before
 
 LOOKS = 40
-"""Number of recent changes of the count of done iterations from which the pace is computed."""
+"""Maximum number of recent observations (time, iterations done) from which the pace is computed."""
 FEWEST_ITERATIONS = 2
 """Iterations that must be done before the time left is shown."""
 MOST_LINES = 200

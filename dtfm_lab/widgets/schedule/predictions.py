@@ -44,7 +44,7 @@ ON_PATH = {"device": ("computing", "ink"), "link": ("messages", "dark"), "synchr
 FLOP = "FLOP"
 """Source of predicted computing times if there is no profile."""
 AS_SPECIFIED = " from FLOP and peak speed, links as drawn"
-"""Note of a prediction of the drawn network and the chosen job."""
+"""Part of the caption of a prediction from FLOP, for the network as drawn."""
 FROM_PROFILE = " from the last profile"
 LEAST_SHARE = 0.004
 """Minimum share of the iteration for a part of it to be shown."""

@@ -67,8 +67,8 @@ class SchedulePanel(Panel):
         self._before: ChartedPrediction | None = None
         """The prediction before the last edits, which the shown one is compared with."""
         self._other_source: ChartedPrediction | None = None
-        """The last comparable prediction from FLOP if the shown one is from a profile, or the reverse. None if there is
-        no such change to report."""
+        """The last prediction from the other source (FLOP or a profile), if it is comparable with the shown one. The
+        pane's note says what the change of source did. None if there is nothing to report."""
         self._foreseen: tuple[tuple[object, ...], ChartedPrediction] | None = None
         """A request of ``_predict`` and its prediction, which was made before the request's plan was set."""
         self.told_before_s: Callable[[], float | None] = lambda: None
@@ -206,8 +206,8 @@ class SchedulePanel(Panel):
             state.schedule, state.queueing, state.choices, self._automatic = values
 
     def _take_plan(self) -> None:
-        """Take over the schedule that the plan's job names, and the queueing of its search. If the job names none, a
-        schedule that a person has chosen stays."""
+        """Take over the schedule that the plan's job names, and the queueing of its search. If the job names none, take
+        the default schedule, unless a person has chosen one."""
         plan = self._lab_state.plan
         if plan is None:
             return

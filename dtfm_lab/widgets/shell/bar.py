@@ -205,7 +205,9 @@ def shape_of(state: LabState) -> str:
 
 
 def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, Any]]:
-    """Return {label, value, was, note, short, bad, word, under, ask, why} of each number, with the objective's first.
+    """Return {label, value, was, note, short, bad, word, under, ask, why} of each number.
+
+    The iteration comes first, or the communication cost if the job has no model. The other keys are
 
     - ``was`` is the value before the last edit. Empty if it did not change.
     - ``short`` replaces the note if there is little room.
@@ -256,8 +258,8 @@ def _cost_number(plan: Plan, before: BeforeEdit | None) -> dict[str, Any]:
 def cost_words(state: LabState, plan: Plan, before: BeforeEdit | None) -> tuple[str, str]:
     """Return the communication cost as it is shown below the iteration, in a long and a short form.
 
-    The cost leaves out computation and takes one message after the other. How long messages travel in the simulated
-    schedule, and how much of that overlaps with computation, is read from the trace.
+    The cost leaves out computation and takes one message after the other. So if there is a prediction, both forms also
+    say how long messages travel in it, and how much of that overlaps with computation. The short form is only this.
     """
     now, was = plan.cost.total_s, _was(None if before is None else before.plan.cost.total_s, plan.cost.total_s)
     cost = f"communication cost {was} → {format_s(now)}" if was else f"communication cost {format_s(now)}"
@@ -308,10 +310,10 @@ def _iteration_number(state: LabState, plan: Plan, before: BeforeEdit | None) ->
 
 
 def _bound_words(plan: Plan, schedule: str) -> tuple[str, str]:
-    """Return how far the iteration is from its lower bound, in a long and a short form. Without a bound, return the
-    schedule's name twice.
+    """Return how much faster another plan could be, in a long and a short form.
 
-    Both forms say which plans the bound covers. If that takes a sentence, the short form leaves the bound out.
+    The short form is the schedule's name if it is unknown what the job fixed, and ``gap to the best unknown`` if the
+    bound is loose. Without a bound, both forms are the schedule's name.
     """
     left = plan.speed_up_left
     if left is None or not math.isfinite(left):

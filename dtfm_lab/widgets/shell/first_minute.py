@@ -130,7 +130,7 @@ class FirstMinute:
         self._view.step = self._said()
 
     def _said(self) -> dict[str, Any]:
-        """Return ``TopBar.step`` of now. Empty while there is nothing to do next."""
+        """Return the current value of ``TopBar.step``. Empty while there is nothing to do next."""
         state = self._lab_state
         if state.plan is None or state.plan.job.model is None:
             return {}
@@ -233,8 +233,8 @@ class FirstMinute:
         return "this run is almost over. Try again after it" if is_late else ""
 
     def _recorded_iterations(self) -> int:
-        """Return the number of iterations that last longer than a video. If the speed is unknown, as for a part of a
-        plan, return the maximum of ``ITERATIONS``."""
+        """Return how many iterations take at least ``RECORDED_S``, and at least ``LEFT_AFTER_KILL``. If the speed is
+        unknown, as for a part of a plan, return the maximum of ``ITERATIONS``."""
         seconds = None if self._lab_state.run_part else shown_s(self._lab_state)
         return max(LEFT_AFTER_KILL, math.ceil(RECORDED_S / seconds)) if seconds else ITERATIONS[1]
 
@@ -261,7 +261,7 @@ class FirstMinute:
         self._showing.ask()
 
     def _asks(self) -> Callable[..., Any] | None:
-        """Return ``lab.guess``, if its extension is installed."""
+        """Return ``lab.guess``. None if its extension is not installed."""
         return getattr(lab, "guess", None)
 
     def _judge(self, error: float) -> None:

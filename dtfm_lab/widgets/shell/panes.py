@@ -25,7 +25,8 @@ from dtfm_lab.widgets.views.frame import Inspector, TabsView
 TABS = PLAN, SEARCH, WHAT_IF, RUN, SYSTEMS, LEARN = "Plan", "Search", "What if", "Run", "Systems", "Learn"
 """The tabs of the lab in order. Tabs with other names, such as the tabs of plug-ins, come after them."""
 FILL_PAUSE_S = 0.2
-"""Seconds between preloading two panes that the user has not opened yet. An iteration plays during this time."""
+"""Seconds between two panes that are put on the page before the user opens them, so that a playing iteration is not
+slowed."""
 LEAST_PLACES = 2
 """Minimum number of regions that are known places for a network to open on the map."""
 
@@ -119,7 +120,7 @@ class Panes:
 
     @property
     def css(self) -> str:
-        """Styles that hide all panes but those that the tabs name, so that the page can switch without Python."""
+        """Styles that show only the panes that the row of tabs names, so that the page can switch without Python."""
         tabs = ".dtfm-effect:has(> .dtfm-head .dtfm-tabs"
         return "".join(
             f'{tabs}):not(:has(> .dtfm-head .dtfm-tabs[data-panes~="{name}"])) .dtfm-out-{name} {{ display: none; }}'
@@ -169,7 +170,7 @@ class Panes:
                 await asyncio.sleep(FILL_PAUSE_S)
 
     def _changed(self) -> None:
-        """Mark what has changed. What an edit made stale is marked only if no new plan follows within a moment."""
+        """Update the marks of the tabs. After an edit, wait a moment, because a new plan may update the results."""
         self._showing.ask(SLOW_S if self._is_live() and self._lab_state.plan_is_stale else 0.0)
 
     def _show_states(self) -> None:

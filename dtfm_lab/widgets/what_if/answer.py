@@ -119,7 +119,7 @@ def numbers_of(now: WhatIfAnswer, base: WhatIfAnswer | None, remarks: Sequence[s
 
 
 def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: int) -> str:
-    """Return HTML of a table with every measure and its difference from the base, and whether all fits in memory.
+    """Return HTML of a table with every known measure and its difference from the base, and whether all fits in memory.
 
     ``base`` is the answer to the lab's own setting, None if that is not possible. ``changed`` lists in words how the
     settings differ. ``number`` counts answers.

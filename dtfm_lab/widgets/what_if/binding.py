@@ -127,7 +127,9 @@ def candidates(analysis: IterationAnalysis, of: str) -> list[Limiter]:
 
 
 def _tried(plan: Plan, some: list[Limiter]) -> Iterator[tuple[Limiter, str, float]]:
-    """Yield (candidate, what was improved, share that it saves). Stop once no candidate can save more than the best.
+    """Yield (candidate, what was improved, share that it saves) for up to ``MOST_TRIED`` candidates, longest first.
+
+    Stop once no candidate can save more than the best, or than ``LEAST_REPORTED``.
 
     With a candidate twice as fast, the critical path gets shorter by at most half of the candidate's seconds. So no
     candidate saves more than that.

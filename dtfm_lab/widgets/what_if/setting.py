@@ -203,7 +203,8 @@ def microbatches_of(job: Job, global_batch: int, also: int) -> list[int]:
 def batches_of(job: Job, microbatch: int, base: int, also: int) -> list[int]:
     """Return batches, in sequences, that this micro-batch allows, in ascending order, and ``also``.
 
-    They are halves and doubles of the base, and powers of two times the smallest batch.
+    They are ``base`` halved or doubled repeatedly, and powers of two times the smallest batch (one micro-batch per
+    replica). The largest is about 16 times ``base``, or has ``MOST_ACTIONS``.
     """
     at_once = job.n_replicas * microbatch
     most = _most_microbatches(job)

@@ -155,7 +155,7 @@ def _free(name: str, others: Sequence[Pin]) -> str:
 
 
 MOVED = "dtfm-moved"
-"""CSS class of a control that differs from the plan."""
+"""CSS class of a control that differs from the lab's own setting."""
 LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "410px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
 """Job options shown as sliders over the values that the plan allows. Others get the control of their type."""

@@ -18,7 +18,8 @@ class FrontierView(View):
     points = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"seconds", "dollars", "by_token", "words", "pays"} of each plan, with the fastest first.
 
-    ``dollars`` are per hour, ``by_token`` per billion tokens. ``pays`` is False if a faster plan is cheaper per token.
+    ``dollars`` are per hour, ``by_token`` per billion tokens. ``pays`` is True if every faster plan costs more per
+    token.
     """
     bounds = traitlets.List(traitlets.List()).tag(sync=True)
     """[dollars per hour, lower bound on the iteration in seconds for plans of at most this price], by dollars."""

@@ -64,7 +64,7 @@ STAGES_NAMED = 3
 MOST_DEVICES_APART = 16
 """Maximum devices that are drawn one by one. For more, each stage is drawn as one unit that a click opens."""
 LETTERS = 3
-"""Number of letters of a region's name if a stage is in two regions."""
+"""Number of letters shown of each region's name if a stage is in two regions."""
 NO_BAR = -1
 FIRST_MESSAGE = -2
 """In ``after``, message m is written as FIRST_MESSAGE - m."""

@@ -222,7 +222,7 @@ NO_GROUP = -1
 class GroupsView(View):
     """Draws the groups as columns in path order, one of the steps (a) to (e), or the weights between any two groups.
 
-    With more than 16 groups, steps (d) and (e) are the matrix of weights as well.
+    With more than 16 groups, steps (d) and (e) are drawn as the matrix of weights, too.
 
     Clicking a device, a group or an edge selects it. The edge from stage ``s`` to ``s + 1`` is ``selected_edge`` ``s``
     and opens its matching. Any other edge is ``other_edge``. Dragging a device sends ``{"kind": "lift", "device"}``

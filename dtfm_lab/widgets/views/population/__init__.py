@@ -35,9 +35,9 @@ class PopulationView(View):
     chosen = traitlets.Int(NOBODY).tag(sync=True)
     """Number of the individual that the card describes."""
     bound_s = traitlets.Float(0.0).tag(sync=True)
-    """Lower bound in seconds on any placement's cost. 0 if none is known."""
+    """Lower bound on any placement's cost, in ``unit``. 0 if none is known."""
     planner_s = traitlets.Float(0.0).tag(sync=True)
-    """Cost in seconds of the plan that the real planner found. 0 if it has not searched yet."""
+    """Cost of the plan that the real planner found, in ``unit``. 0 if it has not searched yet."""
     is_over = traitlets.Bool(False).tag(sync=True)
     """True if the search has ended, so that no more frames come."""
     hint = traitlets.Unicode("").tag(sync=True)
@@ -75,7 +75,7 @@ class PopulationView(View):
             self._send_frames(frames, list(new.values()))
 
     def follow(self, frames: Sequence[PopulationFrame]) -> None:
-        """Add frames and show the newest, unless an earlier one is on display."""
+        """Add frames and show the newest, unless an earlier one is on display or the frames are playing."""
         # Asked before the frames are added, because they move the end.
         follows = self.frame >= len(self.frames) - 1 and not self.playing
         self.extend(frames)

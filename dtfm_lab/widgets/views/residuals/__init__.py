@@ -22,7 +22,7 @@ class ResidualsView(View):
     sort_by = traitlets.Enum(COLUMNS, "suspicion").tag(sync=True)
     """A column. With ``suspicion``, rows stay in the given order."""
     descending = traitlets.Bool(True).tag(sync=True)
-    """True if the largest come first. Errors are sorted by size."""
+    """True if the largest come first. Errors are compared without their sign."""
     selected = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """The ids of the selected rows."""
     title = traitlets.Unicode("Residuals, largest error first").tag(sync=True)
