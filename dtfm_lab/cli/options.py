@@ -207,8 +207,8 @@ def _flag(option: Option) -> str:
 def click_option(option: Option, default: object = None) -> Decorator:
     """Return the decorator that adds a field's command-line option.
 
-    ``default`` (or the field's own default) is only shown in the help. An omitted
-    option passes None, so that a plan's or a job's own value can apply.
+    ``default`` (or the field's own default) is only shown in the help. An omitted option passes None, so that a plan's
+    or a job's own value can apply.
     """
     flag, shown = _flag(option), option.default if default is None else default
     own: Any = option.type if option.type in (int, float) else None if option.type is bool else str

@@ -164,10 +164,10 @@ class Run(RunRecord):
         """Continue under another plan of the same model, from the newest state, after the current iteration.
 
         The live workers hand over their state. If a part of it is lost, or with ``from_checkpoint``, the newest
-        checkpoint is read, and the iterations since then are repeated. Without a checkpoint, training starts
-        again from the beginning. Workers whose devices are in both plans keep running. On the paced clock the switch
-        takes at least ``pause_s`` seconds of the run, as moving the state over the links would. What was measured so
-        far is in ``earlier``. With the same batch, losses are the same as in an undisturbed run.
+        checkpoint is read, and the iterations since then are repeated. Without a checkpoint, training starts again from
+        the beginning. Workers whose devices are in both plans keep running. On the paced clock the switch takes at
+        least ``pause_s`` seconds of the run, as moving the state over the links would. What was measured so far is in
+        ``earlier``. With the same batch, losses are the same as in an undisturbed run.
         ``plan.changed(absent=["ada"])`` is the same plan without ada. The devices that hold ada's stage in other
         pipelines take over its micro-batches.
 
