@@ -51,7 +51,10 @@ class Commands(click.Group):
         return click.Command(cmd_name, short_help=declared[1], hidden=not declared[1])
 
     def imported(self, name: str) -> click.Command | None:
-        """Return a command or subject, imported if it is an extension's. None if no command has this name."""
+        """Return a command or subject, imported if it is an extension's. None if no command has this name.
+
+        Raises LabError if the extension's command cannot be imported.
+        """
         declared = offered("commands").get(name)
         if name not in self.commands and declared is not None:
             try:
@@ -202,7 +205,11 @@ def _flag(option: Option) -> str:
 
 
 def click_option(option: Option, default: object = None) -> Decorator:
-    """Return the decorator that adds a field's command-line option. Without the option, the value stays None."""
+    """Return the decorator that adds a field's command-line option.
+
+    ``default`` (or the field's own default) is only shown in the help. An omitted option passes None, so that a plan's
+    or a job's own value can apply.
+    """
     flag, shown = _flag(option), option.default if default is None else default
     own: Any = option.type if option.type in (int, float) else None if option.type is bool else str
     return click.option(

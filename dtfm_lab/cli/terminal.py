@@ -209,10 +209,12 @@ def row_progress(
     total: int | None = None,
     says_total: str = "total",
 ) -> Iterator[Callable[[Any], None]]:
-    """Yield a function to call with every row of a table. It shows the number of rows done, and the last one.
+    """Yield a function to call with every row of a table. It shows the number of rows done, and the last one, as text
+    from ``described``.
 
     The total number of rows is ``total``. If omitted, it is the attribute of each row that ``says_total`` names, or
     unknown. If rows are missing at the end, a line says that the command was stopped.
+    ``noun`` names the rows in that line.
     """
     done = 0
     with _progress_line(name, total) as update:
@@ -262,7 +264,8 @@ def _progress_line(name: str, total: float | None, why: str = "") -> Iterator[Ca
 
 @contextmanager
 def run_progress(run: RunRecord, quiet: bool = False) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield a function to call with every event. It shows a table of workers in a terminal, and lines elsewhere."""
+    """Yield a function to call with every event. It shows a table of workers in a terminal, and lines elsewhere;
+    nothing if ``quiet``."""
     if quiet:
         yield lambda event: None
         return

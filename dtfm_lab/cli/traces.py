@@ -17,7 +17,7 @@ PIECES = 3
 """Number of pieces of the critical path that are named."""
 SUSPECTS_SHOWN = 8
 LINKS_SHOWN = 12
-"""Number of links that a terminal shows. --json has all of them."""
+"""Maximum number of links, and of refitted values, that a terminal shows. --json has all of them."""
 FITTED = ("drawn", "fitted", "low", "high")
 THROUGHPUT = {
     "tokens_per_s": "{:,.0f} {counted}/s",
@@ -121,7 +121,8 @@ def print_trace(trace: Trace) -> None:
 
 
 def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: bool) -> None:
-    """Print suspects and drift, then errors by iteration, kind, stage and link, then the refitted values."""
+    """Print suspects and drift, then errors by iteration, kind, stage and link, then the refitted values that
+    are out of their 95 % intervals."""
     if as_json:
         fitted = {} if refitted is None else {"refit": refitted.summary()}
         return print_json(comparison.summary() | fitted)
@@ -157,7 +158,8 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
 
 
 def _refitted(off: DataFrame) -> Iterator[list[str]]:
-    """Yield one row per fitted value, the furthest off first, with units."""
+    """Yield one row, with units, for each of the first ``LINKS_SHOWN`` values of ``off``, which has the furthest off
+    first."""
     rows: Iterable[Any] = off.head(LINKS_SHOWN).itertuples(index=False)
     for row in rows:
         what = row.what.split("_")[0] if row.of == "link" else f"{row.kind} of stage {row.stage}"

@@ -18,7 +18,7 @@ class ObjectiveWords:
     """The heading of the search pane's curve of best values."""
     unit: str = "s"
     better: str = "faster"
-    """The word in "no plan is ... than the bound": ``faster`` or ``cheaper``."""
+    """The word in "no plan is ... than the bound": faster, cheaper, or better for an objective that users add."""
 
     @property
     def bound_label(self) -> str:

@@ -259,7 +259,8 @@ def time_unit(longest_s: float) -> tuple[str, float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return powers of ten between two positive numbers. If these are few, also 2 and 5 times each, or every digit."""
+    """Return powers of ten between two positive numbers. If these are few, also 2 and 5 times each, or every digit.
+    If at most one tick lies between the numbers, return the numbers themselves."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks: list[float] = []
     for digits in ((1,), (1, 2, 5), range(1, 10)):

@@ -257,9 +257,9 @@ def replan(
 
     The result has ``.plan`` and ``.moves``: the parameters and optimizer states that move, with sender and receiver.
     They take ``.move_s`` seconds over these links. ``.stay`` is the old plan with idle or new devices instead of the
-    lost ones. After ``.pays_after_s`` seconds, the new plan has done more iterations than ``.stay``. Devices stay where
-    they are unless a move pays off within ``horizon_s`` seconds of training, an hour by default. The search looks near
-    the old plan for ``seconds``, 0.2 s by default.
+    lost ones (None if there are too few). After ``.pays_after_s`` seconds, the new plan has done more iterations than
+    ``.stay`` (None if never). Devices stay where they are unless a move pays off within ``horizon_s`` seconds of
+    training, an hour by default. The search looks near the old plan for ``seconds``, 0.2 s by default.
 
     Parameters
     ----------

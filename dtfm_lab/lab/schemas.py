@@ -209,8 +209,8 @@ class SamePlan(Section):
 
 
 def _workspace() -> JsonSchemaValue:
-    """Return the schema of a workspace file. Networks, jobs, plans and traces in it are written as in their own
-    files."""
+    """Return the schema of a workspace file. Jobs and plans in it are written as in their own files, traces with packed
+    columns. A network that equals the plan's is written as ``{"same": "plan"}``."""
     own: dict[str, Any] = {
         "topology": NetworkSection | SamePlan | None,
         "job": Job | None,

@@ -91,7 +91,7 @@ def _category(name: str) -> str:
 
 
 def _directions(values: FloatArray, names: list[str], of: str) -> str:
-    """Return a note on the pair whose two directions differ most."""
+    """Return a note on the pair whose two directions differ most, or that all directions are alike."""
     if len(values) == 1:
         return "no link"
     # The diagonal holds no link.

@@ -38,7 +38,7 @@ NO_MAP = "no region has a known place on Earth, so there is no map"
 FEW_REGIONS = 10
 """Maximum number of regions of a network for which the links of all pairs of regions are drawn."""
 FASTEST = 2
-"""Number of links per region, the fastest, that are drawn for a network with more regions."""
+"""Number of each region's fastest links that are drawn if a network has more than ``FEW_REGIONS`` regions."""
 
 
 class Scene(NamedTuple):
@@ -90,6 +90,7 @@ def network(topology: Topology, plan: Plan | None = None) -> go.Figure:
 def network_map(topology: Topology) -> go.Figure:
     """Regions at their places on Earth, joined by curves like flight paths. Wide lines are fast links.
 
+    Of more than 10 regions, only the two fastest links of each are drawn.
     Devices are around their region's place, or next to it if clusters would cover each other. Regions without a known
     place are below the map. If no region has a known place, this is the abstract picture, with a note.
     """
@@ -251,8 +252,8 @@ def _shape(gpu: str, x: float, y: float, radius: float, look: str) -> str:
 
 
 def _hops(plan: Plan, places: FloatArray) -> str:
-    """Return the pipelines' ways between regions, one line per pair of regions, from and to the middle of the
-    devices."""
+    """Return the pipelines' hops between regions as an SVG path: one line per pair of regions. It joins the mean places
+    of the devices that hop between these two."""
     regions = [device.region for device in plan.topology.devices]
     # In order of the regions, so that both directions of a pair share one line.
     hops = [

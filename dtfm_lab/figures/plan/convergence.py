@@ -50,7 +50,8 @@ class SearchedTask(NamedTuple):
     name: str
     fingerprint: str
     job: Job | None
-    """None if the search chooses the job's shape, so that one bound holds for all shapes."""
+    """The job if communication cost is minimised, because its bound holds for one shape. None for other objectives, so
+    that searches of all shapes share a bound."""
     objective: str
 
 
@@ -107,8 +108,8 @@ def _proof(step: PlanStep, bound_s: float) -> str:
 def _seen(axis: SearchAxis, steps: Sequence[PlanStep], field: str) -> tuple[list[PlanStep], dict[str, Drawn]]:
     """Return the steps that are visible when a field is drawn as a stepped line, and their ``x`` and ``y``.
 
-    Of many steps, these are the first one, and the lowest and the last one of each narrow strip. A step that repeats
-    the value before it is left out.
+    Up to ``ALL_SHOWN_UP_TO`` steps are all kept. Of more, only the first one, and the lowest and the last one of each
+    narrow strip are kept, without repeated values.
     """
     at, value = np.array([(axis.of(step), getattr(step, field)) for step in steps], dtype=float).T
     rows = np.arange(len(steps))

@@ -25,10 +25,10 @@ LOG_FROM = 6.0
 def frontier(frontier: Frontier) -> go.Figure:
     """Seconds against dollars: a point for each plan. Its shape, GPUs and idle devices appear on hover.
 
-    A faster plan beats a hollow point in price per token, so such a plan is only for a small hourly budget. The dashed
-    line is a lower bound for every budget. Frontiers of several batches have one line each. They show hours per billion
-    tokens instead of seconds per iteration, because iterations of different batches cannot be compared. The customdata
-    of each point is its index in ``frontier.plans``.
+    A hollow point is a plan that costs more per token than a faster one. It only suits a small hourly budget. The
+    dashed line is a lower bound for every hourly budget. Frontiers of several batches have one line each, and no bound.
+    They show hours per billion tokens instead of seconds per iteration, because iterations of different batches cannot
+    be compared. The customdata of each point is its index in ``frontier.plans``.
 
     Raises PlanError for a frontier without plans.
     """

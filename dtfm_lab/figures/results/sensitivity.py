@@ -138,7 +138,7 @@ ROOM = 0.6
 
 
 def drawn_plans(found: Draws) -> go.Figure:
-    """One row per plan, the smallest expected seconds on top.
+    """One row for each of up to 12 plans, the smallest expected seconds on top.
 
     A thin line spans 5 to 95 % of the draws, a thick one 25 to 75 %. Marks show the expected and the nominal seconds.
     """
@@ -182,7 +182,8 @@ def _name(found: Draws, plan: int) -> str:
 
 
 def _overtakes(found: Draws, plan: int) -> str:
-    """Return in words how often a plan is faster than the nominally best one, or that it is the nominally best one."""
+    """Return in words how often a plan is faster than the nominally best one, or that it is the nominally best one.
+    Empty if no other plan is compared."""
     nominal = int(found.nominal_s.argmin())
     if plan == nominal:
         return ", nominally best" if len(found.plans) > 1 else ""

@@ -311,7 +311,7 @@ def value(y: str, number: float) -> str:
 
 
 def hover(rows: pd.DataFrame) -> list[str]:
-    """Return the settings and results of each combination, one per line."""
+    """Return a text for each combination, with its settings and results on separate lines."""
     names = settings(rows)
     texts = []
     for _, row in rows.iterrows():

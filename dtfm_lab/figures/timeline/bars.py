@@ -226,8 +226,10 @@ class Hover:
 
 
 def _alike(spans: Sequence[Span], n_positions: int) -> Iterator[tuple[Kind, int, list[Span]]]:
-    """Yield (kind, number, spans) in the order to draw them. For passes, the number counts the stages of a device from
-    0, and each has its own spans. It is 0 for all other kinds."""
+    """Return (kind, number, spans) in the order to draw them, one for each kind of action.
+
+    Passes have one for each stage of a device instead: the number counts these stages from 0. It is 0 for other kinds.
+    """
     of = ((span.action.kind, span.action.stage // n_positions, span) for span in spans)
     found = by_key(((kind, turn if kind in PASSES else 0), span) for kind, turn, span in of)
     first_to_last = sorted(found, key=lambda key: (-ORDER.index(key[0]), key[1]))

@@ -20,7 +20,7 @@ from dtfm_lab.figures.timeline.bars import Hover, Rows, bars
 
 ALL_LANES = tuple(lane.value for lane in Lane)
 ZONE = "rgba(128, 128, 128, 0.18)"
-"""Colour of the interval in which an iteration ends, on light and dark pages."""
+"""Colour of the interval in which a predicted iteration ends with 90 % confidence, on light and dark pages."""
 MOST_BARS = 20_000
 """Maximum number of bars of a chart. With more, a browser takes many seconds to draw."""
 
@@ -196,7 +196,7 @@ class Trip(NamedTuple):
 
 
 def trips_of(trace: Trace, iteration: int) -> list[Trip]:
-    """Return all messages of an iteration with both ends traced."""
+    """Return the messages of an iteration whose send and receive are both in the trace."""
     trips = []
     for send, receive in zip(*(rows.tolist() for rows in trace.message_rows(iteration)), strict=True):
         (sent, sender), (received, receiver) = (

@@ -29,7 +29,8 @@ UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes
 
 
 class Curve(NamedTuple):
-    """The bytes that one device holds from each time on."""
+    """The bytes of each band that one device holds from each time on. Without durations, a time is a number of
+    computations."""
 
     time: FloatArray
     bands: dict[str, FloatArray]

@@ -111,7 +111,8 @@ def what_runs(plan: Plan, workers: int | Sequence[int] | None) -> tuple[Plan, Su
 
 
 def what_would_run(plan: Plan) -> str:
-    """Describe what ``start`` would train here if that is less than the plan, such as "one pipeline of 8".
+    """Describe what ``start`` would train here: the part of the plan, such as "one pipeline of 8", and the model that
+    replaces the job's.
 
     Empty if the whole plan would run with its own model. Raises LabError if nothing could run.
     """
@@ -152,8 +153,8 @@ def start_mystery(
     """Start a run in which the secret link or device is slow. Return the run and the secret.
 
     ``secret`` is the secret itself, or a generator that chooses one at random. Links are slowed only if they are
-    emulated, so not on the real clock. Raises what ``start`` raises, and JobError for a link that carries no message in
-    this run.
+    emulated, so not on the real clock. Raises what ``start`` raises, and JobError for a link that is not emulated, or
+    that carries no message in this run.
     """
     spec = prepare(plan, schedule, RunOptions(**options))
     if not isinstance(secret, Secret):

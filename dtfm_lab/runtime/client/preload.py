@@ -65,7 +65,7 @@ def warm_up() -> None:
 
 
 class RunProcess:
-    """A handle for a process that ``preload`` starts later. All methods may be called from any thread."""
+    """The handle of one run's process, made before the process starts. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -90,11 +90,11 @@ class RunProcess:
         threading.Thread(target=self._write_input, args=(own,), daemon=True).start()
 
     def send(self, line: str) -> None:
-        """Write to its standard input without waiting for it to read."""
+        """Write to the process's standard input without waiting until it reads."""
         self._lines.put(line)
 
     def lines(self) -> Iterator[str]:
-        """Yield whole lines of its standard output until it and all its workers are gone."""
+        """Yield whole lines of the process's standard output until it and all its workers are gone."""
         with self._events:
             for line in self._events:
                 if line.endswith("\n"):  # the last line of a killed process may be incomplete
@@ -110,7 +110,7 @@ class RunProcess:
         return self.pid
 
     def stop(self) -> None:
-        """End it and its workers within two seconds, whatever their state."""
+        """End the process and its workers within two seconds, whatever their state."""
         self._stopping = True
         self._lines.put(None)
         if not self._all_gone.wait(STOP_PATIENCE_S):
@@ -126,7 +126,7 @@ class RunProcess:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def start_python(self) -> None:
-        """Start as a new Python process, which loads torch itself."""
+        """Start the run as a new Python process, which loads torch itself."""
         if self._stopping:
             return self.cancel()
         stdin, stdout, stderr = self.child_ends
@@ -157,7 +157,10 @@ class RunProcess:
         self._close_child_ends()
 
     def set_ended(self, returncode: int | None) -> None:
-        """Record that the process has ended (None if its status is unknown), and kill workers that outlive it."""
+        """Record the process's exit status, and kill workers that outlive it by ``STRAGGLERS_S``.
+
+        None if the status stays unknown because the fork server died. Then nothing is killed, as the run may continue.
+        """
         self.returncode = returncode
         self._end_known.set()
         if returncode is not None and not self._all_gone.is_set():

@@ -72,9 +72,9 @@ class RunRecord:
         self.unigram_entropy: float | None = None
         """Entropy of the held-out text in nats per byte if bytes were independent."""
         self.checkpoints: tuple[tuple[int, str], ...] = ()
-        """(iterations done, folder) of each checkpoint written. Only the newest are kept on disk."""
+        """(iterations done, folder) of the newest checkpoints written. Only the last two are still on disk."""
         self.notes: tuple[str, ...] = ()
-        """Problems that changed no number, one sentence each, such as checkpoints that were not written."""
+        """The newest warnings, one sentence each, such as checkpoints that were not written."""
         self.text: str | None = None
         """Text that the trained model generated after ``prompt``."""
         self.prompt = ""

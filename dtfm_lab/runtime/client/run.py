@@ -163,11 +163,11 @@ class Run(RunRecord):
     def follow(self, plan: Plan, schedule: Any = None, *, pause_s: float = 0.0, from_checkpoint: bool = False) -> None:
         """Continue under another plan of the same model, from the newest state, after the current iteration.
 
-        One replica of every stage hands over its state. If a stage has none left, or with ``from_checkpoint``, the
-        newest checkpoint is read, and the iterations since then are repeated. Without a checkpoint, training starts
-        again from the beginning. Workers whose devices are in both plans keep running. On the paced clock the switch
-        takes at least ``pause_s`` seconds of the run, as moving the state over the links would. What was measured so
-        far is in ``earlier``. With the same batch, losses are the same as in an undisturbed run.
+        The live workers hand over their state. If a part of it is lost, or with ``from_checkpoint``, the newest
+        checkpoint is read, and the iterations since then are repeated. Without a checkpoint, training starts again from
+        the beginning. Workers whose devices are in both plans keep running. On the paced clock the switch takes at
+        least ``pause_s`` seconds of the run, as moving the state over the links would. What was measured so far is in
+        ``earlier``. With the same batch, losses are the same as in an undisturbed run.
         ``plan.changed(absent=["ada"])`` is the same plan without ada. The devices that hold ada's stage in other
         pipelines take over its micro-batches.
 
@@ -184,11 +184,11 @@ class Run(RunRecord):
         )
 
     def checkpoint_every(self, iterations: int, *, after_next: bool = False) -> None:
-        """Write a checkpoint every ``iterations`` iterations from now on, counted from the newest one; 0 for only the
-        last.
+        """Write a checkpoint every ``iterations`` iterations from now on, counted from the newest checkpoint.
 
-        With ``after_next``, one is also written after the next iteration. Raises LabError if the run has no folder for
-        checkpoints or the number is out of range, RunError if the run is over.
+        0 writes one only after the last iteration. With ``after_next``, one is also written after the next iteration.
+        Raises LabError if the run has no folder for checkpoints or the number is out of range, RunError if the run is
+        over.
         """
         if self.spec.checkpoint_folder is None:
             raise LabError("checkpoint_folder was not given when the run began; wanted one, for checkpoints to go to")

@@ -190,10 +190,11 @@ def chosen_stand_in(plan: Plan, wanted: object, *, cannot: bool) -> ModelSpec | 
 
 
 def with_checkpoint(spec: RunSpec) -> RunSpec:
-    """Return the spec with the newest intact checkpoint of the folder that it resumes from.
+    """Return the spec with the newest intact checkpoint of the folder that it resumes from. The spec is unchanged if it
+    does not resume.
 
     Warns if the run that wrote it had other settings, such as another text or seed. Raises LabError if this run cannot
-    continue from it.
+    continue from it, and FileError if no checkpoint in the folder is intact.
     """
     if spec.resume_from is None:
         return spec

@@ -43,9 +43,9 @@ took less than LONG_S together."""
 PADDING = 5.0
 """Paced clock: minimum ratio of a computation's padded time to its wall time in calibration (the 90th percentile)."""
 LARGEST_SCALE = 40.0
-"""Paced clock: maximum wall seconds per second of the run, on a network of equal devices. This may be too little if the
-devices are much faster than this machine. Then their computations are stretched to what the machine can keep up with.
-The profile reports how many were."""
+"""Paced clock: maximum wall seconds per second of the run. Only unequal devices may exceed it: see ``LONGEST_S``. If it
+is too little, because the devices are much faster than this machine, computations are stretched to what the machine can
+keep up with. The profile reports how many were."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06
@@ -79,7 +79,8 @@ class RunCalibration(NamedTuple):
     time_scale: float
     """Wall seconds per second of the run; 1 unless the clock is paced."""
     stretched: int
-    """Number of profile rows that take longer than on the network's device."""
+    """Number of profile rows that take longer than on the network's device, because this machine is too slow (paced
+    clock)."""
     message_s: float = 0.0
     """Seconds from a computation's end to the start of a computation on another worker that waits for it (real
     clock)."""

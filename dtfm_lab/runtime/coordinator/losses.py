@@ -18,7 +18,7 @@ def mean_loss(answers: Sequence[Mapping[str, Any]], n_replicas: int) -> float:
 
 
 def why_warned(losses: Sequence[float], what: str) -> str:
-    """Return a warning if the last loss is not finite and the one before is. Empty otherwise.
+    """Return a warning if the last loss is not finite and the one before, if any, is. Empty otherwise.
 
     ``what`` names the last one: ``the loss of iteration 3``.
     """

@@ -56,8 +56,8 @@ def find_recovery(
 def holders(spec: RunSpec, living: Collection[int]) -> set[int] | None:
     """Return which of the remaining ranks hand their state over to a new plan.
 
-    One replica of each stage if all replicas are equal, otherwise every rank. None if no remaining rank has some part
-    of the state, so that only a checkpoint has it.
+    One replica of each stage if all replicas are equal, otherwise every rank. None if a part of the state is lost,
+    because none of the remaining ranks has it.
     """
     if _why_alone(spec):
         # every rank has a part of the state that no other rank has
@@ -115,7 +115,7 @@ class CheckpointPolicy:
     """
 
     def __init__(self, spec: RunSpec) -> None:
-        """Lock the folder. Raises FileError if another run uses it."""
+        """Lock the user's folder, if any. Raises FileError if another run uses it, or if a file cannot be read."""
         self._spec = spec
         self._every = spec.checkpoint_every
         # so that a resumed run writes after the same iterations as one that was never interrupted

@@ -150,7 +150,7 @@ class WorkerHandle:
         return f"was killed by {_signal_name(-code)}" if code < 0 else "ended without a word"
 
     def is_stuck(self) -> bool:
-        """Return True if the worker has been stopped for too long."""
+        """Return True if repeated calls have found the worker's process stopped for more than ``STOPPED_S`` seconds."""
         now_s = time.monotonic()
         if not self.is_stopped():
             self._stopped_since_s = None

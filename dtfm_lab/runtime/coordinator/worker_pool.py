@@ -80,11 +80,11 @@ class WorkerPool:
         self._gather("listening", lambda: all(worker.address is not None for worker in self.workers.values()))
 
     def order_all(self, order: Order) -> list[Answer]:
-        """Send an order to every worker and return their answers by rank. Raises WorkersLost and RunFailed."""
+        """Send an order to every worker and return their answers, sorted by rank. Raises WorkersLost and RunFailed."""
         return self.order_each(type(order), lambda rank: order)
 
     def order_each(self, kind: type[Order], order_of: Callable[[int], Order]) -> list[Answer]:
-        """Send every worker the order for its rank and return their answers by rank. All orders are of one kind.
+        """Send every worker the order for its rank. Return their answers, sorted by rank. All orders are of one kind.
 
         Raises WorkersLost and RunFailed.
         """
@@ -118,8 +118,8 @@ class WorkerPool:
         are dropped.
 
         The state goes through files in the layout of a checkpoint, which any cut can read. Returns their folder, or
-        None if no live worker has some part of the state. ``folder`` makes a folder. ``stateless`` are the ranks whose
-        workers have not received their state yet. Raises RunFailed if a worker cannot write its part.
+        None if a part of the state is lost, because no live worker has it. ``folder`` makes a folder. ``stateless`` are
+        the ranks whose workers have not received their state yet. Raises RunFailed if a worker cannot write its part.
         """
         while (givers := holders(self._spec, self.workers.keys() - set(stateless))) is not None:
             written, unlike = str(folder()), len(givers) > self._spec.plan.job.n_stages

@@ -165,7 +165,7 @@ def latest(parent: str | os.PathLike[str], on_damaged: Callable[[str], object] =
 
 
 def prune(written: Sequence[Path], keep: int = KEPT) -> list[Path]:
-    """Remove all except the last ``keep`` of a run's checkpoints, which are given oldest first. Return the kept ones.
+    """Remove all except the last ``keep`` of a run's checkpoints, which are given oldest first. Return these last ones.
 
     Only checkpoint files are removed. A folder that holds other files is kept with them, and so is what cannot be
     removed.

@@ -139,7 +139,7 @@ class RunSpec(RunSettings):
     subplan: Subplan | None = None
     """Which part of a larger plan this is; None if all of it runs."""
     first_iteration: int = 0
-    """Number of iterations that the resumed checkpoint holds."""
+    """Number of iterations done in the resumed checkpoint; 0 without one."""
     notes: tuple[str, ...] = ()
     """Warnings that the run gives when it starts, one sentence each, such as damaged checkpoints."""
     slow_worker: tuple[int, float] | None = None
@@ -204,7 +204,8 @@ class RunSpec(RunSettings):
 
     @cached_property
     def links(self) -> Links:
-        """The links that are emulated. On the real clock, these take no time."""
+        """The links that are emulated: the plan's, or the ``emulated`` network's. On the real clock none is emulated:
+        these links take no time."""
         network = self.plan.topology if self.emulated is None else self.emulated
         return Links.free(len(network)) if self.clock == "real" else Links.of(network, self.queueing)
 

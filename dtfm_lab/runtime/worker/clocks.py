@@ -14,9 +14,9 @@ class Clock:
     """Turns computations and messages into times of the trace."""
 
     overruns = 0
-    """Number of computations that took longer than they would on their device."""
+    """Number of computations that took longer here than their expected duration on the device (paced clock)."""
     late_messages = 0
-    """Number of messages that arrived after their emulated link would have delivered them."""
+    """Number of messages that arrived after their emulated link would have delivered them (paced clock)."""
 
     def __init__(self, check: Callable[[], None] = lambda: None) -> None:
         """``check`` is called during long sleeps and may raise to end them."""
@@ -57,7 +57,7 @@ class VirtualClock(Clock):
 
 
 class PacedClock(Clock):
-    """Sleeps until the specified device would be done. Each second of the device takes ``time_scale`` wall seconds.
+    """Sleeps until the plan's device would be done. Each second of the device takes ``time_scale`` wall seconds.
 
     A late wake-up is absorbed, because the next computation is planned from the planned end of the last one. What
     cannot be absorbed is counted: computations that overran, and messages that arrived late.

@@ -81,7 +81,7 @@ class Codec:
         return numbers.view(-1)[: self._n_elements(raw.numel())]
 
     def _n_elements(self, n_bytes: int) -> int:
-        """Return the number of elements in ``n_bytes``: the inverse of ``n_bytes(n_elements)``."""
+        """Return the number of compressed elements in ``n_bytes``: the inverse of ``n_bytes(n_elements)``."""
         if self._how == "int8":
             return n_bytes - SCALE_BYTES * -(-n_bytes // (SCALE_BYTES + INT8_BLOCK))
         return n_bytes // 2

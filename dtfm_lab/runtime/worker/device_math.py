@@ -59,7 +59,7 @@ class AllReduce:
         """The shard that this replica's optimizer steps."""
 
     def begin(self, vector: torch.Tensor) -> None:
-        """Start averaging ``vector``, which belongs to this replica. The average overwrites it."""
+        """Start averaging ``vector``, which belongs to this replica. ``reduce`` overwrites the shards that it sums."""
         self._vector = vector
         self._encoded: dict[Action, torch.Tensor] = {}
         self._averaged: dict[Shard, torch.Tensor] = {}
@@ -72,7 +72,7 @@ class AllReduce:
         self._received[action] = raw
 
     def pack(self, at: int) -> None:
-        """Encode the shards that are sent after step ``at``, except those to which another sum is still added.
+        """Encode the shards that step ``at`` makes ready to send. A shard that a later sum still changes is left out.
 
         Does nothing if encoding does not round: then ``content`` encodes them.
         """
@@ -85,7 +85,11 @@ class AllReduce:
                 self._encoded[step.action] = self._codec.encode(self._elements_of(self._shards[step.action]))
 
     def reduce(self, at: int) -> None:
-        """Sum the shards that this step needs. After its last sum, a shard is averaged and encoded for sending."""
+        """Add up all replicas' parts of one shard, as far as they have been received. Encode the result for sending.
+
+        After its last sum, the shard is divided by the number of replicas. If replicas split the optimizer states, this
+        average is not encoded, because parameters are sent instead.
+        """
         shard = self._summed_by(self._steps[at])
         received = self._received_by(self._steps[at])
         own = self._elements_of(shard)

@@ -240,7 +240,7 @@ def _in_order(steps: tuple[Step, ...]) -> list[int]:
     """Return the positions of the steps in the order of their execution.
 
     It is the program's order, except that averaging with a delay starts at once. Its compression, and the messages that
-    need no other replica, come before the passes that overlap with it.
+    wait for no other replica, come before the passes that overlap with it.
     """
     first = next((i for i, step in enumerate(steps) if step.bucket is not None), len(steps))
     moved: dict[int, int] = {}

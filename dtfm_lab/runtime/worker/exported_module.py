@@ -208,7 +208,7 @@ class StageOfModule(nn.Module):
         super().__init__()
         self.part, self._shapes, self._most_elements = part, shapes, most_elements
         self.tied: nn.Parameter | None = None
-        """The parameter that the first and the last stage share."""
+        """The parameter that the first and the last stage share, set on these two. None if they share none."""
 
     def forward(self, received: torch.Tensor, batch: Sequence[torch.Tensor]) -> torch.Tensor:
         values = []

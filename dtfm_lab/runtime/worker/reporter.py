@@ -80,7 +80,7 @@ class Reporter:
     def __init__(self, connection: MessageConnection, rank: int) -> None:
         self._connection, self.rank = connection, rank
         self.is_busy: Callable[[], bool] = lambda: False
-        """Returns True if the computing thread is computing, not waiting for other workers."""
+        """Returns True if the main thread works on an order and is not waiting for other workers."""
         self.activity = Activity()
         self._epoch = 0
         self._lock = threading.Lock()

@@ -53,7 +53,7 @@ class TrainingState:
         self._previous_version, self._previous_steps = version, 0
 
     def slice_of(self, parameter: nn.Parameter) -> slice:
-        """Return the parameter's elements in the vectors."""
+        """Return the slice of ``parameters`` and ``gradients`` that holds this parameter."""
         return self._slices[parameter]
 
     @property

@@ -1,8 +1,9 @@
 """Connections between the workers of a run, and their messages, stamped with when an emulated link delivers them.
 
-A worker listens on one port for its whole life. After a worker is lost, all connections are made again. Each such
-attempt has a number, the epoch. Every connection starts with a hello: the epoch, and the rank of the worker that
-connects. The listening worker acknowledges it, or says why not; the other one tries again until its deadline.
+A worker listens on one port for its whole life. After a worker is lost, all connections are made again. A number
+from the coordinator, the epoch, distinguishes them from the earlier ones. Every connection starts with a hello: the
+epoch, and the rank of the worker that connects. The listening worker acknowledges it, or says why not. The other one
+tries again until its deadline.
 
 Each directed pair has a socket, and a sender or receiver thread that blocks on it. The computing thread waits only on a
 condition variable, so an error, a stop or the loss of a worker reaches it at once. Headers cross the socket. Contents
@@ -41,7 +42,8 @@ class PeerListener:
     def __init__(self, host: str, secret: str, certificates: Certificates | None = None) -> None:
         self._accepted: dict[tuple[int, int], socket.socket] = {}
         self._attempts: dict[tuple[int, int], str] = {}
-        """The attempt that each (epoch, rank) connected with, including connections that were handed out already."""
+        """(epoch, rank) -> random token of the peer's call of ``connect_to_peer``, which repeats it in every hello.
+        Entries stay when their connections have been handed out."""
         self._changed = threading.Condition()
         self._oldest_epoch = 0
         self.certificates = certificates
