@@ -68,7 +68,7 @@ MEAN_OF = 5
 TEXT_NATS = 3.06
 """Unigram entropy of the lab's own text, in nats per byte. A run with another value was on another text."""
 AT_LEAST = 0.5
-"""An iteration that is shorter than this share of the computing in its profile cannot have been measured."""
+"""An iteration that is shorter than this share of the simulated one with free messages cannot have been measured."""
 
 
 def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:

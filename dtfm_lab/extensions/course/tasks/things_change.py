@@ -164,7 +164,8 @@ def able_to_train(given: Given) -> Number:
 
 
 def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return some hours of devices that fail at random, and the seconds of a checkpoint."""
+    """Return some hours of devices that fail at random, the seconds of a checkpoint and of a restart, and a factor on
+    the seconds of a checkpoint."""
     between_s, writes_s = float(np.round(10 ** rng.uniform(2.6, 3.8))), int(rng.integers(10, 60))
     cards, seed = [f"card-{n}" for n in range(16)], int(rng.integers(10**6))
     hours = Availability.sampled(cards, 400 * between_s, mean_life_s=16 * between_s, mean_absence_s=60.0, seed=seed)
