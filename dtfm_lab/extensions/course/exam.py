@@ -31,7 +31,7 @@ class ExamQuestion(NamedTuple):
 
 _EXAM = read_mapping(TEXTS / "exam.yaml")
 PRINTED: Numbers = _EXAM["numbers"]
-"""The numbers of docs/teach.md."""
+"""The numbers with which docs/teach.md prints the exam."""
 
 
 def sampled(rng: np.random.Generator) -> Numbers:

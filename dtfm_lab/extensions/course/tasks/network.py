@@ -19,7 +19,7 @@ lesson = MissionsOf("02_network")
 
 
 def give_link(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a link between two cities."""
+    """Return the latency (ms) and the bandwidth (Gbit/s) of a link between two cities."""
     return {"latency_ms": int(rng.integers(20, 200)), "bandwidth_gbps": int(rng.integers(2, 30)) / 10}
 
 

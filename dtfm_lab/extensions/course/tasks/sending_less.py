@@ -72,7 +72,8 @@ AT_LEAST = 0.5
 
 
 def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return four laptops on slow links, and the job that they have to train."""
+    """Return a plan of four laptops for the job that they have to train, and the speed of the slow links between
+    them."""
     gbps, latency_ms = int(rng.integers(50, 100)) / 1000, int(rng.integers(2, 9))
     network = Topology.from_matrices(
         np.full((4, 4), latency_ms),

@@ -112,8 +112,9 @@ class OwnPolicy(Policy):
         object.__setattr__(self, "every_s", float("inf"))
 
     def decide(self, now: Situation) -> Response | None:
-        """Return what the function returns. Raises NotYet for an operation that ``now.fleet.operation`` would not
-        return, or for a pause that is shorter than the change takes."""
+        """Return a Response with the operation, the pause and ``again`` of the function's answer. Its other fields are
+        ignored. Raises NotYet for an operation that ``now.fleet.operation`` would not return, or for a pause that is
+        shorter than the change takes."""
         response = value_of(self.function, now)  # type: ignore[attr-defined]
         if response is None or response == Response(None):
             return None if now.operation is not None and not now.lost else Response(None)
@@ -256,7 +257,8 @@ def a_policy_for_each(answer: Sequence[Any], given: Given) -> TextValues:
 
 
 def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return six devices in three cities, and a job of three stages with two replicas."""
+    """Return six devices in three cities, a job of three stages with two replicas, and the minimum number of samples to
+    train in an hour in which one of the cities is away for half of the time."""
     cities = [str(city) for city in rng.choice(CITIES, 3, replace=False)]
     where = [city for city in cities for _ in range(2)]
     network = of_sites(
