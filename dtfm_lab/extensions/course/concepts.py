@@ -57,8 +57,8 @@ def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
     """Return one row per concept: the shares of readers who were right before and after, and the normalised gain.
 
     Only readers who answered both times count. Without any for a concept, its three numbers are NaN. The normalised
-    gain is (after - before) / (1 - before) (Hake 1998). It is NaN if all were right before. Raises LabError if no reader
-    answered both times.
+    gain is (after - before) / (1 - before) (Hake 1998). It is NaN if all were right before. Raises LabError if no
+    reader answered both times.
     """
     rows = []
     for concept in CONCEPTS:
