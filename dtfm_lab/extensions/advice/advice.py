@@ -87,8 +87,8 @@ class AdviceOptions:
 
 
 class MemoryFit(NamedTuple):
-    """A version of the job in words, roughly how many bytes its whole model needs, and whether it fits each option (by
-    name)."""
+    """The memory of one version of the job: the version in words, roughly how many bytes its whole model needs, and by
+    name of each option, True if it fits."""
 
     job: str
     needs_bytes: float
@@ -112,7 +112,7 @@ class Spot(NamedTuple):
     share: float
     """Tokens trained, as a share of the tokens that training without interruptions would reach."""
     states: dict[str, float]
-    """Share of the hours in each state."""
+    """Share of the hours in each state, by its name. ``redundant`` is a part of ``training``."""
     rates: str
 
 
@@ -122,7 +122,7 @@ class Advice:
 
     topology: Topology
     job: Job
-    """The job as requested, without a shape."""
+    """The job as requested, without the fields that only fit one number of devices, such as ``n_stages``."""
     tokens: float
     asked: AdviceOptions
     """The keywords of ``lab.advise``: limits, price of electricity, and search time."""
@@ -259,8 +259,8 @@ class Advice:
         return as_html(report_of(self))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per option, the best first: seconds, days, dollars and kWh for all tokens. They are NaN if the
-        job does not fit."""
+        """Return one row per option, the best first: seconds per iteration, and days, dollars and kWh for all tokens.
+        They are NaN if the job does not fit."""
         return pd.DataFrame([_row(way) | {"chosen": way is self.best} for way in self.options])
 
     def to_dict(self) -> dict[str, Any]:

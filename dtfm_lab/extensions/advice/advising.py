@@ -30,8 +30,8 @@ from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
 
 OF_HOME = 3.0
-"""With a time limit, an option with all your own machines is searched this many times as long as a rented host or a
-single machine. So are the upgrades."""
+"""With a time limit, an option with all your own machines, rented ones added or not, is searched this many times as
+long as one without them or with a single machine. The search that tries a second copy of a device takes as long."""
 CHANGES: tuple[dict[str, Any], ...] = (
     {"checkpointing": None, "recompute": False},
     {"microbatch": 1},
@@ -41,8 +41,8 @@ CHANGES: tuple[dict[str, Any], ...] = (
 )
 """Changes to a job that reduce its memory, the mildest first. A job that already has adapters keeps them."""
 FACTOR, LEAST_GAIN, MOST_GAINS = 2.0, 0.01, 3
-"""Factor on the bandwidth of a link, minimum share of the iteration that a reported upgrade saves, and maximum number
-of reported upgrades."""
+"""For upgrades of links: factor on the bandwidth, minimum share of the iteration that a reported upgrade saves, and
+maximum number of reported upgrades."""
 LIFE_S, ABSENCE_S = 12 * 3600.0, 1800.0
 """Assumed for a spot machine: interrupted every 12 h on average, and half an hour until a replacement."""
 LEAST_S, MOST_S = 24 * 3600.0, 48 * 3600.0
@@ -170,8 +170,8 @@ def _fits(job: Job, ways: list[FleetOption]) -> Iterator[MemoryFit]:
 
 
 def _gains(way: FleetOption, limits: dict[str, Any]) -> Iterator[UpgradeGain]:
-    """Yield the gain of a second copy of your fastest device in use. Then yield the gains of twice the bandwidth on one
-    link, or between two regions, the largest first."""
+    """Yield the gain of a second copy of your fastest device in use. Then yield up to ``MOST_GAINS`` gains of twice the
+    bandwidth on one link, or between two regions, the largest first."""
     plan = way.plan
     assert plan is not None
     assert plan.iteration_s is not None

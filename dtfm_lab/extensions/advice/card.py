@@ -22,8 +22,8 @@ FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
 
 
 def sentence_of(advice: Advice) -> str:
-    """Return the best option compared with its alternative: ``Rent one RTX 4090: 2 min, 1 cent. Your machines: 13 h,
-    $1.20``."""
+    """Return the best option, followed by the one that it is compared with: ``Rent one RTX 4090: 2 min, 1 cent. Your
+    machines: 13 h, $1.20``. If no option is chosen, say why."""
     best, home = advice.best, _home(advice)
     rival = home
     if best is None:
@@ -47,7 +47,8 @@ def sentence_of(advice: Advice) -> str:
 def rows_of(advice: Advice) -> list[FleetOption]:
     """Return up to ``MOST_ROWS`` options to draw, the fastest first.
 
-    The best option, your own machines, the fastest and the cheapest option are included before any other.
+    The best option, your own machines, the fastest and the cheapest option are included before any other. An option
+    with rented machines added is omitted if its plan uses only yours or only the rented ones.
     """
     planned = [way for way in advice.options if way.plan is not None and (way.kind != MIXED or way.where == "Both")]
     own = [way for way in planned if way.kind != RENTED]

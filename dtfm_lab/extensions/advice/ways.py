@@ -71,7 +71,8 @@ class FleetOption:
     """90 % interval of the iteration time: lower and upper end, in seconds."""
 
     def planned(self, job: Job, **limits: Any) -> FleetOption:
-        """Return the option with the best plan found for the job within the limits of a search."""
+        """Return the option with the best plan found for the job within the limits of a search. If no plan fits,
+        ``lacks`` says why."""
         try:
             # not planning.plan: that returns its best plan on Ctrl-C, and the next option would start
             *_, last = search(self.topology, job, objective="iteration", **limits)

@@ -239,7 +239,8 @@ def same_job(found: Job, wanted: Job, *fields: str) -> None:
 
 
 def plan_of(plan: Plan, network: Topology | str, job: Job, *fields: str) -> None:
-    """Raise NotYet unless a plan is for this network and for a job that is the same in these fields."""
+    """Raise NotYet unless a plan is for this network and for a job that is the same in these fields, or in all fields
+    if none is named."""
     same_network(plan.topology, network)
     same_job(plan.job, job, *fields)
 

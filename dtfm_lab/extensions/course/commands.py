@@ -110,8 +110,8 @@ def assignment_command(
 ) -> None:
     """Write LESSON's missions as graded work: a notebook for students, and source/ with answers for nbgrader.
 
-    With --key and --students, each student gets a notebook with different numbers. Names alone do not reveal them. The
-    key is made if it is missing.
+    With --key and --students, each student gets a notebook with different numbers. They cannot be computed from the
+    names without the key. The key is made if it is missing.
     """
     own = _variants(lesson, key_path, students_path)
     source = {f"source/{lesson}/{lesson}.ipynb": assignment(lesson, solved=True, hints=hints)}
@@ -205,7 +205,7 @@ def gain_command(folder: Path, output: Path, as_json: bool) -> None:
 def pack_command(folder: Path) -> None:
     """Write the instructor's pack: worked answers, misconceptions, timing, the exam's answers, and a deck per lesson.
 
-    Only you can read its answers.
+    Only your user can read the files.
     """
     for name, text in pack():
         _write(folder / name, text, private=True)

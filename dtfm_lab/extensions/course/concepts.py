@@ -54,10 +54,11 @@ def concept_questions(when: str) -> list[GuessQuestion]:
 
 
 def gain_of(handed_in: Sequence[Progress]) -> pd.DataFrame:
-    """Return one row per concept: the shares that were right before and after, and the normalised gain.
+    """Return one row per concept: the shares of readers who were right before and after, and the normalised gain.
 
-    Only readers who answered both times count. The normalised gain is (after - before) / (1 - before) (Hake 1998). It
-    is NaN if all were right before. Raises LabError if no reader answered both times.
+    Only readers who answered both times count. Without any for a concept, its three numbers are NaN. The normalised
+    gain is (after - before) / (1 - before) (Hake 1998). It is NaN if all were right before. Raises LabError if no
+    reader answered both times.
     """
     rows = []
     for concept in CONCEPTS:

@@ -31,7 +31,7 @@ class ExamQuestion(NamedTuple):
 
 _EXAM = read_mapping(TEXTS / "exam.yaml")
 PRINTED: Numbers = _EXAM["numbers"]
-"""The numbers of docs/teach.md."""
+"""The numbers with which docs/teach.md prints the exam."""
 
 
 def sampled(rng: np.random.Generator) -> Numbers:
@@ -64,8 +64,8 @@ def numbers_of(variant: str) -> Numbers:
 
 
 def worked(numbers: Numbers) -> Numbers:
-    """Return the given numbers and the answers: the costs of a message, a ring, a pipeline, a group and a
-    parameter."""
+    """Return the given numbers and the answers, by the names that the questions use, such as ``ring_s``: the seconds of
+    a ring all-reduce."""
     n = dict(numbers)
     stages, microbatches, members, few = n["stages"], n["microbatches"], n["group"], n["few"]
     rounds, shard_mb = 2 * (n["ring"] - 1), n["group_mb"] / members

@@ -131,8 +131,8 @@ def _counted(n: int) -> str:
 
 
 def _steps(guess: float, answer: float) -> int:
-    """Return the position of a guess's bar: 0 if it is right, positive if it is too high, negative if it is too low.
-    The last bar on each side takes guesses that are further away or have another sign than the answer."""
+    """Return the position of a guess's bar: 0 within a factor of 1.26, positive if the guess is too high, negative if
+    it is too low. The last bar on each side takes guesses that are further away, or of another sign than the answer."""
     if guess == answer:
         return 0
     if answer == 0 or guess / answer <= 0:

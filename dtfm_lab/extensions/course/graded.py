@@ -34,8 +34,8 @@ def assignment_of(mission: Mission, reader: str) -> Assignment:
 
 
 def sample_for(mission: Mission, reader: str) -> str:
-    """Return the text that seeds a reader's numbers: the assigned variant, or the name if missing. Raises
-    FileError."""
+    """Return the text that seeds a reader's numbers: the assigned variant, or the reader's name if none is assigned.
+    Raises FileError."""
     return assignment_of(mission, reader).variant or reader
 
 

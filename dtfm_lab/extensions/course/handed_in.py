@@ -73,9 +73,10 @@ WANTED = "wanted numbers, names, lists of them, a Plan, a Trace, a Topology, a S
 
 
 def pack(answer: Any, functions: list[FunctionType] | None = None) -> Packed:
-    """Return the answer in a form that JSON can hold. Functions in it are appended to ``functions`` if that is given.
+    """Return the answer in a form that JSON can hold. Functions in it are appended to ``functions``.
 
-    An object of a subclass is packed as one of its base class. Raises FileError for anything that is not data.
+    A number, text, collection or object of ``NOUNS`` may be of a subclass and is packed as one of its base class.
+    Raises FileError for anything that is not data, and for a function if ``functions`` is omitted.
     """
     if (plain := _plain(answer)) is not None:
         return plain

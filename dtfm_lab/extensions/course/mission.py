@@ -134,8 +134,8 @@ class Mission:
         return None if network is None else (network, job)
 
     def given(self, reader: str) -> Given:
-        """Return what this reader is given. It is the same at every call, and differs from what other readers are
-        given.
+        """Return what this reader is given. It is the same at every call, and other readers get other values. Empty if
+        the mission has no ``give``.
 
         Here and below, ``reader`` is the text that seeds the numbers: a name, or a variant that a teacher's key made
         from it.
@@ -183,8 +183,8 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def as_given(answer: Any) -> Any:
-    """Return the answer rebuilt from its fields, without values cached on it. In a list, each item is rebuilt. Raises
-    NotYet for an object of a subclass of ``NOUNS``."""
+    """Return the answer with each Plan, Topology and Job rebuilt from its fields, without values cached on it. A tuple
+    becomes a list. Raises NotYet for an object of a subclass of ``NOUNS``."""
     if isinstance(answer, (list, tuple)):
         return [as_given(each) for each in answer]
     noun = next((each for each in NOUNS if isinstance(answer, each)), None)

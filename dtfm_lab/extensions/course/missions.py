@@ -329,7 +329,8 @@ def guess(
     lessons leave it out: their answers are in a module, by name, and are computed from ``of``. With ``low`` and
     ``high`` there is a slider. It is logarithmic if they are a factor of 100 apart. With ``choices``, the answer is one
     of these. ``lab.missions.progress().guesses`` has all guesses. Without ipywidgets, the question is shown as text,
-    and ``.guess(12, "because ...")`` answers it. Raises LabError.
+    and ``.guess(12, "because ...")`` answers it. Raises LabError for impossible arguments, or if ``answer`` is omitted
+    and no lesson asks this question.
     """
     if answer is None:
         found = answer_to(name)

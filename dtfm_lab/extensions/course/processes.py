@@ -72,7 +72,7 @@ def in_processes(
 ) -> list[Done]:
     """Run a function in ``n`` processes at once, and return what each returned, by rank.
 
-    Raises LabError if a process fails or waits for longer than ``LONGEST_S``.
+    Raises LabError if a process fails or takes longer than ``LONGEST_S``, or for an impossible ``n``.
     """
     if not 1 <= n <= MOST or (each and len(each) != n):
         raise LabError(f"found {n} processes and {len(each)} sets of arguments; wanted 1 to {MOST}, and one for each")

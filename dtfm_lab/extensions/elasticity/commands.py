@@ -55,7 +55,7 @@ def hours(
     as_json: bool,
 ) -> None:
     """Predict hours of training on a TOPOLOGY whose devices come and go, under each policy, and compare them with
-    perfect foresight. The lab searches a plan for every fleet that occurs, so the first call takes a while."""
+    perfect foresight. The lab searches a plan for every fleet that occurs, which takes a while."""
     given: dict[str, Any] = {
         name: plain_value(text) for name, text in assigned("--set", settings, "restart_s=60").items()
     }

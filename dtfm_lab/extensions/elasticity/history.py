@@ -47,12 +47,12 @@ class Operation:
     redundant_share: float = 0.0
     """Share of a step's time spent on work that is only useful if a device is lost."""
     skipping_share: float = 0.0
-    """Share of the samples trained without some of the model's layers."""
+    """Share of the samples that are trained without some of the model's layers."""
     local_steps: int = 1
     """Local steps between two averages. If above 1, a step of the operation is a round of this many local steps. 1 if
     gradients are averaged in every step."""
     left: frozenset[int] = frozenset()
-    """Devices that were in use at the start and have left. The others continue without them."""
+    """Devices that were in use when the operation began and have left. The others continue without them."""
     doubled: frozenset[int] = frozenset()
     """The devices that also do the work of a lost neighbour."""
     slowed: bool = False
@@ -89,7 +89,7 @@ class Loss(NamedTuple):
     redone_s: float
     """Seconds of work that the loss undid."""
     samples: float
-    """Sequences of whole steps that the loss undid."""
+    """Number of training sequences in completed steps that the loss undid."""
     pause_s: float
     """Seconds without training that followed, until training continued or the next loss."""
 

@@ -191,7 +191,7 @@ class PlannedFleet:
     @kept
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:
         """Return the operation without the pipelines of lost devices. The other pipelines keep their micro-batches.
-        None if no pipeline is left."""
+        None if no pipeline is left, or if an iteration of the rest cannot be simulated."""
         grid, plan = self.grid(operation), _plan_of(operation)
         kept = np.flatnonzero(np.isin(grid, list(operation.devices - lost)).all(axis=0))
         if not len(kept):

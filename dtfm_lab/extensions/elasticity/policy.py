@@ -75,7 +75,7 @@ class Fleet(Protocol):
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
         """Return the best known operation that uses some or all of these devices. None if they are too few.
 
-        If several are equally good, it is one in which few devices have another stage than in ``current``.
+        If several are equally good, it is one in which few devices change the stage that they have in ``current``.
         """
 
     def without(self, operation: Operation, lost: frozenset[int]) -> Operation | None:

@@ -20,8 +20,8 @@ from dtfm_lab.extensions.elasticity.history import History
 from dtfm_lab.extensions.elasticity.policies.restart import daly_s, young_s
 
 RATE = "rate"
-"""Name of the quantity that speeds up the changes of the availability. All others are arguments of the replay or
-options of the policy."""
+"""Name of the quantity that speeds up the changes of the availability. All other quantities are arguments of the replay
+or options of the policy."""
 
 
 class RacePoint(NamedTuple):
@@ -75,7 +75,8 @@ class Race:
 
     @property
     def best(self) -> RacePoint:
-        """The point with most samples per second. If several are equal, it is the one with the smallest value."""
+        """The point whose best policy trains most samples per second. If several are equal, it is the one with the
+        smallest value."""
         return max(self.points, key=lambda point: (point.histories[point.leader].goodput, -point.value))
 
     @cached_property
@@ -96,7 +97,8 @@ class Race:
 
     @property
     def formulas(self) -> dict[str, float]:
-        """Seconds between two checkpoints by Young's and by Daly's formula. Empty if they do not apply."""
+        """Seconds between two checkpoints by Young's and by Daly's formula. Empty if they do not apply, if a checkpoint
+        takes no time, or without a loss."""
         if not self.checkpoint_s or math.isinf(self.between_losses_s):
             return {}
         given = self.checkpoint_s, self.between_losses_s

@@ -332,8 +332,8 @@ def _planned(key: _Key, seed: int) -> PlannedFleet:
 EVERY_S = "every_s"
 """Name of the option of every policy for the seconds between two checkpoints."""
 USUAL = {RATE: (2.0, 7), EVERY_S: (2**0.5, 11)}
-"""Quantities that have default values -> the ratio of each default value to the one before, and the number of
-values."""
+"""Default values of a quantity, by its name: (ratio between neighbouring values, number of values). They are centred on
+1 for the rate. For checkpoints, they are centred on Young's interval if it is known, otherwise on ``QUARTER_S``."""
 MOST_VALUES = 1000
 
 

@@ -52,7 +52,7 @@ def spec_for(plan: Plan, schedule: str | Schedule | None = None, **options: Any)
     """Return the RunSpec of a plan's run on hosts. By default it has the real clock and 5 iterations.
 
     As in a local run, a small proxy is trained instead of a model that workers cannot train. ``checkpoint_folder`` is a
-    path on the hosts. A relative path starts at the run folder. Other paths are paths on this machine.
+    path on the hosts. A relative path starts at the run folder. Paths in other options are paths on this machine.
 
     Raises LabError, in one line, if hosts could not run it. The memory and the GPUs of this machine are not checked.
     """
@@ -82,9 +82,10 @@ def export(
 ) -> Path:
     """Write the run folder. With ``overwrite``, it may replace an earlier one.
 
-    ``await_s`` is how many seconds the run waits for a lost worker to return. ``silent_s`` is how many seconds a
-    connection may go without an acknowledgement before it counts as lost. Raises LabError if the folder holds other
-    files, if it cannot be written, or if a number is out of range.
+    ``await_s`` is how many seconds the run waits for a worker to join, or for a lost one to return. ``silent_s`` is how
+    many seconds a connection may go without an acknowledgement before it counts as lost. Raises LabError if the folder
+    holds other files, or an earlier run without ``overwrite``. It also does so if the folder cannot be written, or if a
+    number is out of range.
     """
     if not 0 < port < 65536:
         raise LabError(f"port is {port}; wanted 1 to 65535")

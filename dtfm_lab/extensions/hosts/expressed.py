@@ -143,8 +143,8 @@ class Expressed:
         return self.job.checkpoints
 
     def precise(self, **known: str) -> str:
-        """Return the framework's name for the precision, from ``known``. A precision that it lacks is replaced by the
-        closest one."""
+        """Return the framework's name for the precision, from ``known``. If the framework lacks the precision, fp64 is
+        replaced by fp32, and any other by bf16."""
         found = self.job.dtype
         if found not in known:
             taken = "fp32" if found == "fp64" else "bf16"

@@ -91,7 +91,8 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
     """Return the hosts in a file that run workers, the host of worker 0 first. ``workers`` has the rank of each device
     that the plan uses.
 
-    Raises FileError or LabError, naming the file, for a device that is missing, repeated or not in the network.
+    Raises FileError or LabError, naming the file, for a device that is missing, repeated or not in the network, and for
+    a host that is repeated.
     """
     path = Path(path)
     data = read_mapping(path)
@@ -122,15 +123,15 @@ def read_hosts(path: str | os.PathLike[str], workers: Mapping[str, int], known: 
 
 
 def hosts_of(spec: RunSpec, per_host: int = 1) -> tuple[RunHost, ...]:
-    """Return hosts with ``per_host`` devices each, in the network's order. A host's name and address come from its
-    first device."""
+    """Return hosts for the devices that the plan uses: ``per_host`` devices each, in the network's order. The last
+    group may be smaller. The host of worker 0 comes first. A host's name and address come from its first device."""
     workers = workers_by_device(spec)
     return named_hosts(by_count([name for name in spec.plan.topology.names if name in workers], per_host), workers)
 
 
 def by_count(devices: Sequence[str], per_host: int) -> list[tuple[str, list[str]]]:
-    """Return (name, devices) of hosts with ``per_host`` devices each. A host is named after its first device. Raises
-    LabError if ``per_host`` is not a whole number above 0."""
+    """Return (name, devices) of hosts with ``per_host`` devices each. The last host may have fewer. A host is named
+    after its first device. Raises LabError if ``per_host`` is not a whole number above 0."""
     if not isinstance(per_host, int) or isinstance(per_host, bool) or per_host < 1:
         raise LabError(f"workers per host is {shortened(per_host)}; wanted 1 or more")
     firsts = range(0, len(devices), per_host)

@@ -93,8 +93,8 @@ class Launched:
 
     @property
     def header(self) -> list[str]:
-        """The lines of comments with which every file begins: the plan, the order of ranks, and what is not as
-        planned."""
+        """The lines of comments with which every file begins: the plan, the order of ranks, what is not as planned, and
+        whether memory is missing."""
         job, framework_launch = self.plan.job, self.framework_launch
         lost = [f"Not as planned: {line}" for line in framework_launch.lost]
         return [
@@ -126,7 +126,7 @@ class Launched:
         return sizes[0]
 
     def launch(self) -> str:
-        """Return the script that starts the processes of a host."""
+        """Return the script launch.sh, which starts the processes of the host that its argument names."""
         cases = []
         grid = _places(self.plan, self.framework_launch.order)
         for host in self.hosts:

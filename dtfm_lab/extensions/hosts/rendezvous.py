@@ -67,7 +67,7 @@ class CoordinatorClock:
         self.round_trip_s, self._offset_s = min(answers)
 
     def offset_s(self) -> float:
-        """Return the seconds to add to a time in an order to convert it to this host's clock."""
+        """Return the seconds to add to a time of the coordinator's clock to convert it to this host's clock."""
         return self._offset_s
 
     def _ask_forever(self) -> None:
@@ -86,16 +86,15 @@ class Joined:
     """Address of this host as other hosts reach it."""
     clock: CoordinatorClock
     changes: dict[str, Any]
-    """Values of RunSpec fields that replace the values in the run folder. They differ from it if the run was
-    resumed."""
+    """Values of RunSpec fields that replace the values in the run folder. They differ only if the run was resumed."""
 
 
 def join_run(folder: RunFolder, rank: int, host: str) -> Joined:
     """Join the coordinator's run as the worker of this rank.
 
     Raises ConnectionLost if the coordinator cannot be reached for ``folder.await_s`` or does not hold the secret.
-    Raises Refused if it belongs to another run, RunOver if the run has ended, and LabError if this host lacks the run's
-    folders. Raises EOFError or OSError if the coordinator is lost while joining.
+    Raises Refused if it belongs to another run, RunOver if the run has ended, and LabError if this host does not share
+    the run's checkpoint folder. Raises EOFError or OSError if the coordinator is lost while joining.
     """
     # The clock has a separate connection, because messages on the other would delay the answers.
     clock_channel = _connected(folder)
@@ -190,8 +189,8 @@ class Rendezvous:
         self._listener = Listener(where, folder.port, spec.secret, self._admit, certificates=folder.certificates)
 
     def start(self, rank: int) -> WorkerHandle:
-        """Wait until a process joins as the worker of this rank, and return its handle. Raises RunFailed if none joins.
-        Errors of ``poll`` pass through."""
+        """Wait until a process joins as the worker of this rank, and return its handle. Raises RunFailed if none joins
+        within the folder's ``await_s``, or if a host cannot take part. Errors of ``poll`` pass through."""
         before = self._living.pop(rank, None)
         # A worker that was lost has been missing since its last message, not since now.
         since_s = time.monotonic() if before is None else before.last_message_s
@@ -223,7 +222,8 @@ class Rendezvous:
                 emit("awaiting", workers=names, wanted=wanted, seconds=self._folder.await_s)
 
     def finish(self, status: int, why: str) -> None:
-        """Tell all workers to exit with this status, also if they join in the next seconds. Then close."""
+        """Tell all workers to exit with this status, also workers that join within the next ``LINGER_S`` seconds. Close
+        when all have answered, at the latest after that time."""
         with self._changed:
             self._verdict = status, why
             known = {rank: worker for rank, (worker, _) in self._knocks.items()} | self._living
@@ -312,8 +312,8 @@ def _tell_the_time(stream: MessageStream) -> None:
 
 @contextlib.contextmanager
 def _token_in(folder: str | None) -> Iterator[dict[str, str] | None]:
-    """Create a file in the folder for the duration of the block, and yield where it is. A host that does not see the
-    file has another folder. Yields None without a folder."""
+    """Create a file in the folder for the duration of the block, and yield its folder and name. A host that does not
+    see the file has another folder. Yields None without a folder."""
     if folder is None:
         # Without checkpoints nothing has to be shared.
         yield None

@@ -108,8 +108,9 @@ class Marker:
     def _executed(
         self, cells: list[Cell], student: str, names: list[str], job: MarkingJob
     ) -> tuple[dict[str, Message], Mapping[str, Any]]:
-        """Execute the cells. Return two mappings by mission: ``{"packed": ...}``, or ``{"reason": ...}`` if there is no
-        answer, and the tries that the cells recorded."""
+        """Execute the cells. Return two mappings by mission. The first has the answer as ``{"packed": ..., "asks":
+        ...}``, or ``{"reason": ...}`` if it is missing. The second has the tries that the cells recorded. It may hold
+        anything, because it comes from the student's process."""
         found, executed = _to_execute(cells, names)
         variants = {} if self.key is None else {missions[name].lesson: self._sample(name, student) for name in names}
         order = {"cells": executed, "environment": _environment(student), "reader": student, "missions": names}
@@ -214,8 +215,8 @@ def _as_text(value: object) -> object:
 
 
 def _to_execute(cells: list[Cell], names: list[str]) -> tuple[dict[str, Message], list[tuple[str, str]]]:
-    """Return what is known of each mission's answer before execution, and the cells to execute, each with its
-    mission."""
+    """Return a mapping by mission, and the cells to execute. The mapping has ``{"reason": ...}`` if an answer is
+    missing, otherwise ``{}``. Each cell is (source, mission), with "" for a cell that answers none."""
     wanted = {answer_id(name): name for name in names}
     found: dict[str, Message] = {name: {"reason": "the notebook has no cell for it"} for name in names}
     executed = []
@@ -258,7 +259,8 @@ def _record(cells: list[Cell], student: str) -> Mapping[str, Any]:
 
 
 def _done(kept: object, own: object) -> Row:
-    """Return tries, hints and whether the answer was shown. The notebook's record and its cells are added up.
+    """Return tries, hints and whether the answer was shown. The record in the saved notebook (``kept``) and what its
+    cells recorded when they were executed (``own``) are added up.
 
     Fields are "" if they are 0 and the notebook has no record, for instance because its last cell was not run.
     """

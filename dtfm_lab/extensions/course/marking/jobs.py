@@ -101,7 +101,8 @@ def _said(error: BaseException, plainly: type[BaseException] | tuple[()] = ()) -
 
 
 def _tries(kept: Path, names: list[str]) -> Message:
-    """Return, by mission, tries, hints and whether the answer was shown, as the executed cells recorded them."""
+    """Return [tries, hints, True if the answer was shown] by mission, as the executed cells recorded them. Empty if the
+    record cannot be read."""
     try:
         own = read_progress(kept).missions if kept.exists() else {}
         return {name: [each.tries, each.hints, each.answer_shown] for name in names if (each := own.get(name))}

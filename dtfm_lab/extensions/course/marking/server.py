@@ -96,7 +96,8 @@ def _keep(control: socket.socket, ours: socket.socket, *, with_walls: bool) -> N
 
 
 def _watched(pid: int, control: socket.socket, memory_bytes: int) -> str:
-    """Wait for the marker, and kill the job if it uses too much. Return why it was killed; empty if it was not."""
+    """Wait for the marker. Kill the job if it uses too much, and what is left of it when it has ended. Return why it
+    was killed; empty if it ended by itself or was still running."""
     why, running = "", True
     while not select.select([control], [], [], LOOK_EVERY_S if running else None)[0]:
         why = too_much(memory_bytes)

@@ -260,7 +260,7 @@ def ends_typed(mission: Mission) -> bool:
 
 
 def is_typed(mission: Mission) -> bool:
-    """Return True if the answer is a number, a text or a list, which can be typed."""
+    """Return True if the answer, or the number at its end, can be typed: a number, a text or a list."""
     return mission.reason is not None or any(kind in TYPED for kind in kinds_of(mission))
 
 

@@ -19,7 +19,7 @@ lesson = MissionsOf("02_network")
 
 
 def give_link(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a link between two cities."""
+    """Return the latency (ms) and the bandwidth (Gbit/s) of a link between two cities."""
     return {"latency_ms": int(rng.integers(20, 200)), "bandwidth_gbps": int(rng.integers(2, 30)) / 10}
 
 
@@ -99,7 +99,7 @@ def _slowest(network: Topology) -> frozenset[str]:
 
 
 def most_by_one_link(given: Given, pair: Sequence[str]) -> Number:
-    """Return the milliseconds that the chosen link saves if its bytes take no time."""
+    """Return the milliseconds of an iteration that are saved if bytes on the chosen link take no time."""
     plan, before_s = given.plan, simulate(given.plan).iteration_s
     a, b = (plan.topology.index(name) for name in pair)
     free = plan.topology.with_link(a, b, bandwidth_bytes_per_s=1e6 * float(plan.topology.bandwidth_bytes_per_s[a, b]))

@@ -20,7 +20,8 @@ NUMBER_BYTES = 8
 
 
 def results_of(function: Callable[..., Any], *arguments: Any, **given: Any) -> list[tuple[Any, list[tuple[str, int]]]]:
-    """Return what each process returned, with its messages. Raises NotYet for anything else."""
+    """Return what each process returned, with its messages. Raises NotYet unless the function is one that
+    ``lab.missions.distributed`` returned."""
     found = value_of(lambda *each: function(*each, **given), *arguments)
     is_list = isinstance(found, (list, tuple)) and all(isinstance(each, (list, tuple)) for each in found)
     require(is_list and all(len(each) == 2 for each in found), "wanted lab.missions.distributed(your function)")

@@ -131,7 +131,8 @@ ITERATIONS = 4
 
 
 def give_victim(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return a plan of four laptops, and the laptop to kill."""
+    """Return a plan of four laptops, the laptop to kill, the number of iterations between two checkpoints, and the
+    iteration that is interrupted (from 1)."""
     plan = plan_of_laptops(rng, bandwidth=0.2)
     every = int(rng.integers(4, 8))
     at = every * int(rng.integers(2, 6)) + int(rng.integers(3, every + 1))

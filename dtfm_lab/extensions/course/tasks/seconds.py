@@ -57,7 +57,8 @@ def charged_too_much(given: Given) -> Number:
 
 
 def give_mixed(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return two machines with four GPUs each, of two kinds, in random order."""
+    """Return a network of two machines with four GPUs each, and a job. The GPUs of the two machines are of different
+    kinds, and the devices are in random order."""
     # In random order, so that the names tell nothing.
     machine = rng.permutation(np.repeat(np.arange(2), 4))
     kinds = rng.permutation([str(rng.choice(FAST)), str(rng.choice(SLOW))]).tolist()

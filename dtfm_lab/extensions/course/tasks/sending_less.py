@@ -68,11 +68,12 @@ MEAN_OF = 5
 TEXT_NATS = 3.06
 """Unigram entropy of the lab's own text, in nats per byte. A run with another value was on another text."""
 AT_LEAST = 0.5
-"""An iteration that is shorter than this share of the computing in its profile cannot have been measured."""
+"""An iteration that is shorter than this share of the simulated one with free messages cannot have been measured."""
 
 
 def give_laptops(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return four laptops on slow links, and the job that they have to train."""
+    """Return a plan of four laptops for the job that they have to train, and the speed of the slow links between
+    them."""
     gbps, latency_ms = int(rng.integers(50, 100)) / 1000, int(rng.integers(2, 9))
     network = Topology.from_matrices(
         np.full((4, 4), latency_ms),

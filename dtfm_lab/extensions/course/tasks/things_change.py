@@ -112,8 +112,9 @@ class OwnPolicy(Policy):
         object.__setattr__(self, "every_s", float("inf"))
 
     def decide(self, now: Situation) -> Response | None:
-        """Return what the function returns. Raises NotYet for an operation that ``now.fleet.operation`` would not
-        return, or for a pause that is shorter than the change takes."""
+        """Return a Response with the operation, the pause and ``again`` of the function's answer. Its other fields are
+        ignored. Raises NotYet for an operation that ``now.fleet.operation`` would not return, or for a pause that is
+        shorter than the change takes."""
         response = value_of(self.function, now)  # type: ignore[attr-defined]
         if response is None or response == Response(None):
             return None if now.operation is not None and not now.lost else Response(None)
@@ -164,7 +165,8 @@ def able_to_train(given: Given) -> Number:
 
 
 def give_failing_cards(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return some hours of devices that fail at random, and the seconds of a checkpoint."""
+    """Return some hours of devices that fail at random, the seconds of a checkpoint and of a restart, and a factor on
+    the seconds of a checkpoint."""
     between_s, writes_s = float(np.round(10 ** rng.uniform(2.6, 3.8))), int(rng.integers(10, 60))
     cards, seed = [f"card-{n}" for n in range(16)], int(rng.integers(10**6))
     hours = Availability.sampled(cards, 400 * between_s, mean_life_s=16 * between_s, mean_absence_s=60.0, seed=seed)
@@ -255,7 +257,8 @@ def a_policy_for_each(answer: Sequence[Any], given: Given) -> TextValues:
 
 
 def give_three_regions(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return six devices in three cities, and a job of three stages with two replicas."""
+    """Return six devices in three cities, a job of three stages with two replicas, and the minimum number of samples to
+    train in an hour in which one of the cities is away for half of the time."""
     cities = [str(city) for city in rng.choice(CITIES, 3, replace=False)]
     where = [city for city in cities for _ in range(2)]
     network = of_sites(

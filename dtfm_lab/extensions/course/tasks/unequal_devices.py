@@ -30,7 +30,8 @@ CLOSE = 1.03
 
 
 def give_slow_helper(rng: np.random.Generator) -> Mapping[str, Any]:
-    """Return some equal devices and a slower one."""
+    """Return the number of fast devices, the milliseconds per micro-batch of a fast one and of a slow one, and the
+    number of micro-batches."""
     fast_ms = int(rng.integers(20, 60))
     return {
         "n_fast": int(rng.integers(3, 9)),

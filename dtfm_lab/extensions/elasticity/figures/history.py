@@ -170,7 +170,7 @@ def _add_dollars(figure: go.Figure, history: History, in_s: float) -> None:
 
 
 MOST_ROWS = 64
-"""Maximum number of devices with a row each. If there are more, the figure only counts them."""
+"""Maximum number of devices with a row each. If there are more, the figure shows only how many are online or lost."""
 MOST_STAYS = 8_000
 """Maximum number of bars in all rows together."""
 MOST_POINTS = 1_500

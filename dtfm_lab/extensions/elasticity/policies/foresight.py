@@ -76,7 +76,7 @@ class Goodput(Policy):
     every_s: float = QUARTER_S
     """Seconds of training between two checkpoints if writing one costs nothing, or if no setback is expected."""
     most_ahead_s: float = 3600.0
-    """Maximum seconds until the next change that the policy counts on."""
+    """Maximum seconds that the policy looks ahead, even if no loss is expected for longer."""
     keeps_step: bool = True
     """True if the current step continues when peers take over a lost device's work. False if the step restarts, as in
     ``lab.run``."""
@@ -127,7 +127,7 @@ class Goodput(Policy):
 
     def _after_loss(self, now: Situation, operation: Operation) -> Response:
         """Answer a loss: peers share the work first, and the policy may prepare a regrouping later. It regroups at once
-        if that trains more until the next change."""
+        if that trains more until the next change, or if peers cannot share the work."""
         shared = now.fleet.rerouted(operation, now.lost)
         at_once = regrouped(now, operation, best=self._best(now, now.present, operation))
         if shared is None:
@@ -146,7 +146,8 @@ class Goodput(Policy):
         return at_once if its_worth * (ahead_s - at_once.pause_s) > by_sharing else sharing
 
     def _improved(self, now: Situation, operation: Operation) -> Response | None:
-        """Return the answer that prepares a faster operation while work continues. None if that does not pay."""
+        """Return the answer that prepares a faster operation while work continues. During a pause, it switches to that
+        operation at the end of the pause. None if no operation is faster, or if preparing it does not pay."""
         better = self._best(now, now.present - now.leaving, operation)
         if better is None:
             return None

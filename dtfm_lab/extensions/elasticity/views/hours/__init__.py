@@ -19,7 +19,8 @@ class HoursView(View):
 
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     stays = traitlets.List(traitlets.List()).tag(sync=True)
-    """[device, arrival in seconds, departure in seconds] of each stay, by device and time."""
+    """Each stay as [index into ``devices``, arrival in seconds, departure in seconds], sorted by device and time. The
+    departure is ``end_s`` if the device stays to the end."""
     end_s = traitlets.Float(0.0).tag(sync=True)
     in_s = traitlets.Float(3600.0).tag(sync=True)
     """Seconds per ``unit`` of the axis."""
