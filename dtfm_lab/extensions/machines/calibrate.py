@@ -317,8 +317,8 @@ def _streams(one: float, several: float) -> tuple[tuple[str, float], tuple[str, 
 
 
 def _pair_rows(network: Topology, together: Mapping[tuple[str, str], float]) -> Iterator[CalibrationRow]:
-    """Yield the measured bandwidth from the timing host of each pair to the other, with one stream and with several. The
-    assumed value is the maximum that TCP's default window allows."""
+    """Yield the measured bandwidth from the timing host of each pair to the other, with one stream and with several.
+    The assumed value is the maximum that TCP's default window allows."""
     hosts = [device.host or device.name for device in network.devices]
     for (a, b), several in together.items():
         if a not in hosts or b not in hosts:
