@@ -46,8 +46,8 @@ BLOCKS_S = 15.0
 passes."""
 LOOPBACK_S = 2.0
 STREAMS = 8
-"""Number of TCP streams that are timed together, to compare with a single stream. NCCL opens at most 8 sockets to a
-peer by default on fast Ethernet ("NCCL Environment Variables", NCCL_NSOCKS_PERTHREAD and NCCL_SOCKET_NTHREADS)."""
+"""Number of TCP streams that are timed together, to compare with a single stream. By default NCCL opens 16 sockets to a
+peer on AWS, 4 on Google Cloud and 1 elsewhere (NVIDIA/nccl, src/transport/net_socket.cc)."""
 DTYPES = "fp16", "bf16", "fp32"
 SHAPES = {
     "cuda": [(1024, 8, 2048, 4), (4096, 32, 2048, 4), (8192, 64, 2048, 2)],
@@ -317,8 +317,8 @@ def _streams(one: float, several: float) -> tuple[tuple[str, float], tuple[str, 
 
 
 def _pair_rows(network: Topology, together: Mapping[tuple[str, str], float]) -> Iterator[CalibrationRow]:
-    """Yield the measured bandwidth of each pair of hosts, with one stream and with several. The assumed value is the
-    maximum that TCP's default window allows."""
+    """Yield the measured bandwidth from the timing host of each pair to the other, with one stream and with several.
+    The assumed value is the maximum that TCP's default window allows."""
     hosts = [device.host or device.name for device in network.devices]
     for (a, b), several in together.items():
         if a not in hosts or b not in hosts:

@@ -18,7 +18,7 @@ class GivenHardware:
 
     def lacking(self, host: ReportedHost) -> dict[str, str]:
         """Return what the user must state about the host's GPUs, by GPU name: ``peak_tflops and memory_gib``, or one of
-        them. Empty if nothing is missing. Raises TopologyError."""
+        them. Empty if nothing is missing. Raises TopologyError for an invalid number from the user."""
         found = {}
         for gpu in dict.fromkeys(host.gpus):
             fields = self.fields(gpu)

@@ -52,7 +52,7 @@ The file gives the sources that are known. Numbers without a source are assumed.
 
 
 class _NvLink(NamedTuple):
-    """A row of ``nvlinks.csv``."""
+    """The NVLinks of one kind of GPU: a row of ``nvlinks.csv``. ``links`` is their number per GPU."""
 
     links: int
     bytes_per_s: float
@@ -112,9 +112,9 @@ def pcie_bytes_per_s(generation: int, lanes: int) -> float:
 
 def fabric_bytes_per_s(gpu: ReportedGpu, n_gpus: int) -> float | None:
     """Return the maximum bytes per second from a host of ``n_gpus`` to another, over the fastest network sold with this
-    GPU.
+    GPU. A host gets an eighth of an eight-GPU host's bandwidth for each of its GPUs.
 
-    None if no such network is known.
+    None if no such network is known. If NVLink connects the hosts of a rack, one GPU's NVLink is returned.
     """
     kind = known_gpu(*gpu) or ""
     if kind in RACKS:

@@ -62,7 +62,7 @@ class SourceReport:
     are_near: bool = False
     """True if all its hosts in the same region are in one cluster."""
     notes: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """Texts for the network's description, such as what was left out and why."""
 
 
 class ToolOutput(BaseModel):

@@ -1,4 +1,4 @@
-"""Branch and bound on the data-parallel cost: a lower bound that gets tighter with every step.
+"""Branch and bound on the data-parallel cost: a lower bound that rises in many short steps.
 
 ``increasing_bounds`` yields the bounds. ``RisingBound`` spends a small share of a search's time on them, between the
 generations of the search.
@@ -42,8 +42,8 @@ class _Range:
     hops_s: tuple[float, ...]
     """Lower bounds of the hops' costs in seconds, from the most expensive hop down."""
     enough_s: tuple[float, ...]
-    """For each hop in ``hops_s``, the upper end in seconds of the costs that are bisected. The solver could not exclude
-    this cost at ``low_s`` with the same effort."""
+    """For each hop in ``hops_s``, the highest bound in seconds that is still tried: what the same effort proved for
+    groups that cost at most ``low_s``, or else the cost of the most expensive link."""
     effort: int = 0
     """Level of effort that was last tried: an index in EFFORTS."""
 
@@ -69,8 +69,9 @@ def increasing_bounds(
     tried instead.
 
     ``upper_s`` is the cost of a known placement. ``known_s`` is the result of ``bound_of_pairs`` if the caller has it.
-    Ends when no cheaper placement is possible, or when more effort does not help. With more than 256 devices it ends at
-    once. A step asks the solver at most once, for at most ``most_effort`` of its deterministic time (about seconds).
+    Ends when no cheaper placement is possible, or when more effort does not help. With one stage or more than 256
+    devices it ends after the first bound. A step asks the solver at most once, for at most ``most_effort`` of its
+    deterministic time (about seconds).
     Equal arguments give equal steps.
     """
     bound_s = min(upper_s, bound_of_pairs(pair, n_stages, n_replicas) if known_s is None else known_s)

@@ -96,8 +96,8 @@ def exhaustive(
 
 
 UNITS = 2e9
-"""Units of cost per rounded term in the cost of a placement (``_n_units`` is for all terms). Enough for a proof to nine
-digits, and sums still fit in 64 bits."""
+"""The cost limit is divided into this number of units for each rounded term that a placement's cost adds up (see
+``_n_units``). That is enough for a proof to nine digits, and sums still fit in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)

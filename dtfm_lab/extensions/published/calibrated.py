@@ -32,10 +32,11 @@ REPEATED = 0.035
 """Relative standard deviation of one measurement. Sailor's authors measured identical plans twice, and the results
 differ by 5 %: sqrt(2) times as much."""
 ONE_ROW = 0.06
-"""Standard deviation of the log of another plan's seconds, after calibrating with one row.
+"""Assumed ``Calibration.spread`` after calibrating with one row: standard deviation of the log of another plan's
+seconds.
 
-It lies between two measured values: for the SC21 rows on Selene, and for the Zero Bubble rows. There each row was
-predicted from one other row.
+It lies between the two values that result if each SC21 row on Selene, or each Zero Bubble row, is predicted from one
+other row.
 """
 Predict = Callable[[GivenEfficiency], float]
 Measured = Trace | tuple[Plan, float] | tuple[Plan, Trace] | OwnRow

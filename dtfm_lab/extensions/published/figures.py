@@ -34,8 +34,8 @@ def ledger(ledger: Ledger) -> go.Figure:
     """Return a figure of the ratios of predicted to published numbers, with one line of dots per group.
 
     A red cross is outside its band, whether the miss is known or not. Hollow diamonds are the system's own predictions.
-    Grey bars are the stated bands. Pale points use constants from their source, or follow from other numbers. Hover
-    texts have the assumptions.
+    Grey bars are the stated bands. Pale points use constants from their source, or follow from other numbers. Rows
+    with a published 0 have no ratio and are left out. Hover texts have the assumptions.
     """
     groups = ledger.groups
     figure = go.Figure()

@@ -79,8 +79,8 @@ class Ledger:
 
     @property
     def counted(self) -> tuple[Tally, ...]:
-        """Tallies of the headline's rows, one for each class of distance, source and quantity. In each class the worst
-        comes first."""
+        """Tallies of the headline's rows, one for each class of distance, source and quantity. In each class, the
+        tally with the smallest share of rows inside their bands comes first."""
         return counted_by_source(self.rows, self.sources)
 
     @property

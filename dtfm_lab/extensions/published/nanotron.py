@@ -83,8 +83,8 @@ MOST_TENSOR = 32
 """GPUs per layer in the largest measured tensor-parallel groups."""
 
 GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
-"""Bytes of gathered inputs that each GPU of a tensor-parallel group keeps, to be multiplied by tokens, width (d_model)
-and number of blocks.
+"""Bytes of gathered inputs that each GPU of a tensor-parallel group keeps, to be multiplied by the tokens of all
+micro-batches in flight, the width (d_model) and the number of blocks.
 
 Without pipelines these are the inputs of the two products. With pipelines almost nothing is kept (fitted).
 """
@@ -308,7 +308,7 @@ def _collectives(one: Configuration) -> tuple[CollectiveSpeed, ...]:
 
 def _shared(one: Configuration) -> float:
     """Return the bandwidth of each of several data-parallel groups that share hosts, divided by the bandwidth of a
-    single group with all GPUs of each host."""
+    single group with all GPUs of each host. 1 for a group within one host."""
     here = min(max(PER_HOST // one.tp, 1), one.dp)
     return (here / PER_HOST) ** SHARED_EXPONENT if _hosts_of_stage(one) > 1 else 1.0
 

@@ -58,8 +58,8 @@ CHOOSERS: dict[str, Order] = {
     "least TP x PP": _fewest_cuts,
     "guides": _by_the_guide,
 }
-"""Ways to choose a configuration, by name. Each is a sort key: it chooses the lowest among the configurations that are
-predicted to fit."""
+"""Ways to choose a configuration, by name. Each is a sort key, lowest first. Configurations predicted not to fit
+come last. The choice is the first configuration whose run did not fail."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ ASSUMPTIONS = assumptions()["sailor"]["memory"]
 FRAMEWORK_BYTES = 5.0e9
 """Bytes on every GPU in addition to states and activations, according to Sailor's own predictions.
 
-They add at least this. What they add grows by 24 bytes per parameter from rows with four stages to rows with two.
+These predictions add at least this number of bytes. From rows with four stages to rows with two, the number grows by 24
+bytes per parameter.
 """
 CONTEXT_BYTES = 484 * 2**20
 """Bytes of a process with CUDA's context and NCCL, but without a connection to another GPU: 484 MiB on an RTX 3090

@@ -12,7 +12,7 @@ from dtfm_lab.extensions.published.row import NO_WORSE, Distance, Evidence, Know
 from dtfm_lab.extensions.published.sources import Source
 
 MEAN = "mean"
-"""Replaces the quantity in a source's known misses, if a group misses its goal."""
+"""Second part of the key of a known miss that is about a group's goal instead of a row's quantity: (group, "mean")."""
 RATES = ("iteration", "throughput")
 """Quantities to which the goals of groups apply."""
 
@@ -94,7 +94,7 @@ FIFTH = 1.2
 
 @dataclass(frozen=True)
 class Tally:
-    """A group of rows of a ledger, at least one, and counts over them."""
+    """Counts over some rows of a ledger, at least one."""
 
     name: str
     rows: Sequence[Row]
@@ -177,7 +177,7 @@ def by_distance(rows: Iterable[Row]) -> tuple[Tally, ...]:
 
 def counted_by_source(rows: Iterable[Row], sources: Iterable[Source]) -> tuple[Tally, ...]:
     """Return a tally for each class of distance, source and quantity. The farthest class comes first, and in it the
-    worst."""
+    tally with the smallest share of rows inside their bands."""
     noise = {source.name: source.noise for source in sources}
     order = list(Distance)
     found = by_key(((row.distance, row.source, row.quantity), row) for row in rows if row.distance is not None)

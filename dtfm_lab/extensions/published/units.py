@@ -119,7 +119,8 @@ def shares_of(plan: Plan) -> tuple[str, ...]:
 def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, float] | None:
     """Return the range that should hold the measured number in 9 of 10 cases, from the trace's own interval.
 
-    None if the quantity is neither a time nor a rate, or if nothing states how certain the computations are.
+    None if the quantity is neither ``iteration`` nor in ``RATES``, or if nothing states how certain the computations
+    are.
     """
     if (ends := predicted_ends(trace, 1.0)) is None:
         return None

@@ -225,7 +225,8 @@ def crossings_command(
 
 
 def print_crossings(found: Crossings) -> None:
-    """Print one row per value and one column per system, then the sentence."""
+    """Print one row per given value and one column per system. Then print why systems have no plan, the crossings and
+    the sentence."""
     axis, frame = found.axis, found.to_frame()
     rows = frame[~frame["refined"].astype(bool)]
     table = rows.pivot_table(index=axis.name, columns="system", values="iteration_s", dropna=False)

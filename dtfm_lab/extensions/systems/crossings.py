@@ -33,18 +33,20 @@ ALIKE = 1e-6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CrossingPoint:
-    """The seconds and plans of all systems at one value of the quantity."""
+    """The seconds and plans of the systems at one value of the quantity."""
 
     value: float
     seconds: Mapping[str, float]
-    """Seconds of an iteration by system label. A system without a plan here has no entry."""
+    """Seconds of an iteration by system label. A system without a plan here has no entry. At a refined point, systems
+    that are not compared may have none either."""
     plans: Mapping[str, Plan] = field(default_factory=dict)
     """The systems' plans, for the network and the job at this value."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a system has no plan here, by system label."""
     refined: bool = False
-    """True if halving added this point between two given values. Then only the fastest systems of both values chose
-    again. The others have the better of their plans at the two values."""
+    """True if halving added this point between two given values. Then only the fastest systems at the ends of the
+    halved interval chose again. The other compared systems, and any with a search, have the better of their plans at
+    the two given values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,7 @@ class Crossing:
 
     value: float
     """Where the two systems take the same seconds: interpolated between ``low`` and ``high`` on a log-log scale. If
-    either has no plan there, the geometric mean of ``low`` and ``high``."""
+    either has no plan at ``low`` or ``high``, the geometric mean of these two."""
     low: float
     """Last computed value at which ``before`` is fastest. The crossing lies above it."""
     high: float
@@ -228,8 +230,9 @@ def stream_crossings(
     otherwise one lucky search would look like a crossing.
 
     If the fastest system differs between two values, the interval is halved until its ends are within ``precision`` of
-    each other. In the middle only the fastest systems of both ends choose again. The others take the better of their
-    two plans. An executor's workers compute the given values. Halvings depend on each other, so they run here.
+    each other. In the middle only the fastest systems of both ends choose again. The other compared systems, and any
+    with a search, take the better of their plans at the two given values. An executor's workers compute the given
+    values. Halvings depend on each other, so they run here.
     """
     # The ends first, so that an early stop still covers the whole range.
     order = list(_spread_out(values))

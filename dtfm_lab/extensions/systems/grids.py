@@ -48,7 +48,7 @@ def shapes(
     stages
         Numbers of stages that the system allows; None for any.
     microbatches
-        Micro-batch sizes that are tried.
+        Micro-batch sizes that are tried. None for the job's own size, or ``MICROBATCHES`` if the job does not fix one.
     fewer
         Also try shapes with fewer devices.
     """
@@ -69,7 +69,8 @@ def shapes(
 
 
 def rank_order(topology: Topology, hosts: str = "listed", seed: int = 0) -> IntArray:
-    """Return the device of each rank. Devices of a host stay together. Hosts are as listed, or in random order.
+    """Return the device of each rank. If ``hosts`` is ``listed``, devices keep the network's order. Otherwise hosts are
+    in random order, and the devices of a host stay together.
 
     A device without a host counts as a separate host.
     """

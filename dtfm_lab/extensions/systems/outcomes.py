@@ -34,8 +34,8 @@ from dtfm_lab.simulation.executors import Executor
 ENDINGS = (".html", ".md", ".csv", ".json")
 """Endings of the files that outcomes can be written to."""
 FAR, LONGEST = 5.0, 4.0
-"""If the slowest system takes more than ``FAR`` times the median, longer bars are cut at ``LONGEST`` times the
-median."""
+"""If the slowest system takes more than ``FAR`` times the median, bars longer than ``LONGEST`` times the median are cut
+there."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -70,7 +70,7 @@ class Outcomes:
 
     @property
     def best(self) -> Outcome:
-        """The fastest. Raises PlanError if no system has a plan."""
+        """The fastest system's outcome. Raises PlanError if no system has a plan."""
         if not self.outcomes or self.outcomes[0].found is None:
             raise PlanError(f"no system has a plan for {self.job.name} on {self.topology.name}")
         return self.outcomes[0]

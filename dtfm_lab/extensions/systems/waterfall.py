@@ -1,4 +1,4 @@
-"""A waterfall from one model to another: one switch at a time, with the seconds after each.
+"""A waterfall from one set of assumptions to another: one switch at a time, with the seconds after each.
 
 A switch changes one assumption and says why, with a source. The system then chooses its plan again, as its user would.
 Or the previous step's plan is held, and only fields of its job change. Each step is one prediction, so the changes add
@@ -111,7 +111,8 @@ class WaterfallStep:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Waterfall:
-    """Steps from one model to another, in the order of the switches."""
+    """The steps from one set of assumptions to another, one per switch, in order. The value of each is a predicted
+    iteration time, or a multiple of another system's."""
 
     steps: tuple[WaterfallStep, ...]
     published: tuple[float, float] | None = None
@@ -187,8 +188,8 @@ class Waterfall:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per switch. Columns: sentence, value, its change and ratio to the row before, seconds and
-        their change, system and shape. The last columns say if the plan was held, if it fits, why a plan is missing,
-        and the source."""
+        their change, the compared system's seconds, system and shape. The last columns say if the plan was
+        held, if it fits, why a plan is missing, and the source."""
         rows = []
         for step in self.steps:
             job = None if step.outcome.found is None else step.outcome.job

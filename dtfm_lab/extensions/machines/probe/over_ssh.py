@@ -70,7 +70,8 @@ def probe_over_ssh(
     their bytes per second by pair. A host that fails is left out. A pair that does not reach each other is estimated if
     both places are known. The network's ``description`` says so.
 
-    Raises RunError if fewer than two of several hosts are left, and LabError for wrong input.
+    Raises RunError if fewer than two of several hosts are left, or if a single host fails. Raises LabError for wrong
+    input.
     """
     given = _checked_names(hosts)
     stated = {name: _stated_gpus(name, gpu) for name, gpu in (gpus or {}).items()}

@@ -12,7 +12,7 @@ def clear_unaffordable(
 ) -> None:
     """Clear (N,) ``eligible`` devices and (N, N) ``allowed`` pairs that cannot be in any group within the budget.
 
-    A pair can only share a group with D - 2 others that are allowed with both. Repeats until nothing changes.
+    A pair can only share a group if D - 2 other devices are allowed with both. Repeats until nothing changes.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ def clear_ineligible(
     """Clear ``eligible`` devices that cannot be in ``length`` consecutive stages with all hops below ``below_s``.
 
     Each member of a group there has its own path of ``length`` devices within ``length - 1`` hops, and these paths are
-    disjoint. So a device's group can include its nearest partners only as long as the union of their neighbourhoods has
-    room for that many paths.
+    disjoint. So a device and its partners, nearest first, can be at most as many as fit into the union of their
+    neighbourhoods, at ``length`` devices each.
     """
     # Sets of devices as bits, because unions over words are cheap.
     n = len(group_s)

@@ -24,8 +24,7 @@ is trained with the second, which is padded to a multiple of 128 for each of eig
 FIRST_WIDTH = 14_400
 """Width of the model in rows that do not name one."""
 HEADS = {14_400: 80, 13_824: 96, 14_336: 112}
-"""Attention heads by width: multiples of 8, for eight GPUs per layer. Our guess, because the rows of this part name
-none."""
+"""Attention heads by width, for lines that name none: multiples of 8, for eight GPUs per layer. Our guess."""
 ADAPTERS_BYTES_PER_S = 4 * 12.5e9
 """Bytes/s of a host's four Omni-Path adapters of 100 Gbit/s together."""
 BETWEEN_BYTES_PER_S = ADAPTERS_BYTES_PER_S / 4

@@ -251,8 +251,8 @@ class Fits:
         return found | dict.fromkeys(PREMISES, found["T4"])
 
     def software_for(self, run: HivemindRun) -> Software:
-        """Return hivemind's receive rates (bytes/s) and extra seconds per round, each as the median over all runs
-        except this one."""
+        """Return hivemind's receive rates (bytes/s) and extra seconds per round: the medians of ``rates`` and
+        ``extras_s`` without this run."""
         extras_s = [extra_s for name, extra_s in self.extras_s.items() if name != run.name]
         return Software(self.rates_without(run.name), median(extras_s))
 

@@ -24,8 +24,8 @@ RANK = 64
 MODEL_NAMES = {"Llama-2 7B": "llama-2-7b", "Llama-2 70B": "llama-2-70b", "Yi 34B": "yi-34b"}
 HOST_MEMORY_BYTES_PER_S = 6.12e9 / 2
 """Bytes/s between two GeForce GPUs of a host, each way. Two RTX 3090s without peer-to-peer copy 6.11 to 6.13 GB/s in
-both directions together, by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127; its farther pairs 8.5 to
-8.6)."""
+both directions together, by CUDA's p2pBandwidthLatencyTest (NVIDIA/nccl, issue 1127). In that
+issue, pairs of GPUs that are farther apart copy 8.5 to 8.6 GB/s."""
 COPIED_LOGIT_BYTES = 8
 """Bytes per logit in addition to what ``operators=eager`` counts. Hugging Face's Llama of 2024 makes a copy in fp32,
 and another of all tokens except the last (modeling_llama.py, ``logits.float()`` and ``logits[..., :-1,

@@ -1,4 +1,4 @@
-"""A waterfall of assumptions, which leads from one model to another: a floating bar shows the change by each switch."""
+"""A waterfall from one set of assumptions to another: a floating bar shows the change by each switch."""
 
 import itertools
 import textwrap

@@ -324,7 +324,10 @@ def _gradient_dtype(given: Mapping[str, Any]) -> str:
 
 
 def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
-    """True if blocks keep dropout masks. A fused attention keeps no mask."""
+    """True if blocks keep the masks of a hidden dropout above 0.
+
+    Raises LabError if only one of hidden and attention dropout is 0 and attention is not fused.
+    """
     inside, behind = given.get("attention_dropout", 0.1), given.get("hidden_dropout", 0.1)  # Megatron-LM's defaults
     if (inside > 0) != (behind > 0) and attention == "unfused":
         raise LabError(

@@ -55,7 +55,7 @@ class Values:
     """Variables that a condition reads but that nothing sets."""
 
     def copy(self) -> Values:
-        """Return an independent copy."""
+        """Return a copy whose variables (``known`` and ``open``) are independent. All other fields are shared."""
         return replace(self, known=dict(self.known), open=dict(self.open))
 
     def give(self, name: str, value: str) -> None:
@@ -75,13 +75,15 @@ class Values:
     def absent_in(self, left: re.Match[str], names: set[str]) -> str:
         """Return what replaces a variable that is still in a text.
 
-        "" if it is one of ``names`` and nothing sets it, as in a shell. Otherwise the variable as it is written.
+        ``names`` are the variables that the script sets anywhere. If it is one of these but has not been set so far,
+        return "", as in a shell. Otherwise return the variable as it is written.
         """
         name = left[1] or left[2] or ""
         return "" if name in names and name not in self.open and name not in self.known else left[0]
 
     def value_of(self, name: str) -> str | None:
-        """Return the value of a variable or an argument; None if it is not set."""
+        """Return the value of a variable or an argument; None if it is not known. Missing arguments of a function are
+        empty."""
         if name.isdigit() and self.arguments is not None and name != "0":
             return self.arguments[int(name) - 1] if int(name) <= len(self.arguments) else ""
         if name in "@*" and self.arguments is not None:

@@ -62,10 +62,10 @@ class DDP(GridStrategy):
 @described
 @dataclass(frozen=True, kw_only=True)
 class FSDP(GridStrategy):
-    """PyTorch's FSDP: parameters, gradients and states are sharded over all devices.
+    """PyTorch's FSDP: by default, parameters, gradients and optimizer states are sharded over all devices.
 
-    Each layer is gathered while the one before it computes. There is one group of devices. It works like ZeRO-3, but
-    exchanges gradients in fp32.
+    By default there is one stage. Each layer is gathered while the one before it computes. It is modelled as ZeRO-3, or
+    as ZeRO-2 if ``reshard`` is False; None tries both. Gradients are exchanged in fp32 by default.
     """
 
     name: ClassVar[str] = "fsdp"

@@ -24,7 +24,7 @@ from dtfm_lab.extensions.systems.strategy import (
 @described
 @dataclass(frozen=True, kw_only=True)
 class DeepSpeedPipeline(GridStrategy):
-    """DeepSpeed's pipeline engine: pipelines and data parallelism. Replicas split the optimizer's states (ZeRO-1).
+    """DeepSpeed's pipeline engine: pipelines and data parallelism. Replicas may split the optimizer's states (ZeRO-1).
 
     DeepSpeed refuses higher stages of ZeRO with pipelines (deepspeed/runtime/pipe/engine.py).
     """
@@ -75,7 +75,8 @@ class DeepSpeedZero3(GridStrategy):
     """DeepSpeed's ZeRO-3: every replica holds a shard of all states and gathers each layer when it needs it.
 
     There is one group of devices. Each micro-batch gathers the layers in the forward and again in the backward, which
-    also scatters their gradients. That is three times the traffic of half an all-reduce.
+    also scatters their gradients. That is three times the traffic of half an all-reduce. ``stage`` gives another stage
+    of ZeRO (0 to 2).
     """
 
     name: ClassVar[str] = "deepspeed-zero-3"

@@ -118,5 +118,6 @@ class DiLoCoStrategy(LocalWorkers):
         return float(plan.job.global_batch / (sequences / each_s).sum())
 
     def least_s(self, plan: Plan, budget: Budget) -> float:
-        """Return 0 for decoupled learners, because no lower bound of their closed form is known."""
+        """Return a lower bound of ``seconds``. It is 0 for decoupled learners, because no bound of their closed form is
+        known."""
         return super().least_s(plan, budget) if self.simulated else 0.0

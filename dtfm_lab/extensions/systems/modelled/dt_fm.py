@@ -91,8 +91,8 @@ class DTFM(GPipeOfDTFM):
     devices: str = TRIED
 
     def plans(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Plan]:
-        """Yield a plan for each shape and micro-batch size. All sizes of a shape have the placement that the scheduler
-        found for it."""
+        """Yield a plan for each set of devices, shape and micro-batch size. All sizes have the placement that the
+        scheduler found for the set and the shape."""
         wanted = [
             (members, shaped) for members in self._members(topology) for shaped in self._shaped(len(members), job)
         ]

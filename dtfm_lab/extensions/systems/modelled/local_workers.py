@@ -34,7 +34,8 @@ class LocalWorkers(GridStrategy):
         raise NotImplementedError
 
     def branches(self, topology: Topology, job: Job, budget: Budget) -> Iterator[Branch]:
-        """Yield pipelines of each length in ``_lengths`` within the islands, with and without recomputation.
+        """Yield every tensor-parallel degree, set of islands, length of the pipelines (``_lengths``) and micro-batch
+        size, with and without recomputation.
 
         Raises PlanError if the network has fewer than two workers.
         """

@@ -29,7 +29,8 @@ AS_SHIPPED: dict[str, Any] = {
     "microbatches": "given",
     "devices": "all",
 }
-"""Assumptions about Megatron-LM if no flags say otherwise: the job's own micro-batch size, and all devices."""
+"""Assumptions about Megatron-LM if no flags say otherwise. Data-parallel groups have neighbouring ranks, averaging does
+not overlap the backward, and nothing is sharded. The job's own micro-batch size and all devices are used."""
 
 
 def has_flash_attention(gpu: str) -> bool:

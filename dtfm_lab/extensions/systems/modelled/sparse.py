@@ -21,8 +21,9 @@ class SparseWorkers(LocalWorkers):
     """Workers that exchange the largest numbers of every chunk, each with its position in the chunk.
 
     A job cannot express such messages, so the exchange is a closed form added to the simulated passes. No two workers
-    choose the same positions, so every worker needs the chosen numbers of every other one. A worker uploads once and
-    downloads from all others; it is not an all-reduce. The plan's job says int8, the strongest compression a job has.
+    choose the same positions, so every worker needs the chosen numbers of every other one. A worker uploads once, or
+    once for each other worker (``copies``), and downloads from all others; it is not an all-reduce. The plan's job says
+    int8, the strongest compression a job has.
     """
 
     @property

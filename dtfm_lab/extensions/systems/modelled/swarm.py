@@ -191,8 +191,8 @@ def _way(seconds: FloatArray, share: FloatArray) -> tuple[float, float]:
 
 
 def _pass_s(topology: Topology, job: Job, grid: IntArray, efficiency: GivenEfficiency) -> FloatArray:
-    """Return (stages, replicas): seconds of a forward plus a backward of one micro-batch that is alone on its
-    device."""
+    """Return (stages, replicas): seconds of a forward plus a backward, with recomputation, of one micro-batch that is
+    alone on its device."""
     backward = job.modelled().backward.whole
     flop = [
         sum((1 + backward) * one.forward_flop + repeated_flop(job, one) for one in layers)

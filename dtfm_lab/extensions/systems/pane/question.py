@@ -35,10 +35,10 @@ def answers(
 
 
 class SystemsQuestion:
-    """The network and the work that the systems are asked about, and other forms of the same.
+    """The network and the work that the systems are asked about, and the networks and jobs equivalent to them.
 
     When a system's plan becomes the lab's, the lab's network may change to groups of GPUs, and the job to the system's
-    way of training. These are still the same question.
+    way of training. These still belong to the same question.
     """
 
     def __init__(self, topology: Topology, job: Job) -> None:
