@@ -38,6 +38,8 @@ class HandMoves:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
         self._made: Plan | None = None
         """The plan that resulted from the last move, undo or redo."""
+        self._offered: Plan | None = None
+        """The plan whose moves are offered."""
         self.move_to = menu("Move to", "min(400px, 100%)", "60px", (), "Where to move the selected device")
         self.move = button("Move", "exchange", "", "84px", disabled=True)
         self.undo, self.redo = icon_button("undo", ""), icon_button("repeat", "")
@@ -58,6 +60,9 @@ class HandMoves:
         """Offer the moves of another plan. Clear the note unless the plan was made by hand here."""
         if plan is None or plan is not self._made:
             self.note = self._lab_state.hand_note = ""
+        if plan is not self._offered:
+            # A hidden view keeps its offers, and another plan may not have their stages.
+            self._offered, self._groups.offers = plan, {}
         self.offer()
 
     async def price(self, plan: Plan, device: str) -> None:
