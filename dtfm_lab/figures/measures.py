@@ -73,7 +73,7 @@ def measure_of(objective: str) -> ObjectiveWords:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage with one digit. A positive one is never shown as 0."""
+    """Return a share as a percentage with one decimal, or ``less than 0.1 %`` for any share below that."""
     return format_share(share) if share >= 1e-3 else "less than 0.1 %"
 
 

@@ -86,10 +86,11 @@ def load_topology(
 ) -> Topology:
     """Return a topology by name (see ``topology_names``) or from a file with one of ``topology_suffixes``.
 
-    A list of files is passed to the first of ``MACHINE_READERS``, with ``at``, ``peak_tflops`` and ``memory_gib``.
+    A list of files that describe machines goes to the first of ``MACHINE_READERS``. Only then may you give ``at``
+    ({host: region}), ``peak_tflops`` and ``memory_gib`` (both {GPU: value}).
 
-    Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or impossible link) or
-    UnknownName. Each error says where.
+    Raises FileError (unreadable, broken, unknown key, unknown suffix), TopologyError (missing or impossible link, or
+    one of these arguments with one network) or UnknownName. Each error says where.
     """
     if isinstance(name_or_path, list | tuple) and MACHINE_READERS:
         read = next(iter(MACHINE_READERS.values()))

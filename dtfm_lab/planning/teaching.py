@@ -110,7 +110,11 @@ _Rank: TypeAlias = tuple[float, float]
 
 
 class _Survival:
-    """Prices rows and ranks them as one generation does: by power means, or at the end by cost."""
+    """Prices placements and ranks them by the rule of one generation.
+
+    Before generation ``settling``, power means of their seconds decide (``power_costs``). From then on, the
+    communication cost decides.
+    """
 
     def __init__(self, ground: Ground, generation: int, settling: int) -> None:
         low, high = EXPONENTS

@@ -84,7 +84,8 @@ def simulate(
     UnknownName
         There is no schedule or queueing of that name.
     ScheduleError
-        The schedule has other sizes or cannot finish. The error then names the actions that wait for each other.
+        The schedule does not match the job's stages or micro-batches, or it cannot finish. If it cannot finish, the
+        error names the actions that wait for each other.
     TraceError
         ``like`` is of another plan, or the profile has no time for a computation.
     """

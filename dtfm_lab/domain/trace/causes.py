@@ -45,8 +45,8 @@ class Cause(StrEnum):
 
 CAUSES = tuple(Cause)
 GATHERING = "gathering"
-"""Messages inside a pass: parameters gathered and gradients scattered layer by layer, and sums among GPUs of a
-tensor-parallel group."""
+"""Messages inside a pass: parameters gathered and gradients scattered layer by layer, and the messages within a group
+of GPUs (tensor, context and expert parallelism)."""
 STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))
 """Causes in the order in which all bar charts stack them."""
 ROUNDING = 1e-9

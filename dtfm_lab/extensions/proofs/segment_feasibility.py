@@ -104,7 +104,7 @@ class GroupBudget:
     def eligible(self, below_s: float) -> dict[int, BoolArray]:
         """Return, by segment length, (N,) True for devices that can be in a segment of at least that length.
 
-        In the segment all hops cost less than ``below_s``. Lengths without enough such devices are left out.
+        In the segment all hops cost less than ``below_s``. Lengths above 1 without enough such devices are left out.
         """
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_ineligible
 

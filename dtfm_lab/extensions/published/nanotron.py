@@ -348,7 +348,8 @@ class Predicted:
 
     @property
     def iteration_s(self) -> float:
-        """Seconds of an iteration. If most runs like it were in the slow mode, these include it."""
+        """Seconds of an iteration. They include the delay of the cluster's slow mode if most runs of such a
+        configuration were in that mode (``Configuration.is_slow``)."""
         return self.simulated_s + (SLOW_MODE_S * self.one.slots if self.one.is_slow else 0.0)
 
     @property

@@ -24,7 +24,7 @@ from dtfm_lab.extensions.systems.strategy import Budget, Strategy
 from dtfm_lab.simulation.memory import MemoryReport, memory
 
 NOTABLY = 1.1
-"""If an iteration takes at least this many times as long with one NIC per device, a warning says so."""
+"""A warning is given if one NIC per device would make an iteration take more than this many times as long."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

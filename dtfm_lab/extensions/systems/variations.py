@@ -76,8 +76,8 @@ class Axis:
     def middle(self, low: float, high: float) -> float | None:
         """Return the geometric mean of two values; None if no value is left between them.
 
-        A batch is rounded to a multiple of a power of two near a sixteenth of the lower value, so that it stays
-        divisible.
+        A batch is rounded so that it stays divisible: to a multiple of ``grain`` and of the largest power of two up to
+        a sixteenth of ``low`` (at least 1).
         """
         middle = math.sqrt(low * high)
         if self.grain:

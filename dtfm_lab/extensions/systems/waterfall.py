@@ -137,10 +137,10 @@ class Waterfall:
 
     @property
     def residue(self) -> float | None:
-        """What no switch explains: the nearest published value divided by the last step's; 1 within the published
-        range.
+        """What no switch explains: the nearest published value divided by ``end``. 1 within the published range.
 
-        1.2 means that the published number is 1.2 times the model's. None if nothing was published.
+        1.2 means that the published number is 1.2 times the model's. None if nothing was published or no step has a
+        value.
         """
         if self.published is None or not self.end:
             return None

@@ -216,7 +216,10 @@ class MapWindow(NamedTuple):
 
     @property
     def stretch(self) -> float:
-        """Length of a degree of latitude relative to one of longitude, so that shapes at mid-height look right."""
+        """Length of a degree of latitude relative to one of longitude, so that shapes at mid-height look right.
+
+        The latitude at mid-height counts as at most 45°, which limits the stretch to 1.41.
+        """
         return float(1 / np.cos(np.radians(min(abs(self.south + self.north) / 2, 45.0))))
 
     def with_points(self, points: FloatArray) -> MapWindow:

@@ -35,7 +35,7 @@ PIPELINE_COLOR = "rgba(128, 128, 128, 0.85)"
 ROOM_FOR_NUMBER_PX = 12
 """Minimum size of a marker in which a number is readable, in pixels."""
 SYMBOLS = {"circle": "circle", "box": "square", "triangle": "triangle-up"}
-"""Plotly's symbols for kinds of GPU."""
+"""{shape of a kind of GPU, as ``gpu_shape`` returns it: Plotly's name for that marker}."""
 
 
 class Line(NamedTuple):

@@ -73,8 +73,8 @@ times the log of 1 + its total annealing length. The shape with the lowest prior
 MENDING_LENGTH = 0.5
 """Length of the annealing that mends a given plan before its shape is compared with others, in nominal lengths."""
 MENDING_HOT = 0.001
-"""First temperature of mending. It is low, because a few exchanges mend a plan that was good before a device left or a
-link changed."""
+"""First temperature of mending, as a share of the objective. It is low, because a few exchanges mend a plan that was
+good before a device left or a link changed."""
 NEAR_CURIOSITY = 0.03
 """Increase of a shape's priority with each annealing, in a search near given plans (see ``CURIOSITY``). Few shapes
 compete there."""
@@ -86,11 +86,12 @@ seeds make equal moves on fast and on slow machines."""
 REPLAYED_NS = 8e6
 """Nominal nanoseconds of an annealing by the replay, at length 1. Its moves cost more and gain less."""
 COLD = 1e-4
-"""Last temperature of annealing by the estimate, as a share of the plan's seconds."""
+"""Last temperature of annealing by the estimate, as a share of the objective."""
 POLISH_HOT = 0.002
-"""First temperature of annealing by the replay. It is low, because the estimate has found the plan already."""
+"""First temperature of annealing by the replay, as a share of the objective. It is low, because the estimate
+has found the plan already."""
 POLISH_COLD = 2e-5
-"""Last temperature of annealing by the replay."""
+"""Last temperature of annealing by the replay, as a share of the objective."""
 POLISH_WITHIN = 1.005
 """The replay polishes plans that are estimated within this factor of the best plan of their shape."""
 SHOWN_EVERY = 16

@@ -33,7 +33,8 @@ N_RANDOM = 2
 P_NEW = 0.15
 """Probability that an offspring after the initial population has no parents."""
 P_RECOMBINED = 0.2
-"""Probability that an offspring has two parents. All others are copies of one parent, annealed again."""
+"""Probability that an offspring is recombined from two parents, if the two picked differ. An offspring that is neither
+new (``P_NEW``) nor recombined is a copy of one parent, annealed again."""
 ANNEALING_US = 600.0
 """Nominal microseconds per device for annealing the first offspring with up to 8 replicas. With more replicas, they
 grow in proportion."""

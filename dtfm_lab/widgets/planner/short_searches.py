@@ -235,9 +235,10 @@ def _is_known(plan: Plan, start: Plan) -> bool:
 
 
 def _kept(plan: Plan, start: Plan, bounded: Plan) -> Plan:
-    """Return ``start``, which is ``plan`` on the new network, with the planner and seed that found ``plan``.
+    """Return ``start``, the placement of ``plan`` on the new network, with an iteration time if it can be simulated.
 
-    ``bounded`` has the lower bounds of the new network.
+    It keeps the planner, seed, counts, search time, objective and queueing of ``plan``. Its lower bounds come from
+    ``bounded``, capped at its own cost and time.
     """
     made = {name: getattr(plan, name) for name in ("planner", "seed", "generation", "evaluations", "seconds")}
     made |= {"objective": plan.objective, "queueing": plan.queueing}

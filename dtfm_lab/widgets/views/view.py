@@ -133,8 +133,8 @@ class DocumentView(View):
     summary = traitlets.Unicode("").tag(sync=True)
     """The line that is shown while there is no problem."""
     filled = traitlets.List(traitlets.Dict()).tag(sync=True)
-    """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of each pair of regions whose numbers come from a
-    rule."""
+    """{"regions", "latency_ms", "bandwidth_gbps", "distance_km"} of each pair of regions whose latency and bandwidth
+    follow from their distance, because no line was drawn between them (``links.filled``)."""
     highlight = traitlets.Dict().tag(sync=True)
     """{"stages": {device: stage}} marks devices with their stage. {} marks none.
 

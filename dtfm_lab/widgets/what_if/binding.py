@@ -89,10 +89,10 @@ def binding_of(plan: Plan) -> Binding:
 
 
 def _no_single(plan: Plan, bind: str, first: list[Limiter], alone: str) -> Binding:
-    """Return what limits a plan if no single improvement helps: ``first``, which takes most of the critical path.
+    """Return what limits a plan if no single improvement helps, or if none was simulated.
 
-    ``first`` has one link or device, or none. ``alone`` is the sentence that improving it alone would not help. Empty
-    if that was not simulated.
+    ``first`` has the link or device with the most seconds on the critical path among its kind, or nothing. ``alone``
+    is the sentence that improving it alone would not help. Empty if that was not simulated.
     """
     if not first:
         return Binding(f"{bind}.")

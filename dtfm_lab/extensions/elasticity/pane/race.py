@@ -187,8 +187,10 @@ def moment_of(one: History, at_s: float) -> tuple[dict[str, Any], str]:
 
 
 def sentence(ranked: Sequence[History]) -> str:
-    """Return which policy trains most, by how much, and how close that is to perfect foresight. "" without a
-    history."""
+    """Return which policy trains most, by how much, and how close that is to perfect foresight. "" without a history.
+
+    Policies with local steps are compared only if there are no others.
+    """
     if not ranked:
         return ""
     # samples of local steps train differently, so they are not compared with the others

@@ -69,8 +69,12 @@ class Restart(Policy):
 
 
 def _joining(policy: Restart, now: Situation, pause_s: float) -> Response | None:
-    """Return the answer that includes arrivals: in a restart that is under way, or at the next checkpoint if ``joins``
-    says so. None if they have to wait."""
+    """Return the response to arrivals, or None if they have to wait or would change nothing.
+
+    During a restart, they join it. Otherwise they join at a checkpoint if ``joins`` is "checkpoint" and they make
+    training faster. Until that checkpoint, the response leaves the operation unchanged and asks for a new decision
+    there.
+    """
     assert now.operation is not None
     better = now.fleet.operation(now.present, now.operation)
     # The same devices, so a restart would gain nothing.

@@ -272,8 +272,8 @@ class PriceBound:
         return cls(*both)
 
     def iteration_s(self, flop: float, price_per_hour: float) -> float:
-        """Return seconds that no plan of at most ``price_per_hour`` US dollars per hour beats; infinite for 0 dollars
-        if no device is free."""
+        """Return a lower bound on the seconds of an iteration of any plan that costs at most ``price_per_hour`` US
+        dollars per hour. Infinite for 0 dollars if no device is free."""
         n_free = int(np.searchsorted(self.price_per_hour, 0.0, side="right")) - 1
         prices, speeds = self.price_per_hour[n_free:], self.flop_per_s[n_free:]
         most = float(np.interp(price_per_hour, prices, speeds))

@@ -154,10 +154,11 @@ class PlanPricer:
         return replace(found, value=value, lacks=lacks, judged=True)
 
     def over_bytes(self, shape_search: ShapeSearch, found: KernelPlan) -> int:
-        """Return the bytes that the worst device lacks once waiting messages count, which the replay leaves out; 0 if
-        every device has enough.
+        """Return by how many bytes the worst device exceeds its memory if waiting messages are counted. 0 if every
+        device has enough.
 
-        The replay counts a message as if it arrived when needed and left at once. On slow links, messages wait.
+        The replay does not count them. It assumes that a message arrives when it is needed and leaves at once. On slow
+        links, messages wait.
         """
         return int(over_bytes_when_played(self._plan(shape_search, found)).max())
 

@@ -100,8 +100,9 @@ class GanttView(View):
     gaps = traitlets.List(traitlets.Dict()).tag(sync=True)
     """{"device", "from", "to", "text", "tip", "open"} of each gap in a device's row, see ``bars.py``.
 
-    A gap lasts from the loss of a device until its copy takes over. Times below 0 are before the iteration was
-    restarted.
+    A gap lasts from the loss of a device until its copy takes over. "open" is True while the copy is still starting.
+    Times below 0 are before the iteration was restarted. Long gaps are drawn shorter: at most ``bars.LONGEST`` of the
+    iteration.
     """
     n_measured = traitlets.Int(0).tag(sync=True)
     measured_iteration = traitlets.Int(-1).tag(sync=True)

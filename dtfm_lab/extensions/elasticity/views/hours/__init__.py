@@ -12,9 +12,9 @@ from dtfm_lab.widgets.views.view import View
 class HoursView(View):
     """Displays ``stays`` and reports edits.
 
-    The page sends {"kind": "stays", "stays", "phase": "begin" | "move" | "end"} while an end of a stay is dragged. It
-    sends {"kind": "toggle", "device", "time_s"} to let a device leave or arrive at a moment, and {"kind": "remove",
-    "stay", "leaves"} to remove a departure or an arrival.
+    The page sends {"kind": "stays", "stays", "phase": "begin" | "move" | "end"} while the user moves an end of a stay,
+    by dragging or with the keyboard. It sends {"kind": "toggle", "device", "time_s"} to let a device leave or arrive at
+    a moment, and {"kind": "remove", "stay", "leaves"} to remove a departure or an arrival.
     """
 
     devices = traitlets.List(traitlets.Unicode()).tag(sync=True)
