@@ -126,7 +126,7 @@ export type Document = {
   default: Conditions;
   fill?: string;
 };
-/** A pair of regions whose numbers come from a rule. */
+/** A pair of regions whose latency and bandwidth follow from their distance. */
 export type Filled = { regions: [string, string]; distance_km: number } & Conditions;
 
 /** [stage, replica]. */
