@@ -21,7 +21,7 @@ from dtfm_lab.planning.iteration.rising_bounds import rising_bounds
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.planner import replanning as module
 from dtfm_lab.widgets.planner.replanning import BackgroundBound, LiveReplanning
-from dtfm_lab.widgets.planner.short_searches import replanned
+from dtfm_lab.widgets.planner.short_searches import replanned, without_checkpointing
 from dtfm_lab.widgets.shell.bar import bar_numbers
 from dtfm_lab.widgets.shell.headline import describe_edit, headline
 
@@ -407,3 +407,19 @@ async def test_a_placement_of_one_s_own_and_a_plan_for_the_communication_have_no
     for plan in (own, replace(state.plan, objective="communication")):
         state.plan = plan
         assert not rising.rises
+
+
+def test_activations_are_not_computed_again_for_nothing() -> None:
+    job = lab.load_job("tiny")
+    found = lab.plan("lecture-hall", job, steps=1, seed=0)
+    fields = found.job.with_fields(checkpointing="selective", warmups=found.job.warmups)
+    bound_s = found.iteration_lower_bound_s
+    worse = replace(simulated(found.changed(job=fields)), iteration_lower_bound_s=bound_s)
+    better = without_checkpointing(worse, job)
+    assert (better.job.checkpoints, better.iteration_s) == ("none", found.iteration_s)
+    assert (better.iteration_lower_bound_s, better.planner, better.seconds) == (bound_s, found.planner, found.seconds)
+    assert without_checkpointing(better, job) is better
+    assert without_checkpointing(worse, job.with_fields(checkpointing="selective")) is worse, "the job asks for it"
+    small = [replace(device, memory_bytes=lab.memory(worse).peak_bytes.max()) for device in worse.topology.devices]
+    tight = simulated(worse.changed(topology=replace(worse.topology, devices=tuple(small))))
+    assert without_checkpointing(tight, job) is tight, "it would not fit"

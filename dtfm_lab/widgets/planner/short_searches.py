@@ -69,7 +69,7 @@ def first_plan(
     asked = {"objective": default_objective(job)} | options
     fitted = job if asked["objective"] != COMMUNICATION else job.fitted(len(topology))
     best = _searched(topology, fitted, cancelled, BUDGETS_S[0], live=live, seed=0, improve_bound=False, **asked)
-    return None if best is None else Replanned(nearest(simulated(best.plan), None))
+    return None if best is None else Replanned(nearest(without_checkpointing(simulated(best.plan), job), None))
 
 
 def improved(
@@ -88,12 +88,32 @@ def improved(
         return None
     value = objectives[plan.objective].value
     change = found.change
-    after = simulated(_oriented(plan, best).plan)
+    after = without_checkpointing(simulated(_oriented(plan, best).plan), job)
     if value(after) >= value(plan) * (1 - (BETTER if change is None else SAME)):
         return found._replace(plan=_with_bounds_of(plan, after))
     if change is None:
         return Replanned(nearest(after, plan))  # move as few devices as possible, so that the eye can follow
     return _replanned(nearest(after, change.before.plan), change.before, job)
+
+
+def without_checkpointing(plan: Plan, job: Job) -> Plan:
+    """Return the plan without activation checkpointing, if the job leaves that open and the plan fits and is no slower.
+
+    A short random search may end with activations that are computed again for nothing. And a real run cannot carry out
+    every kind of checkpointing.
+    """
+    is_open = job.checkpointing is None and not job.recompute
+    if not is_open or plan.job.checkpoints == "none" or plan.objective == COMMUNICATION:
+        return plan
+    # The warm-ups are named, because other checkpointing would let them be chosen again.
+    without = plan.job.with_fields(checkpointing="none", recompute=False, warmups=plan.job.warmups)
+    lighter = simulated(plan.changed(job=without))
+    value = objectives[plan.objective].value
+    if not _is_known(lighter, lighter) or value(lighter) > value(plan):
+        return plan
+    bound_s, iteration_s = plan.iteration_lower_bound_s, lighter.iteration_s
+    assert iteration_s is not None, "a plan that can be judged by seconds is simulated"
+    return replace(lighter, iteration_lower_bound_s=None if bound_s is None else min(bound_s, iteration_s))
 
 
 def _with_bounds_of(plan: Plan, other: Plan) -> Plan:
@@ -185,7 +205,7 @@ def replanned(
     if best is None:
         return None
     value = objectives[plan.objective].value
-    after = _oriented(plan, best).plan
+    after = without_checkpointing(_oriented(plan, best).plan, job)
     starts = [(plan, start)] if before.plan is plan else [(before.plan, _on(before.plan, topology, job)), (plan, start)]
     if earlier is not None and earlier.objective == plan.objective:
         starts.append((earlier, _on(earlier, topology, job)))
