@@ -72,7 +72,7 @@ NUMBER = """([selector, number]) => {
     mark.textContent = number;
     mark.style.cssText = `position: fixed; z-index: 99999; width: 24px; height: 24px; border-radius: 50%;
         background: #d9480f; color: #fff; font: 700 14px/24px system-ui, sans-serif; text-align: center;
-        box-shadow: 0 0 0 2px #fff; left: ${Math.max(3, box.left - 4)}px; top: ${Math.max(3, box.top - 4)}px`;
+        box-shadow: 0 0 0 2px #fff; left: ${box.left + box.width / 2 - 12}px; top: ${Math.max(3, box.top - 12)}px`;
     document.querySelector('.dtfm-lab').append(mark);
 }"""
 MOMENT = "640"
