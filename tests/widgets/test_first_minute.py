@@ -19,6 +19,17 @@ TASKLETS = [["ada", "alan"], ["barbara", "claude"], ["edsger", "grace"], ["john"
 LINK = ("barbara", "edsger")
 
 
+@dataclass
+class Training:
+    """As much of a run as a kill looks at."""
+
+    losses: list[float] = field(default_factory=lambda: [5.0] * 3)
+    ranks: dict[str, int] = field(default_factory=lambda: {"ada": 0, "katherine": 7})
+    faults: list[str] = field(default_factory=list)
+    running: bool = True
+    spec: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(iterations=100))
+
+
 def plan_of(name: str = "small") -> lab.Plan:
     job = lab.load_job(name, n_stages=4, n_replicas=2)
     return lab.evaluate(lab.load_topology("lecture-hall"), job, stages=TASKLETS)
@@ -134,26 +145,27 @@ async def test_a_page_that_records_a_kill_hears_why_there_is_none(monkeypatch: p
     the_lab.first_minute._victim = "ada"
     the_lab._press("record-kill")
     assert told.pop() == {"kind": "kill", "why_not": "ada is about to be killed already"}
-    the_lab.first_minute._victim, the_lab.lab_state.is_mystery = "", True
+    the_lab.first_minute._victim = ""
+    the_lab.run_panel.run, the_lab.run_panel.faults._may_disturb = Training(), False
+    the_lab.lab_state.set_busy("run", True)
     the_lab._press("record-kill")
     assert told.pop() == {"kind": "kill", "why_not": "a mystery has a fault already"}
-    the_lab.lab_state.is_mystery, the_lab.lab_state.plan = False, None
+    the_lab._press("step-kill")
+    assert the_lab.lab_state.message == "a mystery has a fault already"
+    the_lab.run_panel.faults._may_disturb = True
+    the_lab.run_panel.run.losses = [5.0] * 95
+    the_lab._press("record-kill")
+    assert told.pop()["why_not"].startswith("this run has fewer than 8 iterations left")
+    the_lab.run_panel.run.running = False
+    the_lab._press("record-kill")
+    assert told.pop()["why_not"].startswith("the last run is still being compared")
+    the_lab.lab_state.set_busy("run", False)
+    the_lab.lab_state.plan = None
     the_lab._press("record-kill")
     assert told.pop() == {"kind": "kill", "why_not": "No plan yet: press Plan first"}
 
 
-@dataclass
-class Training:
-    """As much of a run as a kill looks at."""
-
-    losses: list[float] = field(default_factory=lambda: [5.0] * 3)
-    ranks: dict[str, int] = field(default_factory=lambda: {"ada": 0, "katherine": 7})
-    faults: list[str] = field(default_factory=list)
-    running: bool = True
-    spec: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(iterations=100))
-
-
-@pytest.mark.parametrize("ends", ["killed", "cancelled", "another run"])
+@pytest.mark.parametrize("ends", ["killed", "cancelled", "cancelled at once", "another run"])
 async def test_a_page_that_records_hears_of_the_kill_before_it(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     the_lab, run, told = opened(), Training(), []
     monkeypatch.setattr(first_minute, "BEFORE_KILL_S", 0.05)
@@ -166,7 +178,15 @@ async def test_a_page_that_records_hears_of_the_kill_before_it(ends: str, monkey
     monkeypatch.setattr(the_lab.run_panel.faults, "act", act)
     the_lab.run_panel.run = run
     the_lab.lab_state.set_busy("run", True)
+    at_once = ends == "cancelled at once"
+    run.losses = [] if at_once else run.losses
     the_lab._press("record-kill")
+    assert the_lab.first_minute._victim == "katherine"
+    if at_once:
+        the_lab._press("record-kill-cancel")
+        await until(lambda: the_lab.first_minute._victim == "")
+        assert told == []
+        return
     await until(lambda: bool(told))
     assert told == [{"kind": "kill", "why_not": ""}]
     if ends == "cancelled":

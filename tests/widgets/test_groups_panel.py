@@ -229,14 +229,23 @@ async def test_the_seconds_of_an_iteration_follow_the_prices_of_a_move() -> None
 
 async def test_offers_of_a_plan_that_was_replaced_while_the_pane_was_hidden_are_gone() -> None:
     """The other plan may not have the stages that they name."""
-    lab_state, panel = panel_of(plan_of(5, 1))
-    panel.groups.selected = [lab_state.plan.topology.names[0]]
+    plan = plan_of(5, 1)
+    lab_state, panel = panel_of(plan)
+    panel.groups.selected = [plan.topology.names[0]]
     await until(lambda: len(panel.groups.offers.get("groups", ())) > 1)
     lab_state.shown_panes = ("schedule",)
     lab_state.plan = evaluate(lab_state.plan.topology, lab_state.plan.job.with_fields(n_stages=1), stages=[[0]])
     assert panel.groups.offers == {}
     lab_state.shown_panes = ("groups",)
     assert len(panel.groups.groups) == 1
+    # Two changes while it is hidden, the second one an undo: the moves are offered again.
+    lab_state.shown_panes = ("schedule",)
+    small, lab_state.plan = lab_state.plan, plan
+    lab_state.plan = small
+    lab_state.plan = plan
+    lab_state.shown_panes = ("groups",)
+    panel.groups.selected = [plan.topology.names[0]]
+    await until(lambda: len(panel.groups.offers.get("groups", ())) > 1)
 
 
 async def test_a_drop_on_a_group_takes_the_cheapest_partner_an_idle_one_too() -> None:

@@ -84,8 +84,11 @@ class GroupsPanel(Panel):
         plan = self._lab_state.plan
         if not self._lab_state.shows("groups"):
             self.hand.take(plan)
+            if self._displayed is not None and plan is not self._displayed[0]:
+                self._displayed = None  # its offers are gone, even if an undo brings the plan back
             return
         if self._displayed is not None and plan is self._displayed[0]:
+            self._ask()  # a device may have been selected while the pane was hidden
             return
         self._displayed = (plan,)
         self.groups.title = "Groups" if plan is None else f"{plan.job.name} on {plan.topology.name}"

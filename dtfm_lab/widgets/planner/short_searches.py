@@ -109,7 +109,7 @@ def without_checkpointing(plan: Plan, job: Job) -> Plan:
     without = plan.job.with_fields(checkpointing="none", recompute=False, warmups=plan.job.warmups)
     lighter = simulated(plan.changed(job=without))
     value = objectives[plan.objective].value
-    if not _is_known(lighter, lighter) or value(lighter) > value(plan):
+    if not _is_known(lighter, lighter) or value(lighter) > value(plan) * (1 + 1e-9):
         return plan
     bound_s, iteration_s = plan.iteration_lower_bound_s, lighter.iteration_s
     assert iteration_s is not None, "a plan that can be judged by seconds is simulated"

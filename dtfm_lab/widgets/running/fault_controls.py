@@ -131,6 +131,11 @@ class FaultControls:
         self.devices.observe(lambda _: self._select(), "selected")
         lab_state.observe(lambda _: self._follow(), "selected")
 
+    @property
+    def may_disturb(self) -> bool:
+        """False if the watched run is a mystery."""
+        return self._may_disturb
+
     def offer(self, plan: Plan | None) -> None:
         """Show the devices of the part of a plan that a run would train, unless a run is in progress."""
         # Devices of a run in progress stay: the user may be disturbing them.

@@ -13,6 +13,7 @@ from typing import Any
 
 from dtfm_lab import lab
 from dtfm_lab.domain.units import format_share
+from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets.lab_state import LabState, is_another, run_staleness, shown_s
 from dtfm_lab.widgets.running.fault_controls import KILL
 from dtfm_lab.widgets.running.run_panel import RunPanel
@@ -65,8 +66,9 @@ class FirstMinute:
         """The user's guess of the prediction's error in the current run, one of ``GUESSES``. Empty before it."""
         self._judged = ""
         """In words: how far off the prediction was, and whether the guess was right. Empty without a guess."""
-        self._is_cancelled = False
-        """True if a person cancelled the video before its kill, so that nothing is killed."""
+        self._is_recorded = self._is_cancelled = False
+        """True if a page records the kill that is about to happen, and if a person cancelled its video before the
+        kill."""
         self._victim = ""
         """The device that is about to be killed."""
         self._showing = OncePerTurn(self._show)
@@ -92,7 +94,7 @@ class FirstMinute:
         elif name == RECORD_KILL:
             self._kill_one(is_recorded=True)
         elif name == CANCEL_RECORDING:
-            self._is_cancelled = True
+            self._is_cancelled = self._is_recorded
         elif name == SHARE:
             self._share()
         elif name.startswith(GUESS) and name.removeprefix(GUESS) in GUESSES:
@@ -208,57 +210,67 @@ class FirstMinute:
         if not has_event_loop():
             return
         if why := self._why_no_kill(is_recorded):
-            return self._tell_recorder(is_recorded, why)
-        self._is_cancelled = False
+            return self._refuse_kill(is_recorded, why)
         if "run" not in self._lab_state.busy:
             self._begin_run(self._recorded_iterations() if is_recorded else LEFT_AFTER_KILL)
         run = self._run_panel.run
         if run is None or not run.running:  # it was refused, and the headline says why
-            return self._tell_recorder(is_recorded, self._lab_state.message or "no run could start")
+            return self._refuse_kill(is_recorded, self._lab_state.message or "no run could start")
+        self._is_recorded, self._is_cancelled = is_recorded, False
         self._victim = next((name for name in self._lab_state.selected if name in run.ranks), [*run.ranks][-1])
-        begin(self._kill_soon(self._victim, is_recorded), lambda line: self._lab_state.report_error("run", line))
+        begin(self._kill_soon(run, self._victim), lambda line: self._lab_state.report_error("run", line))
 
     def _why_no_kill(self, is_recorded: bool) -> str:
         """Return why no device can be killed now. Empty if one can."""
         if self._victim:
             return f"{self._victim} is about to be killed already"
-        if self._lab_state.is_mystery:
-            return "a mystery has a fault already"
         run = self._run_panel.run
         if "run" not in self._lab_state.busy:
             return self._run_panel.start.tooltip if self._run_panel.start.disabled else ""
         if run is None or not run.running:
-            return "the last run is still being compared. Try again in a moment"
+            return "the last run is still being compared; try again in a moment"
+        if not self._run_panel.faults.may_disturb:
+            return "a mystery has a fault already"
         is_late = is_recorded and run.spec.iterations - len(run.losses) < LEFT_AFTER_KILL
-        return "this run is almost over. Try again after it" if is_late else ""
+        return f"this run has fewer than {LEFT_AFTER_KILL} iterations left; try again after it" if is_late else ""
 
     def _recorded_iterations(self) -> int:
-        """Return how many iterations take at least ``RECORDED_S``, and at least ``LEFT_AFTER_KILL``. If the speed is
-        unknown, as for a part of a plan, return the maximum of ``ITERATIONS``."""
+        """Return the number of iterations that last longer than a video. If the speed is unknown, as for a part of a
+        plan, return the maximum of ``ITERATIONS``."""
         seconds = None if self._lab_state.run_part else shown_s(self._lab_state)
         return max(LEFT_AFTER_KILL, math.ceil(RECORDED_S / seconds)) if seconds else ITERATIONS[1]
 
-    def _tell_recorder(self, is_recorded: bool, why_not: str = "") -> None:
-        """Tell a page that records that the kill is about to happen, or why it does not."""
+    def _refuse_kill(self, is_recorded: bool, why: str) -> None:
+        """Say why nothing is killed: to the page that records, otherwise in the headline."""
         if is_recorded:
-            self._view.send({"kind": "kill", "why_not": why_not})
+            self._tell_recorder(why)
+        else:
+            self._lab_state.report_error("run", why)
 
-    async def _kill_soon(self, victim: str, is_recorded: bool) -> None:
-        run = self._run_panel.run
-        while run is not None and run.running and len(run.losses) < KILLED_AFTER:
-            await asyncio.sleep(FRAME_S)
-        if run is None or not run.running or run is not self._run_panel.run:
-            self._tell_recorder(is_recorded, "the run ended before the kill")
-        elif not self._is_cancelled:
-            self._tell_recorder(is_recorded)
-            await asyncio.sleep(BEFORE_KILL_S if is_recorded else 0.0)
-            # Meanwhile, a person may have cancelled the video, stopped the run or begun another one.
-            if run.running and run is self._run_panel.run and not self._is_cancelled:
-                self._run_panel.faults.act(victim, KILL)
-            while run.running and not run.faults and not self._is_cancelled:
+    def _tell_recorder(self, why_not: str = "") -> None:
+        """Tell a page that records that the kill is about to happen, or why it does not."""
+        self._view.send({"kind": "kill", "why_not": why_not})
+
+    async def _kill_soon(self, run: Run, victim: str) -> None:
+        """Kill the device after ``KILLED_AFTER`` iterations, unless the video is cancelled or the run ends."""
+
+        def is_wanted() -> bool:
+            return run.running and run is self._run_panel.run and not self._is_cancelled
+
+        try:
+            while is_wanted() and len(run.losses) < KILLED_AFTER:
                 await asyncio.sleep(FRAME_S)
-        self._victim = ""
-        self._showing.ask()
+            if self._is_recorded and not self._is_cancelled:
+                self._tell_recorder("" if is_wanted() else "the run ended before the kill")
+                await asyncio.sleep(BEFORE_KILL_S)
+            if is_wanted():
+                before = len(run.faults)
+                self._run_panel.faults.act(victim, KILL)
+                while is_wanted() and len(run.faults) == before:
+                    await asyncio.sleep(FRAME_S)
+        finally:
+            self._victim, self._is_recorded = "", False
+            self._showing.ask()
 
     def _asks(self) -> Callable[..., Any] | None:
         """Return ``lab.guess``. None if its extension is not installed."""

@@ -120,7 +120,8 @@ function render({ model, el }) {
   let comesBack = false;
   /** @type {{ left: number | string, stop: () => void } | null} */
   let recording = null; // { left, stop } while a video is made
-  /** @type {{ resolve: () => void, reject: (why: Error) => void } | null} */
+  let closed = false; // the view
+  /** @type {{ resolve: () => void, reject: (why: Error) => void, answered: boolean } | null} */
   let killing = null; // while a video waits for the kill that it is to show
   /** @type {Headline | null} */
   let told = null; // what the page itself has to say, until there is news
@@ -249,7 +250,7 @@ function render({ model, el }) {
   /** @type {(left: number | string) => Action} */
   function recordingAction(left) {
     if (left !== "") return { label: `Stop recording (${left} s)` };
-    return killing ? { label: "Cancel recording" } : { label: "Recording…", why_not: "Allow your browser to record this tab" };
+    return killing ? { label: "Cancel recording" } : { label: "Waiting for permission", why_not: "Allow your browser to record this tab" };
   }
 
   /** @type {() => Action} */
@@ -264,7 +265,8 @@ function render({ model, el }) {
    */
   const askForKill = () =>
     new Promise((resolve, reject) => {
-      killing = { resolve, reject };
+      if (gone || closed) return reject(new Error("the lab has ended"));
+      killing = { resolve, reject, answered: false };
       showAction();
       press("record-kill");
     });
@@ -285,6 +287,7 @@ function render({ model, el }) {
       told = { lead: "Recorded.", rest: `${name} is among your downloads.` };
     } catch (thrown) {
       const error = /** @type {Error} */ (thrown);
+      if (killing && !killing.answered) press("record-kill-cancel"); // nothing is killed without a video
       const refused = error.name === "NotAllowedError";
       told = { lead: "Nothing was recorded:", rest: refused ? "the browser was not allowed to capture this tab." : `${error.message}.`, kind: "error" };
     }
@@ -301,9 +304,7 @@ function render({ model, el }) {
   }
 
   function cancelKill() {
-    if (!killing) return;
-    press("record-kill-cancel");
-    killing.reject(new Error("it was cancelled"));
+    killing?.reject(new Error("it was cancelled"));
   }
 
   /** @type {(isGone: boolean) => void} */
@@ -337,7 +338,7 @@ function render({ model, el }) {
     model,
     ["headline"],
     () => {
-      if (performance.now() >= toldUntil) told = null;
+      if (performance.now() >= toldUntil || model.get("headline").kind === "error") told = null;
     },
     cleanUp,
   );
@@ -347,7 +348,11 @@ function render({ model, el }) {
   /** @type {(message: Message) => void} */
   const onMessage = (message) => {
     if (message?.kind === "menu") toggleMenu(el, message.name, there(root.querySelector(`[data-menu="${message.name}"]`)));
-    if (message?.kind === "kill") message.why_not ? killing?.reject(new Error(message.why_not)) : killing?.resolve();
+    if (message?.kind === "kill" && killing) {
+      killing.answered = true;
+      if (message.why_not) killing.reject(new Error(message.why_not));
+      else killing.resolve();
+    }
     if (message?.kind === "copy") copyLink(message.link, message.address).then((done) => press(done ? "copied" : "not-copied"));
   };
   model.on("msg:custom", onMessage);
@@ -360,7 +365,10 @@ function render({ model, el }) {
   cleanUp.add(() => clearTimeout(settled));
   if (!still) onWaiting(model, el, (isLate) => (waiting.textContent = isLate && !gone ? "Waiting for Python…" : ""), cleanUp);
   if (!still) onRecord(el, recordPane, cleanUp);
-  cleanUp.add(() => killing?.reject(new Error("the lab was closed")));
+  cleanUp.add(() => {
+    closed = true;
+    killing?.reject(new Error("the lab was closed"));
+  });
   labKeys(el, { press, toggleWindow: () => toggleWindow(el), leave: () => leaveMenus(el) || leaveWindow(el) }, cleanUp);
   onResize(
     numbers,
