@@ -44,5 +44,8 @@ def gpu_words(topology: Topology) -> str:
 
 
 def count_gpus(topology: Topology) -> dict[str, int]:
-    """Return the number of devices by kind of GPU."""
-    return Counter(device.gpu for device in topology.devices)
+    """Return the number of GPUs by model. Every GPU of a group counts."""
+    counts: Counter[str] = Counter()
+    for device in topology.devices:
+        counts[device.gpu] += device.gpus
+    return counts

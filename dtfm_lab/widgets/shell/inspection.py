@@ -122,8 +122,10 @@ def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Fact
     rows += [["stages", name_words(list(map(str, held)), 3 * MOST_LISTED), -1]] if held else []
     hosts = {topology.devices[i].host for i in chosen}
     title = next(iter(hosts)) if len(hosts) == 1 and "" not in hosts else counted(len(names), "device")
-    gpus = Counter(topology.devices[i].gpu for i in chosen)
-    hint = ", ".join(f"{n:,} x {gpu}" if len(names) > 1 else gpu for gpu, n in sorted(gpus.items()))
+    gpus: Counter[str] = Counter()
+    for i in chosen:
+        gpus[topology.devices[i].gpu] += topology.devices[i].gpus
+    hint = ", ".join(f"{n:,} x {gpu}" if len(names) > 1 or n > 1 else gpu for gpu, n in sorted(gpus.items()))
     return {"kind": "device", "title": title, "hint": hint, "stage": -1, "rows": rows}
 
 
