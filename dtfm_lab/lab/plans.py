@@ -52,7 +52,7 @@ def load_topology(
 ) -> Topology:
     """Return a network that comes with the lab (see ``dtfm-lab network``), or one from a file of any known format.
 
-    A list of files, such as outputs of ``nvidia-smi`` and ``iperf3``, is read by an extension (entry point
+    A list of files that other tools print about your machines is read by an extension (entry point
     ``dtfm_lab.machine_readers``). For such a list, ``at`` gives the region of each host. ``peak_tflops`` and
     ``memory_gib`` describe GPUs that the lab's table lacks. The network's ``.description`` says what was measured, what
     was estimated and what was left out.
