@@ -178,6 +178,7 @@ def test_wheel_buttons_and_overview_move_the_window_and_new_bars_are_painted(pag
     page.mouse.wheel(0, -200)  # it scrolls the page until the chart has the focus
     page.wait_for_function("() => window.zooms.length === 1")
     chart.focus()
+    box.hover()  # the page may have moved the chart from under the pointer
     page.mouse.wheel(0, -200)
     page.wait_for_function("() => window.zooms.length === 2")
     assert page.evaluate("window.zooms") == [False, True]
