@@ -18,7 +18,7 @@ from dtfm_lab.domain.errors import FileError, RunError
 from dtfm_lab.files import load_trace, save_trace
 from dtfm_lab.runtime.client.launch import prepare, start
 from dtfm_lab.runtime.client.run import Run
-from dtfm_lab.runtime.protocol import locks
+from dtfm_lab.runtime.protocol import checkpoint_folders, locks
 from dtfm_lab.runtime.protocol.checkpoint_folders import describe, latest
 from dtfm_lab.runtime.protocol.locks import FolderLock, check_unlocked
 from dtfm_lab.runtime.protocol.run_options import RunOptions
@@ -137,3 +137,17 @@ def test_whoever_takes_the_lock_of_a_folder_that_was_made_anew_has_it(tmp_path: 
     first.release()
     second.release()
     check_unlocked(folder)
+
+
+def test_the_newest_checkpoint_is_found_though_a_run_replaces_it_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = under_way(tmp_path, iterations=6)
+    run.wait()
+    kept = latest(tmp_path)
+    assert kept is not None
+    listed = iter([[tmp_path / "iteration-000002"]])  # which the run has removed since
+    now = checkpoint_folders._sorted
+    monkeypatch.setattr(checkpoint_folders, "_sorted", lambda parent: next(listed, None) or now(parent))
+    assert latest(tmp_path) == kept
+    assert latest(tmp_path / "nothing") is None

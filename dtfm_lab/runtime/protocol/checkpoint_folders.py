@@ -155,12 +155,15 @@ def latest(parent: str | os.PathLike[str], on_damaged: Callable[[str], object] =
     ``on_damaged`` is called with the reason why each newer one is skipped. Folders without a description were never
     finished and are skipped silently.
     """
-    for folder in reversed(_sorted(Path(parent))):
-        try:
-            return read(folder)
-        except FileError as error:
-            if (folder / META).exists():
-                on_damaged(str(error))
+    folders: list[Path] = []
+    # A run that writes here meanwhile may finish a newer checkpoint and remove the last whole one of this list.
+    while folders != (folders := _sorted(Path(parent))):
+        for folder in reversed(folders):
+            try:
+                return read(folder)
+            except FileError as error:
+                if (folder / META).exists():
+                    on_damaged(str(error))
     return None
 
 
