@@ -24,9 +24,21 @@ from dtfm_lab.runtime.protocol.locks import FolderLock, check_unlocked
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
 
+STARTED: list[Run] = []
+
+
+@pytest.fixture(autouse=True)
+def stopped() -> Iterator[None]:
+    """A test that fails leaves no run behind, which would keep the machine busy."""
+    yield
+    while STARTED:
+        STARTED.pop().stop()
+
+
 def under_way(folder: Path, iterations: int = 10_000, **options: object) -> Run:
     """A run that has written a checkpoint and has many before it."""
     run = start(small_plan(), iterations=iterations, checkpoint_folder=folder, checkpoint_every=2, **options)
+    STARTED.append(run)
     until(lambda: bool(run.checkpoints) or not run.running)
     return run
 

@@ -73,8 +73,8 @@ def test_the_paced_clock_agrees_when_nothing_was_late() -> None:
     assert context.time_scale >= 1
     if context.late_messages == context.overruns == 0:
         assert abs(error) < 0.04
-    else:
-        assert error < 0.04, "what is late is measured as late"
+    else:  # on a busy machine, the profile may have been slower than the run
+        assert error < 0.1, "what is late is measured as late"
 
 
 def test_a_single_pipeline_of_unequal_stages_runs_on_real_links() -> None:
