@@ -23,7 +23,6 @@ from dtfm_lab.runtime.protocol.checkpoint_folders import describe, latest
 from dtfm_lab.runtime.protocol.locks import FolderLock, check_unlocked
 from dtfm_lab.runtime.protocol.run_options import RunOptions
 
-
 STARTED: list[Run] = []
 
 
