@@ -1,12 +1,12 @@
 """The command that lists the networks that come with the lab."""
 
 import re
-from collections import Counter
 
 from dtfm_lab import files, lab
 from dtfm_lab.cli.options import cli, json_option
 from dtfm_lab.cli.terminal import print_json, print_rows
 from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network.device import gpus_of
 
 
 @cli.command()
@@ -27,7 +27,7 @@ def _list(as_json: bool) -> None:
     networks = [lab.load_topology(name) for name in files.topology_names()]
     if as_json:
         report = [
-            {"name": each.name, "devices": len(each), "regions": list(each.regions), "gpus": count_gpus(each)}
+            {"name": each.name, "devices": len(each), "regions": list(each.regions), "gpus": gpus_of(each.devices)}
             for each in networks
         ]
         return print_json({"topologies": report})
@@ -40,12 +40,4 @@ def _list(as_json: bool) -> None:
 
 def gpu_words(topology: Topology) -> str:
     """Return the network's GPUs in words: ``2 RTX 4090, 1 T4``."""
-    return ", ".join(f"{n} {gpu}" for gpu, n in count_gpus(topology).items())
-
-
-def count_gpus(topology: Topology) -> dict[str, int]:
-    """Return the number of GPUs by model. Every GPU of a group counts."""
-    counts: Counter[str] = Counter()
-    for device in topology.devices:
-        counts[device.gpu] += device.gpus
-    return counts
+    return ", ".join(f"{n} {gpu}" for gpu, n in gpus_of(topology.devices).items())

@@ -65,16 +65,19 @@ def test_the_profile_was_known_before_the_first_iteration(virtual: tuple[Trace, 
 
 def test_the_paced_clock_agrees_when_nothing_was_late() -> None:
     plan = small_plan(2, 2, global_batch=8)
-    measured = lab.run(plan, iterations=2, clock="paced")
-    context = measured.context
-    assert (context.clock, context.links) == ("paced", "emulated")
+    for _ in range(3):  # a busy machine may be late, or have a profile that is slower than the run: then again
+        measured = lab.run(plan, iterations=2, clock="paced")
+        context = measured.context
+        assert (context.clock, context.links) == ("paced", "emulated")
+        if context.late_messages == context.overruns == 0:
+            break
     error = lab.compare(lab.simulate(plan, like=measured), measured).iteration_error
     print(f"paced: {error:+.3%}, {context.late_messages} late, {context.overruns} overruns, x{context.time_scale:.1f}")
     assert context.time_scale >= 1
     if context.late_messages == context.overruns == 0:
         assert abs(error) < 0.04
-    else:  # on a busy machine, the profile may have been slower than the run
-        assert error < 0.1, "what is late is measured as late"
+    else:
+        assert error < 0.04, "what is late is measured as late"
 
 
 def test_a_single_pipeline_of_unequal_stages_runs_on_real_links() -> None:

@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -456,6 +457,14 @@ GROUP_FIELDS = ("gpus", "inner_latency_s", "inner_bandwidth_bytes_per_s")
 """Fields that matter only for a device with several GPUs."""
 MOST_GPUS = 8
 """Maximum number of GPUs per group in ``group_sizes``."""
+
+
+def gpus_of(devices: Iterable[Device]) -> Counter[str]:
+    """Return the number of GPUs by model. Every GPU of a group counts."""
+    counts: Counter[str] = Counter()
+    for device in devices:
+        counts[device.gpu] += device.gpus
+    return counts
 
 
 def groups_of(name: str, devices: Sequence[Device], gpus: object) -> list[list[int]]:

@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from dtfm_lab import files, lab
-from dtfm_lab.cli.networks import count_gpus, gpu_words
+from dtfm_lab.cli.networks import gpu_words
 from dtfm_lab.cli.options import file_option, json_option, output_option
 from dtfm_lab.cli.terminal import err, out, print_json, print_rows
 from dtfm_lab.domain.errors import LabError
 from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.network.device import gpus_of
 from dtfm_lab.domain.units import counted
 from dtfm_lab.extensions.machines.calibrate import DTYPES, STREAMS, calibrate
 from dtfm_lab.extensions.machines.network import network_from
@@ -181,7 +182,13 @@ def _report(made: Topology, output: str | None, as_json: bool) -> None:
     written = None if output is None else str(files.save(made, output))
     notes = made.description.split("; ")
     if as_json:
-        answer = {"name": made.name, "devices": len(made), "gpus": count_gpus(made), "notes": notes, "written": written}
+        answer = {
+            "name": made.name,
+            "devices": len(made),
+            "gpus": gpus_of(made.devices),
+            "notes": notes,
+            "written": written,
+        }
         return print_json(answer)
     out.print(f"{counted(len(made), 'device')}: {gpu_words(made)}")
     for note in notes:

@@ -9,7 +9,6 @@ that tokens cost more, a plan is on the first frontier but not on the second.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +17,7 @@ from dtfm_lab.costs.basis import basis_of
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology, shortened
+from dtfm_lab.domain.network.device import gpus_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.registry import in_a_row
 from dtfm_lab.domain.units import counted, format_s, money, plain_rows
@@ -248,8 +248,5 @@ def described(plan: Plan) -> str:
 
 def gpus(plan: Plan) -> str:
     """Return the GPUs in use by model, such as ``8 A100, 4 T4``. Every GPU of a group counts."""
-    counts: Counter[str] = Counter()
-    for number in plan.placement.devices.flat:
-        device = plan.topology.devices[int(number)]
-        counts[device.gpu] += device.gpus
+    counts = gpus_of(plan.topology.devices[int(number)] for number in plan.placement.devices.flat)
     return ", ".join(f"{n} {gpu}" for gpu, n in counts.most_common())

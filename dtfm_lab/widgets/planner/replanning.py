@@ -219,9 +219,7 @@ class LiveReplanning(Panel):
         else:
             earlier = self.history.plan_on(topology, job)
             found = replanned(plan, topology, job, cancelled, self.history.before, earlier, live, at_hand)
-        if found is not None and not cancelled.is_set():
-            self.foresee(found.plan)
-        return found
+        return self._foreseen(found, cancelled)
 
     async def _look_further(self, found: Replanned, job: Job, live: LiveSearch) -> None:
         """Search longer for the same network, as long as nothing is edited and nothing else needs the processor."""
@@ -244,11 +242,13 @@ class LiveReplanning(Panel):
     def _improved(
         self, found: Replanned, job: Job, cancelled: Cancellation, budget_s: float, live: LiveSearch
     ) -> Replanned | None:
-        """Search longer, and predict the plan before it is set, so that the chart is never out of date."""
-        better = improved(found, job, cancelled, budget_s, live)
-        if better is not None and not cancelled.is_set():
-            self.foresee(better.plan)
-        return better
+        return self._foreseen(improved(found, job, cancelled, budget_s, live), cancelled)
+
+    def _foreseen(self, found: Replanned | None, cancelled: Cancellation) -> Replanned | None:
+        """Predict what was found before it is set. Otherwise the chart would be old for a moment."""
+        if found is not None and not cancelled.is_set():
+            self.foresee(found.plan)
+        return found
 
     def _take(self, found: Replanned) -> None:
         self._lab_state.not_planned = ""

@@ -1,6 +1,5 @@
 """The inspector's text about the selection: a device, a link, a stage, or one pipeline if nothing is selected."""
 
-from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dtfm_lab.domain.network import Topology, name_words, set_words
+from dtfm_lab.domain.network.device import gpus_of
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import TERA, counted, format_bytes, format_gbps, format_s, in_figures, to_gbps, to_ms
 from dtfm_lab.widgets.lab_state import LabState, planned_as
@@ -122,9 +122,7 @@ def _of_devices(topology: Topology, plan: Plan | None, names: list[str]) -> Fact
     rows += [["stages", name_words(list(map(str, held)), 3 * MOST_LISTED), -1]] if held else []
     hosts = {topology.devices[i].host for i in chosen}
     title = next(iter(hosts)) if len(hosts) == 1 and "" not in hosts else counted(len(names), "device")
-    gpus: Counter[str] = Counter()
-    for i in chosen:
-        gpus[topology.devices[i].gpu] += topology.devices[i].gpus
+    gpus = gpus_of(topology.devices[i] for i in chosen)
     hint = ", ".join(f"{n:,} x {gpu}" if len(names) > 1 or n > 1 else gpu for gpu, n in sorted(gpus.items()))
     return {"kind": "device", "title": title, "hint": hint, "stage": -1, "rows": rows}
 
