@@ -178,7 +178,7 @@ class Workspace:
         self.record = button("Record", "video-camera", "Record ten seconds of the shown result as a video file")
         self.record.add_class("dtfm-record")  # the page does it: top_bar/page/record.js
         what = "Train, kill a device, and record the eight seconds around it as a video file"
-        self.record_kill = button("Record a kill", "video-camera", what)
+        self.record_kill = button("Record a kill", "video-camera", what, "auto")
         self.record_kill.add_class("dtfm-record-kill")
         self.status = w.HTML(layout=w.Layout(max_width=WIDEST))
         share, keep = (w.HTML(markup.line(text)) for text in ("Share the plan", "Keep the whole lab"))
