@@ -1,8 +1,8 @@
 """The command ``dtfm-lab``: the lab from the shell. With ``--json`` a command prints one JSON object on standard
 output.
 
-Exit statuses: 0, done. 1, the run failed. 2, the input is wrong, explained in one line on standard error. 130,
-interrupted.
+Exit statuses: 0, done. 1, the run failed or the output cannot be written. 2, the input is wrong, explained in one line
+on standard error. 130, interrupted.
 """
 
 import io

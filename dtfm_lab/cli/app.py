@@ -41,7 +41,7 @@ def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Call
 
     ``listening`` is called once, with the address to open, which contains the token that the server requires. If the
     port is taken, a nearby one is used. At most ``runs`` runs of visitors compute at once; further ones wait. Raises
-    LabError if ``ip`` is not an address of this machine.
+    LabError if ``ip`` is not an address of this machine, or if ``AWAY_VARIABLE`` is not 1 to 86400 seconds.
 
     By default torch is loaded only when a visitor runs something, because it takes 200 MB per visitor. Set the
     environment variable ``IDLE_VARIABLE`` to load it earlier.

@@ -36,9 +36,11 @@ OLDEST_OF_CUDA_13 = (7, 5)
 TORCH = {13: "cu130", 12: "cu126"}
 """Suffixes of torch's builds, by CUDA's major version."""
 USUAL_WORKERS = 8
-"""Number of workers in the lab's example network, the lecture hall."""
+"""Number of workers that train a plan for the example network, the lecture hall. With fewer cores, the advice is that
+workers share them."""
 COMFORTABLE_BYTES = 2 * 2**30
-"""Free memory that is enough for the lab and eight workers on `tiny`."""
+"""Free memory that is enough for the lab and eight workers on `tiny`. With less, the advice is to use fewer stages or
+replicas."""
 
 Facts = dict[str, Any]
 
@@ -123,7 +125,8 @@ def _cuda_of_driver() -> str | None:
 
 
 def probed_libraries() -> dict[str, Any]:
-    """Return what ``gpu_probe`` reports about ``torch`` and ``cupy``. It runs in a separate process."""
+    """Return what ``gpu_probe`` reports about ``torch`` and ``cupy``. It runs in a separate process. If that process
+    crashes or takes longer than ``PROBE_S``, each installed library has only an ``error``."""
     # A broken driver or library can end the process that loads it, and this one still has to report it.
     command = [sys.executable, "-m", "dtfm_lab.runtime.gpu.gpu_probe"]
     try:
@@ -154,8 +157,8 @@ def advice(facts: Facts) -> list[str]:
 
 
 def fitting_cuda(facts: Facts) -> int | None:
-    """Return the major version of the newest CUDA that the driver and all GPUs run. None if that is neither 13 nor
-    12."""
+    """Return the newer of CUDA 13 and 12 that the driver and all GPUs run, as its major version. None if they run
+    neither."""
     if facts["driver_cuda"]:
         # A newer driver also runs the builds for older versions.
         newest = min(_major(facts["driver_cuda"]), max(TORCH))
@@ -240,7 +243,7 @@ def _machine_advice(facts: Facts) -> list[str]:
 
 
 def _gpu_advice(facts: Facts) -> list[str]:
-    """Return lines on how runs can use the GPUs. Empty if torch finds no GPU."""
+    """Return lines on how runs can use the GPUs. Empty if the driver or torch finds none."""
     torch = facts["torch"]
     if not facts["gpus"] or not torch or not torch.get("gpus"):
         return []

@@ -28,8 +28,8 @@ from dtfm_lab.planning.explain.loose_bound import loose_bound_words
 from dtfm_lab.simulation.memory import held_memory, memory_summary, memory_words
 
 MOST_PLACED = 24
-"""Maximum number of placed devices that the table of stages names one by one, and of devices without regions whose
-links are listed one by one."""
+"""Up to this many placed devices, the table of stages names each. Up to this many devices in a network, those without a
+region are listed one by one. ``explain`` lists at most this many devices."""
 
 
 def report_plan(plan: Plan, output: str | None, as_json: bool, *, explained: bool = False) -> None:

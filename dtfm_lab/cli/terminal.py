@@ -31,7 +31,8 @@ from dtfm_lab.runtime.client import run_report
 from dtfm_lab.runtime.client.record import RunRecord
 
 PIPE_WIDTH = 1000
-"""Characters per line if the output is not a terminal. It is large, so that every row is one line."""
+"""Characters per line if the output is not a terminal and ``COLUMNS`` is not set. It is large, so that every row is one
+line."""
 
 
 class _Console(Console):
@@ -126,7 +127,7 @@ def _bare(column: str) -> str:
 
 
 def print_report(parts: Iterable[Part]) -> None:
-    """Print a report: sections under their titles. Marked text is bold."""
+    """Print a report: sections under their titles. Text between ``**`` is bold."""
     for part in parts:
         match part:
             case str():
@@ -174,8 +175,8 @@ STYLES = {"lost": "bold red", "back": "green", "paused": "yellow"}
 
 @contextmanager
 def search_progress(budget: SearchBudget, name: str | None = None) -> Iterator[Callable[[PlanStep], None]]:
-    """Yield a function to call with every search step. It shows the planner or ``name``, the budget spent and the best
-    plan."""
+    """Yield a function to call with every search step. It shows the planner or ``name``, the budget spent, and the best
+    plan's objective with its bound."""
     steps, seconds = budget.steps, budget.seconds
     if steps is None and seconds is None:
         seconds = DEFAULT_SECONDS

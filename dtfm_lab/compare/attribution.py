@@ -48,7 +48,7 @@ class Times(NamedTuple):
         """Return the times of actions that started and ended at these seconds, each (nodes, iterations).
 
         Give ``link``, the number of each node's link, if first bytes may wait for the receiver's NIC. The latency of a
-        link is then the shortest latency of its messages.
+        link is then the shortest latency of its messages in the same iteration.
         """
         received = dependencies.send_of >= 0
         latency_s = np.zeros_like(start_s)
@@ -224,8 +224,8 @@ def _makespans(
 ) -> tuple[FloatArray, IntArray, IntArray, Mask]:
     """Simulate all samples of all iterations at once, one per column.
 
-    Returns four arrays. Per column: its length, and the node that ends last. Per node: the node that it waited for last
-    (-1 for none), and True if it waited for that node's start rather than its end.
+    Returns four arrays. Per column: the seconds until the last node ends, and that node. Per node and column: the node
+    that it waited for last (-1 for none), and True if it waited for that node's start rather than its end.
     """
     shape = len(dependencies.graph), len(progress)
     start_s, end_s = np.empty(shape), np.empty(shape)

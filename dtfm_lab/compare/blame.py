@@ -54,7 +54,7 @@ class Blame:
 
     @property
     def suspects(self) -> pd.DataFrame:
-        """The rows of ``table`` that are ``named``, without that column."""
+        """The rows of ``table`` whose ``named`` is True, without that column."""
         return self.table.loc[self.table["named"], COLUMNS].reset_index(drop=True)
 
     @property
@@ -90,7 +90,8 @@ class Blame:
 def blame(rows: pd.DataFrame, measured: Trace) -> Blame:
     """Attribute the error of ``rows``, which has one row per measured action with its prediction (``Comparison.rows``).
 
-    Raises TraceError if the measured trace does not contain its schedule, or has actions that its schedule lacks.
+    Raises TraceError if the measured trace does not contain its schedule, or if its actions are not exactly the
+    schedule's.
     """
     one_nic = measured.context.has_nics
     names = owners(rows, one_nic=one_nic)

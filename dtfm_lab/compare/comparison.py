@@ -153,7 +153,7 @@ class Comparison:
     def blame(self) -> Blame:
         """The error of an iteration, attributed to links and devices: ``.table``, ``.verdict``.
 
-        Raises TraceError if the measured trace does not contain its schedule.
+        Raises TraceError if the measured trace does not contain its schedule, or if its actions are not the schedule's.
         """
         return blame(self.rows, self.measured)
 
@@ -162,8 +162,8 @@ class Comparison:
         """The links and devices whose own times explain the iteration's error, worst first, with one sentence each.
 
         After them come links and devices that are far off but do not change the iteration. Columns as in
-        ``Blame.table``. Empty if everything is within noise, or if the trace does not contain its schedule; ``verdict``
-        tells which.
+        ``Blame.table``. Empty if everything is within noise, or if the error cannot be attributed (``blame_missing``);
+        ``verdict`` tells which.
         """
         import pandas as pd  # takes a while to load
 
@@ -273,7 +273,7 @@ def compare(predicted: Trace, measured: Trace) -> Comparison:
     does not) serves the measured iterations of the same kind. Any other prediction must have the measured iterations.
 
     Raises TraceError if placements, schedules, numbers of micro-batches or iterations do not match, or if an action is
-    in only one of the traces.
+    in only one of the traces. Also raises it for an argument that is not a Trace.
     """
     for what, trace in (("predicted", predicted), ("measured", measured)):
         if not isinstance(trace, Trace):

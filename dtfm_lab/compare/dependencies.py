@@ -66,7 +66,8 @@ def dependencies_of(trace: Trace, *, synchronise: bool) -> Dependencies:
 
     Messages on one link (``pairs``) or one sender's NIC (``nics``) are ordered as in its program. The trace decides the
     order of messages that are received at one NIC, leave through a shared NIC, or use a link whose directions take
-    turns. It also decides the order of computations that synchronise buckets.
+    turns. It also decides the order of computations that synchronise buckets. If the orders in the trace contradict the
+    schedule, because clocks of several machines disagree, they are not used.
     """
     graph = task_graph(programs_of(trace, synchronise=synchronise))
     sends = np.flatnonzero(graph.role == SEND)

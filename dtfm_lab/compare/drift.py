@@ -28,7 +28,8 @@ times."""
 SHARE = 0.01
 """An action counts as late or early if it is off by more than this share of the predicted iteration."""
 CHANCE = 0.01
-"""Maximum probability of reporting a shift although all errors follow one normal distribution."""
+"""Maximum probability of reporting a shift although all errors follow one normal distribution. It applies separately to
+each number of shifts that is tried."""
 ROUNDING = 1e-6
 """Standard errors are taken to be at least this share of the threshold; anything smaller is rounding."""
 MOST_SHIFTS = 3

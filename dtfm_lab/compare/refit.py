@@ -208,7 +208,8 @@ class Refit:
 
     * of ("link" or "stage"), name ("a -> b", or the device); stage, replica and kind of a computation
     * what: ``latency_s``, ``bandwidth_bytes_per_s`` or ``compute_s``
-    * drawn (the specified value), fitted, and low to high, the 95 % confidence interval
+    * drawn (a link's specified value, or a computation's seconds known before the run, NaN if unknown), fitted, and low
+      to high, the 95 % confidence interval
     * count of measurements; note, if something could not be separated
     """
     topology: Topology

@@ -20,8 +20,8 @@ MOST_STEADY_HOSTS = 8
 """Up to this number of hosts, measurements of a data centre's network were steady. With 16 hosts or more, the 5th and
 the 95th percentile of an all-reduce were a factor of six apart (Hugging Face, "Ultra-Scale Playbook", 2025)."""
 MOST_TENSOR = 8
-"""Up to this number of GPUs that share a layer, predictions count as tested. Of the published measurements that were
-compared, one source has more."""
+"""Up to this number of GPUs that share a layer, predictions count as tested. Only one of the published sources that
+were compared has more, which is too few."""
 PARAMETERS = 1e9, 1.1e12
 """Minimum and maximum number of parameters of the models that were tested."""
 

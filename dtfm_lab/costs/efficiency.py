@@ -64,7 +64,8 @@ ALIGNED_HEAD = 8
 UNALIGNED = 0.7
 """Speed of the kernels for unaligned sides, as a fraction of the speed of the fast kernels. Fitted to BigScience's
 measurements of width 14,400, whose eighth is not a multiple of 64, compared with widths of 13,824 and 14,336 on the
-same A100s. The head is always aligned, because frameworks pad the vocabulary."""
+same A100s. The product with the vocabulary (the output head) is always aligned, because frameworks pad the
+vocabulary."""
 NARROWEST = 2048
 """Minimum width of a model for which the share is modelled. Narrower models get ``EFFICIENCY``. The narrowest measured
 model has a width of 2304. In narrower ones, starting kernels takes as long as computing."""
@@ -205,8 +206,8 @@ def efficiency_of(job: Job, device: Device, microbatch: int | None = None) -> Ef
 
     ``microbatch`` is the number of sequences of a micro-batch; None for the job's, or 1 if the job leaves it open. If
     blocks were timed on the device's GPU (``Device.measured``), the share follows from these, for all models that they
-    cover (``why_not_measured``). Otherwise it comes from ``PRODUCTS``. It is ``EFFICIENCY`` in three cases: the GPU is
-    not listed there, the precision is neither fp16 nor bf16, or the model is narrower than ``NARROWEST`` or of unknown
+    cover (``why_not_measured``). Otherwise it comes from ``PRODUCTS``. It is ``EFFICIENCY`` if the GPU is not listed
+    there, if the precision is neither fp16 nor bf16, or if the model is narrower than ``NARROWEST`` or of unknown
     shape. Your own torch module has an unknown shape.
     """
     modelled = _modelled(job, device, microbatch)

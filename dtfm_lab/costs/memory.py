@@ -196,8 +196,8 @@ def held_of_parameter(job: Job, n_replicas: int) -> tuple[HeldOfParameter, HeldO
 
 
 def static_bytes(job: Job, n_replicas: int) -> float:
-    """Return the bytes per trained parameter that a device holds all the time: the parameter, its gradient and its
-    optimizer state.
+    """Return the bytes that a device holds all the time per trained parameter: the parameter, its gradient and its
+    optimizer state, after sharding, including copies on the other GPUs of a group.
 
     ``beside_static_bytes`` adds the rest of a layer, ``gathered_of`` the rest of a stage.
     """
@@ -396,7 +396,7 @@ class MemoryIntervals(NamedTuple):
 def memory_intervals(job: Job, n_stages: int, rows: ActionTimes, n_replicas: int) -> MemoryIntervals:
     """Return the intervals in which activations and messages are held.
 
-    ``rows`` has the actions of the first ``n_replicas`` replicas. What none of them frees is held until its iteration
+    ``rows`` has the actions of the first ``n_replicas`` replicas. What no action frees is held until its iteration
     ends.
     """
     return _Intervals(job, n_stages, rows, n_replicas).collected()

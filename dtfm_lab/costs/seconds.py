@@ -2,8 +2,8 @@
 
 Collectives are rings over the links of a group. Every round of a ring waits for the slowest link. The first part of
 this module is about averaging: the bytes of its messages, its rounds, and the time to compress. The simulator, the
-search, its bounds and the modelled systems use these functions. ``domain.schedule.synchronisation`` says which replica
-sends to which, and in which order.
+search and its bounds use these functions. ``domain.schedule.synchronisation`` says which replica sends to which, and in
+which order.
 
 **Rings.** An all-gather or a reduce-scatter takes n - 1 rounds of 1/n of the bytes. An all-reduce does both (Patarasu
 and Yuan 2009, "Bandwidth optimal all-reduce algorithms").
@@ -228,10 +228,11 @@ def coded_by_leader(whole_s: float, n_members: float, n_leaders: int) -> Coded:
 
 
 def sum_seconds(whole_s: float, coded: Coded, apart: bool) -> tuple[float, float]:
-    """Return the seconds of each of a replica's sums, and of its work after the last message that it receives.
+    """Return the coding seconds in each sum of a replica, and after the last message that it receives.
 
-    ``whole_s`` is the seconds to code a whole gradient. If replicas step ``apart``, alone or each with its shard, the
-    work after the last message counts as one more sum. All sums then take the same average time.
+    ``whole_s`` is the seconds to encode or decode a whole gradient. ``apart`` is True if replicas split the optimizer
+    states, or average only every few iterations. The decoding after the last message then counts as one more sum, and
+    both values are the average over all sums.
     """
     if not apart:
         return (whole_s * coded.summed / coded.n_sums if coded.n_sums else 0.0), whole_s * coded.unpacked

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 CHANGES = "†"
-"""Marks systems and policies that change the training itself, so that seconds alone do not compare them."""
+"""Marks rows whose method changes the training itself, so that seconds alone do not compare them."""
 MARKED = re.compile(r"\*\*(.+?)\*\*")
 """Text between double stars is emphasised, such as a missed target."""
 # Some rules name a class twice, because JupyterLab's rules for tables in outputs would override a single class.

@@ -50,7 +50,8 @@ _AHEAD_BY = {
 
 
 SETTLED = {"sharding": "none", "synchronisation": "sharded", "overlap": False}
-"""Values used to price a placement whose job leaves these fields to a planner: the paper's choices."""
+"""Values used to price a placement whose job leaves these fields to a planner: the choices of the DT-FM paper (Yuan et
+al. 2022)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +112,7 @@ class Job(JobOptions):
     def from_bytes(
         cls, n_stages: int, n_replicas: int, gradient_bytes: float, activation_bytes: float, name: str = "bytes"
     ) -> Job:
-        """Return a job that can be priced but not simulated or run, from the two message sizes of the paper's cost
-        model.
+        """Return a job that can be priced but not simulated or run, from the two message sizes of DT-FM's cost model.
 
         ``gradient_bytes`` is one stage's whole gradient (c_dp). ``activation_bytes`` is what a replica sends over
         one stage boundary for its whole mini-batch (c_pp).
@@ -146,8 +146,8 @@ class Job(JobOptions):
 
     @property
     def settled(self) -> Job:
-        """The job with the paper's choice (``SETTLED``) for each of sharding, synchronisation and overlap that it
-        leaves open."""
+        """The job with DT-FM's choice (``SETTLED``) for each of sharding, synchronisation and overlap that it leaves
+        open."""
         chosen = {what: value for what, value in SETTLED.items() if getattr(self, what) is None}
         return self.with_fields(**chosen, warmups=self.warmups) if chosen else self
 
@@ -159,7 +159,7 @@ class Job(JobOptions):
 
     @property
     def schedule_name(self) -> str:
-        """Name of the job's pipeline schedule; the paper's if the job names none."""
+        """Name of the job's pipeline schedule; ``PAPERS_SCHEDULE`` if the job names none."""
         return PAPERS_SCHEDULE if self.schedule is None else self.schedule
 
     @property
@@ -176,7 +176,7 @@ class Job(JobOptions):
 
     @property
     def n_microbatches(self) -> int:
-        """Micro-batches per iteration in one pipeline; in the longest pipeline if they differ."""
+        """Micro-batches per iteration in one pipeline; the largest number if pipelines differ."""
         if self.microbatches_per_replica is not None:
             return max(self.microbatches_per_replica)
         self.require_shape()
@@ -206,7 +206,7 @@ class Job(JobOptions):
         """Bytes of a replica's whole mini-batch over the widest stage boundary, as the communication cost counts them:
         the given size, or else the model's.
 
-        If replicas have different numbers of micro-batches, the largest number counts, because the paper's cost has one
+        If replicas have different numbers of micro-batches, the largest number counts, because DT-FM's cost has one
         size for all pipelines.
         """
         return self.n_microbatches * self.activation_bytes if self.given_hop_bytes is None else self.given_hop_bytes

@@ -121,9 +121,9 @@ class SystemOptions:
     fragment_delay: Annotated[int, Option(least=0)] = 0
     """Iterations that a fragment's average may take to arrive while training continues.
 
-    With 0, the average is due before the next iteration, as without fragments. With more, a fragment's changes
-    travel during the passes of the next iterations, an equal part in each. The average is then mixed half and half
-    with the replica's current parameters (the paper's tau; its alpha is 1/2)."""
+    With 0, the average is due before the next iteration, as without fragments. With more, a fragment's changes travel
+    during the passes of the next iterations, an equal part in each. The average is then mixed half and half with the
+    replica's current parameters (Streaming DiLoCo's tau; its alpha is 1/2)."""
     checkpointing: Annotated[str | None, Option(choices=CHECKPOINTINGS)] = None
     """Which activations the backward pass recomputes; chosen by the planner if omitted.
 
@@ -218,7 +218,7 @@ class PipelineOptions:
     schedule: Annotated[str | None, Option(varies=False)] = None
     """Name of the pipeline schedule; chosen by the planner if omitted.
 
-    If neither the job nor a planner names one, ``schedule_name`` is the paper's."""
+    If neither the job nor a planner names one, ``schedule_name`` is gpipe, which DT-FM runs."""
     warmups: Annotated[tuple[int, ...] | None, Option(varies=False)] = None
     """Warm-up forward passes of each stage under adaptive-1f1b; chosen for the network if omitted."""
     synchronisation: Annotated[Choice, Option(choices=synchronisations)] = "sharded"

@@ -191,7 +191,7 @@ OF_THE_GPU = cast(float, None)
 MOST_NAMED = 12
 """Number of GPUs that an error message names at most, so that it stays on one line."""
 LONGEST_NAME = 200
-"""Maximum number of characters in the name of a device, region, GPU or topology."""
+"""Maximum number of characters in the name of a device, region, GPU, host or topology."""
 MOST_DEVICES = 4096
 """Maximum number of devices in a network. Networks are dense: 4,096 devices fill matrices of 134 MB each."""
 
@@ -224,8 +224,8 @@ class MeasuredBlock:
 class MeasuredGpu:
     """What `dtfm-lab calibrate` measured of one kind of GPU, on which host, when and with which versions.
 
-    Raises TopologyError without a block, if blocks are not ordered by width, or for a value that is not a number or is
-    out of range.
+    Raises TopologyError without a block, if blocks are not ordered by width, if a width is not a multiple of its heads,
+    or for a value that is not a number or is out of range.
     """
 
     dtype: str
@@ -427,7 +427,8 @@ def as_number(value: Any) -> float | None:
 
 
 def matrix_of(what: str, given: Any) -> FloatArray:
-    """Return anything rectangular and numeric as an array of floats."""
+    """Return anything rectangular and numeric as an array of floats. Raises TopologyError, naming ``what``, for
+    anything else."""
     try:
         if not np.iscomplexobj(given):
             return np.asarray(given, dtype=float)

@@ -65,7 +65,7 @@ MOST_SPREAD = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """The paper's communication graph: N devices and two N x N link matrices.
+    """The communication graph of the DT-FM paper (Yuan et al. 2022): N devices and two N x N link matrices.
 
     Entry ``[i, j]`` describes the link from device i to device j. The diagonal is the link of a device to itself:
     latency 0, bandwidth infinite.
@@ -86,8 +86,9 @@ class Topology:
     Raises
     ------
     TopologyError
-        Two devices have the same name, a matrix has another shape, a link has no bandwidth or a negative or missing
-        latency, or measured times are impossible.
+        There is no device, or two have the same name. A matrix has another shape, or a link has no bandwidth or a
+        negative or missing latency. ``link_spread`` or ``collectives`` is out of range. Measured times are impossible,
+        or two measurements of one GPU differ.
     """
 
     devices: tuple[Device, ...]
@@ -249,7 +250,8 @@ class Topology:
 
         Peak, memory and price add up. Links within a group become its inner link. The link between two groups is the
         fastest link between any of their devices, which is the link of the hosts' NICs. Left-over devices and times
-        measured by message size are dropped. Raises TopologyError if no host has that many devices.
+        measured by message size are dropped. Raises TopologyError if no host has that many identical devices, or if
+        devices already are groups of another size.
         """
         groups = groups_of(self.name, self.devices, gpus)
         if len(groups) == len(self):

@@ -92,7 +92,7 @@ class CostBreakdown:
 class Plan:
     """A placement of a job on a topology, its costs, and bounds on how much better any other placement can be.
 
-    A plan has two costs and two bounds. The communication cost is the paper's; it ranks placements of one shape. The
+    A plan has two costs and two bounds. The communication cost is DT-FM's; it ranks placements of one shape. The
     seconds of a simulated iteration compare any two plans.
     """
 
@@ -297,9 +297,8 @@ class Plan:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Throughput of all devices together, in tokens per second; in samples per second for your own module.
-
-        None if the iteration was not simulated.
+        """Throughput of all devices together, in tokens per second; in samples per second for your own module. None if
+        the iteration was not simulated, or if the job has no model.
         """
         return self.job.tokens / self.iteration_s if self.job.model is not None and self.iteration_s else None
 

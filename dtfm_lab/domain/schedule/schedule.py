@@ -25,8 +25,8 @@ STEP         device free, all averaged gradients there            after the opti
 
 Waiting is never part of an action: it is the gap before it. A computation that sends or receives compressed messages
 includes their coding. With ``sharded`` synchronisation, a device sends its messages one after the other, each when the
-one before has arrived. The paper does the same: it serves one peer after the other (equation 2).
-``domain.network.topology`` says which other messages wait for each other.
+one before has arrived. DT-FM's cost model does the same: it serves one peer after the other (Yuan et al. 2022, equation
+2). ``domain.network.topology`` says which other messages wait for each other.
 
 With the ``blocking`` transport, a device that has sent SEND_F or SEND_B waits until that message has arrived (its RECV
 has ended at the other end). Only then does it begin its next computation and its next send. The two directions between

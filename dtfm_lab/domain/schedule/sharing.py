@@ -50,7 +50,8 @@ class Sharing:
     def passes(self, position: int, replica: int, whole: Sequence[Step]) -> tuple[Step, ...]:
         """Return the passes of one device and their messages.
 
-        ``whole`` has the passes and messages of the longest pipeline at this position, with all devices present.
+        ``whole`` has the passes and messages, at this position, of a pipeline with the most micro-batches and no absent
+        device.
         """
         first = list(accumulate(self.counts, initial=0))
         place: dict[tuple[int, int], int] = {}

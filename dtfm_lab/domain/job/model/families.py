@@ -303,7 +303,8 @@ def with_adapters(model: ModelSpec, rank: int) -> ModelSpec:
     An adapter of a matrix from n to m numbers has rank x (n + m) parameters (Hu et al. 2021, "LoRA", section 4.1; on
     all matrices as in Dettmers et al. 2023, "QLoRA", section 4). Embedding and head are frozen too. A tied head counts
     as a copy of the embedding, even if one device holds both. The ``rank`` numbers per token between the two halves of
-    an adapter do not count as held. Raises JobError for a model of unknown shape, or one that already has adapters.
+    an adapter do not count as held. Raises JobError for a model that is not a gpt or llama with equal blocks, or one
+    that already has adapters.
     """
     thing = f"model {model.name}"
     rank = whole(thing, "adapters", rank)
