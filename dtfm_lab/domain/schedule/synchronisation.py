@@ -59,7 +59,8 @@ synchronisations: Registry[Synchronise] = Registry("synchronisation")
 
 @synchronisations.register("sharded")
 def sharded(replica: int, regions: tuple[str, ...]) -> Iterator[SynchronisationPart]:
-    """A parameter server spread over the replicas; each serves its peers one after the other (equation 2 of the paper).
+    """A parameter server spread over the replicas; each serves its peers one after the other (Yuan et al. 2022,
+    equation 2).
 
     Each replica owns one shard. It receives that shard of its peers' gradients, averages, and sends the average to
     every peer.

@@ -147,7 +147,7 @@ def critical_path(trace: TraceColumns, iteration: int | None = None) -> pd.DataF
     Raises
     ------
     TraceError
-        There is no such iteration, or the trace has no column ``after``.
+        There is no such iteration, or the trace has no column ``after``, or that column contradicts the times.
     """
     chains = Chains.of(trace)
     chosen = trace.typical_iteration if iteration is None else iteration
@@ -209,8 +209,7 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
 
     Raises
     ------
-    TraceError
-        The trace has no column ``after``.
+    TraceError The trace has no column ``after``, or that column contradicts the times.
     """
     import pandas as pd  # takes a while to load
 

@@ -39,8 +39,9 @@ class Span(NamedTuple):
 class TraceColumns:
     """Columns with one row per (iteration, replica, action). ``action`` indexes the table ``actions``.
 
-    Raises TraceError if columns differ in length, an action ends before it starts, a row occurs twice, or there is an
-    action that no device of this run can perform.
+    Raises TraceError if there are no rows, columns differ in length, a time is not finite, an action ends before it
+    starts, a row occurs twice, ``after`` names no row, or there is an action that no device of this run can perform.
+    Also raises it for texts or counts of the context that no run can have.
     """
 
     context: RunContext

@@ -138,7 +138,7 @@ class TracedPlan:
     topology_fingerprint: str = ""
     job: str = ""
     n_microbatches: int = 1
-    """Micro-batches per iteration of each pipeline; of the longest pipeline if they differ."""
+    """Micro-batches per iteration of each pipeline; the largest number if pipelines differ."""
     microbatches_per_replica: tuple[int, ...] = ()
     """(replicas,) micro-batches of each pipeline if they differ; empty if all are equal."""
     stages_per_device: int = 1
@@ -316,8 +316,8 @@ class RunContext:
 
     @property
     def provenance(self) -> str:
-        """Where the numbers come from: ``virtual clock, messages by the link model, on CPU``, plus subplan and stand-in
-        model if there are any."""
+        """Where the numbers come from: ``virtual clock, messages by the link model, on CPU``, plus the subplan and the
+        substitute model (``stand_in``) if there are any."""
         parts = [f"{self.clock} clock", f"messages {BY_MODEL}" if self.links_by_model else f"{self.links} links"]
         if self.source == "measured":
             parts.append(f"on {self.runs_on.upper()}")
@@ -337,8 +337,8 @@ class RunContext:
           network do not count. Unknown if any device has no price.
 
         Utilisation and prices are unknown if the seconds come from the machine that ran it, not from the specified
-        devices (clocks ``virtual`` and ``real``). With these clocks, everything is unknown if a stand-in model was
-        trained.
+        devices (clocks ``virtual`` and ``real``). With these clocks, everything is unknown if a substitute model
+        (``stand_in``) was trained.
         """
         peak_flop_per_s = _sum_over_devices(self, self.plan.peak_flop_per_s)
         price_per_hour = _sum_over_devices(self, self.plan.price_per_hour)

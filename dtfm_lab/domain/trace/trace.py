@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPEAT_NOISE = 0.035
-"""Standard deviation of the logarithm of a repeated measurement's seconds. Sailor's authors measured 15 plans twice.
-They differ by 5.0 % on average, which is 3.5 % per measurement. No prediction is more certain than that."""
+"""Assumed standard deviation of the logarithm of a repeated measurement's seconds. Sailor's authors measured 15 plans
+twice. The two measurements differ by 5.0 % on average, and this is 5.0 % / sqrt(2). For normal noise, the standard
+deviation would be 4.4 %. No prediction is more certain than this."""
 CONFIDENCE = 0.9
 """Default confidence of intervals."""
 UNKNOWN = 0.0, math.inf

@@ -75,8 +75,8 @@ def advise(
 
 
 def growing_advice(network: Topology, job: Job, asked: AdviceOptions) -> Iterator[Advice]:
-    """Yield the advice after every option, and the complete one at the end. Raises LabError for a job without a
-    model."""
+    """Yield the advice after every option, and the complete one at the end. Raises LabError for a job without a model,
+    for a number of tokens that is not above 0, and for a catalogue that cannot be used."""
     job.modelled()
     job = job.with_fields(**dict.fromkeys(OF_ONE_SHAPE))
     # Without a limit each option would be searched for ever.

@@ -47,8 +47,8 @@ def sentence_of(advice: Advice) -> str:
 def rows_of(advice: Advice) -> list[FleetOption]:
     """Return up to ``MOST_ROWS`` options to draw, the fastest first.
 
-    The best option, your own machines, the fastest and the cheapest option are included before any other. An option
-    with rented machines added is omitted if its plan uses only yours or only the rented ones.
+    The best option, all options with your own machines, the fastest and the cheapest option are included before any
+    other. An option with rented machines added is omitted if its plan uses only yours or only the rented ones.
     """
     planned = [way for way in advice.options if way.plan is not None and (way.kind != MIXED or way.where == "Both")]
     own = [way for way in planned if way.kind != RENTED]

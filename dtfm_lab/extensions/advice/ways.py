@@ -190,8 +190,9 @@ def _typical() -> list[Topology]:
 
 
 def _offered(offers: Offers) -> Iterator[Topology]:
-    """Yield a rented host for each kind and number of GPUs in a catalogue that the table of hardware knows. It has the
-    price of the cheapest region, and the spot price where there is one."""
+    """Yield a rented host for each kind and number of GPUs in a catalogue, if the table of hardware has the kind and
+    the number is in ``COUNTS``. Its price is the lowest of any region, taking the spot price where there is one. At
+    most ``MOST_OFFERS`` hosts, the most peak FLOP/s per dollar first. Raises LabError if there is none."""
     found: dict[tuple[str, int], tuple[float, str]] = {}
     for (name, count, region), (price, spot) in offers.items():
         gpu, dollars = known_gpu(spelled_out(name.upper())), price if spot is None else spot

@@ -300,7 +300,8 @@ def really_measured(trace: Trace) -> None:
 def ran_plan(trace: Trace, plan: Plan, *, iterations: int) -> None:
     """Raise NotYet unless the trace was measured in a real run of this plan, over at least ``iterations`` iterations.
 
-    Raises TraceError, with a sentence that says so, if it ran on other devices or another network.
+    Raises TraceError, with a sentence that says so, if it ran on other devices, another network, or other numbers of
+    micro-batches.
     """
     really_measured(trace)
     check_same_plan(plan, trace.context.plan, "n_microbatches", "microbatch_counts")

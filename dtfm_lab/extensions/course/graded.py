@@ -24,7 +24,7 @@ def assignment_of(mission: Mission, reader: str) -> Assignment:
     """Return whether a mission shows this reader answers and hints, and the text that seeds its numbers. Raises
     FileError.
 
-    What the environment variable turns off stays off, whatever the reader's file says.
+    What ``GRADED`` turns off stays off, whatever the reader's file says.
     """
     kept = load_progress(reader).assignments.get(mission.lesson) or Assignment(answers=True)
     lessons = {each.strip() for each in os.environ.get(GRADED, "").split(",")}
@@ -54,7 +54,8 @@ def variant_of(key: bytes, purpose: str, reader: str) -> str:
 
 
 def read_key(path: Path, *, make: bool = False) -> bytes:
-    """Return the class's key from its file. With ``make``, the file is created if missing. Raises FileError."""
+    """Return the class's key from its file. With ``make``, the file is created if missing. Raises FileError if it
+    cannot be read or made, or if the key is shorter than ``LEAST_KEY_BYTES``."""
     try:
         if make and not path.exists():
             # No other user can read it from the start, and it never replaces an existing key.
@@ -70,8 +71,8 @@ def read_key(path: Path, *, make: bool = False) -> bytes:
 
 
 def read_students(path: Path) -> list[str]:
-    """Return the names of a class from a text file, one per line. Raises FileError if it is empty or has duplicate or
-    invalid names."""
+    """Return the names of a class from a text file, one per line. Blank lines and lines that begin with ``#`` are
+    skipped. Raises FileError if it cannot be read, has no names, or has duplicate or invalid ones."""
     try:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

@@ -228,8 +228,8 @@ def gain(folder: str | os.PathLike[str]) -> pd.DataFrame:
     """Return how much a class learned between the two tests of concepts: the shares that were right, and the normalised
     gain.
 
-    It reads the files that readers exported. Raises FileError if the folder has none, and LabError if no reader
-    answered both times.
+    It reads the files that readers exported. Only readers who answered both times count. Raises FileError if the folder
+    has none, or if one cannot be read, and LabError if no reader answered both times.
     """
     return gain_of(_handed_in(folder))
 

@@ -69,7 +69,7 @@ class Assignment:
     """True if worked answers are shown."""
     hints: bool = True
     variant: str = ""
-    """Text that seeds the numbers; empty for the reader's name."""
+    """Text that seeds the random numbers in the lesson's missions. If empty, the reader's name seeds them."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"))

@@ -65,7 +65,7 @@ class MarkingChannel:
 
     def receive(self, deadline: float | None = None) -> Message:
         """Return the next message. ``deadline`` is a time of the monotonic clock. Raises Ended if the other end is
-        closed, Late after the deadline, and Nonsense."""
+        closed, Late after the deadline, and Nonsense for a line that is too long or not a JSON object."""
         # From where the last look ended, or a long message would be searched again and again.
         while (at := self._read.find(b"\n", self._looked)) < 0:
             self._looked = len(self._read)

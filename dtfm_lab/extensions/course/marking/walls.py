@@ -39,10 +39,11 @@ LAST_CAPABILITY = 63
 """Highest number of a capability that a kernel can have. Dropping one that the kernel lacks fails, which is ignored."""
 
 WRITABLE_BYTES = 256 << 20
-"""Size of each temporary file system inside."""
+"""Size of each temporary file system behind the walls."""
 MOST_FILE_BYTES = 256 << 20
 MOST_THREADS = 4096
-"""Maximum number of threads in all processes of a user inside. Each worker of a run has one thread per core."""
+"""Maximum number of threads that this user may start for a notebook, in addition to those already running. Each worker
+of a run has one thread per core."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 

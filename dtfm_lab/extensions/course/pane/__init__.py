@@ -100,7 +100,7 @@ class CoursePanel(Panel):
         return self.board.caption.split(" · ")[0] if self._has_looked and self.board.n_passed else ""
 
     def _look(self) -> None:
-        """Read the missions and the reader's file when the pane is first shown, not before."""
+        """Read the missions and the reader's file each time the pane is shown, not before."""
         if self._lab_state.shows(STEP):
             self._has_looked = True
             self.redo()

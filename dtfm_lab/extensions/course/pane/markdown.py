@@ -7,7 +7,7 @@ from dtfm_lab.widgets import markup
 
 
 def markdown(text: str) -> str:
-    """Return the subset of Markdown that tasks and hints use as HTML. Everything else stays as it is.
+    """Return a task or hint as HTML. It is written in a subset of Markdown, and everything else stays as it is.
 
     Paragraphs, lists, code blocks, ``code``, **bold**, *emphasis* and links.
     """

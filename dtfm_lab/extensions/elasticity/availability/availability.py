@@ -34,8 +34,8 @@ class Availability:
     """Arrivals and departures of devices from second 0 to the end. A device without events is never online.
 
     Events are sorted by time. At one instant, devices that were online leave before others arrive. Raises TraceError if
-    a device arrives while it is online or leaves while it is not. A time outside 0 to the end, or a name that appears
-    twice, raises it as well.
+    a device arrives while it is online or leaves while it is not. It is also raised for a time outside 0 to the end, an
+    end that is not above 0 and at most ``LONGEST_S``, an unknown device, or a name that appears twice.
     """
 
     devices: tuple[str, ...]
@@ -81,7 +81,8 @@ class Availability:
     ) -> Self:
         """Build from the intervals (arrival, departure), in seconds, in which each device is online.
 
-        A device whose interval reaches the end does not leave.
+        A device whose interval reaches the end does not leave. Raises TraceError for an interval that does not end
+        after it begins.
         """
         events: list[tuple[float, int, bool]] = []
         until_s = as_number(end_s)

@@ -61,7 +61,8 @@ class Rates:
     ) -> tuple[FloatArray, IntArray, BoolArray]:
         """Return three arrays with one entry per event until the end: its time, its device, and True for an arrival.
 
-        ``regions`` has the name of each device's region; empty for a device without a region.
+        ``regions`` has the name of each device's region; empty for a device without a region. Raises TraceError for
+        more than ``MOST_EVENTS``, and for outages of regions if no device has a region.
         """
         self._check_events(len(regions), end_s)
         lost = self._region_losses(regions, end_s, rng)

@@ -36,7 +36,7 @@ PARTS = {WORDS[TimeUse.TRAINING]: GREEN, REDUNDANT: YELLOW} | {
 }
 """Colour of each part of the time, by its name, in the order in which the parts are stacked."""
 MOST_BINS = 300
-"""Number of intervals into which the band of states is divided."""
+"""Number of intervals into which the curve of samples per second and the band of states are divided."""
 DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX, DOLLARS_PX = 130, 90, 110, 190, 90
 BETWEEN_PX = 44
 BAND_ROW = 3
