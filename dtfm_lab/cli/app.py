@@ -29,11 +29,12 @@ EXTENSIONS = (
 """JupyterLab extensions that the page loads. Other extensions need parts of JupyterLab that Voila does not have."""
 
 AWAY_VARIABLE = "DTFM_LAB_AWAY_S"
-"""Environment variable: seconds for which an idle kernel waits for its page to come back."""
+"""Environment variable that sets how many seconds an idle kernel waits for its page to come back before it ends. The
+default is ``AWAY_S``."""
 AWAY_S = 180
 OUTPUT_S = 60
-"""Maximum seconds to wait for the lab after its cell has run. Voila's default of 4 s is too short when many pages
-open at the same time: it then serves a page without a lab."""
+"""Maximum seconds that Voila waits for the output of the lab's cell after it has run. Voila's default of 4 s is too
+short when many pages open at the same time: it then serves a page without a lab."""
 
 
 def serve(network: str | None, *, ip: str, port: int, runs: int, listening: Callable[[str], None]) -> None:

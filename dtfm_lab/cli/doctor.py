@@ -34,7 +34,7 @@ OLDEST_DRIVER = {13: 580, 12: 525}
 OLDEST_OF_CUDA_13 = (7, 5)
 """Oldest compute capability that CUDA 13 supports."""
 TORCH = {13: "cu130", 12: "cu126"}
-"""Suffixes of torch's builds, by CUDA's major version."""
+"""End of the address of torch's package index, by CUDA's major version. It names the build."""
 USUAL_WORKERS = 8
 """Number of workers that train a plan for the example network, the lecture hall. With fewer cores, the advice is that
 workers share them."""

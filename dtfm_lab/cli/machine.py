@@ -117,7 +117,8 @@ def open_link(link: str, port: int, browser: bool) -> None:
 
 
 def _serve(network: str | None, link: str, ip: str, port: int, browser: bool, runs: int | None) -> None:
-    """Serve the app until interrupted. ``link`` is appended to the address that is opened."""
+    """Serve the app until interrupted. ``link``, the part of a shared link from # on, is appended to the address that
+    is opened. Empty for no link."""
     if importlib.util.find_spec("voila") is None:
         raise MissingExtra("the page needs voila, which is not installed: pip install 'dtfm_lab[app]'")
     from dtfm_lab.cli import app

@@ -135,7 +135,7 @@ def cli() -> None:
 
 
 AUTO = "auto"
-"""The value that leaves an option to the planner."""
+"""Text on the command line that leaves a field of the job to the planner."""
 
 
 def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
@@ -152,7 +152,7 @@ JOB = {option.name: option for option in options_of(JobChanges) if option.name !
 FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "adapters", "schedule")
 """Fields of a job that have their own flag. All others are set with ``--set NAME=VALUE``."""
 WORK = ("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype")
-"""Fields of a job that say what is trained, not how."""
+"""Fields of a job that say what is trained, not how. ``work_options`` offers only these."""
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)
@@ -286,7 +286,7 @@ def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
 
 
 PLANNERS = "; chosen by the planner"
-"""Where a field's help is cut off for commands that do not plan."""
+"""Text from which on a field's help is cut off for commands that do not plan."""
 
 
 def job_fields(names: Iterable[str], *, without: Iterable[str] = (), plans: bool = True) -> Decorator:

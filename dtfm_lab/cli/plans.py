@@ -65,7 +65,8 @@ SPEED_AND_PRICE = (
 FRONTIER_SHOWN = (*SPEED_AND_PRICE, "n_stages", "n_replicas", "idle", "gpus")
 """Columns of a frontier that a terminal shows. --json has all of them, and the plans."""
 FREED_SHARE = 0.25
-"""Budget of the second search, in which all pinned fields of the job are open, as a share of the first search's."""
+"""Budget of the second search of the command ``plan``, as a share of the first search's. In the second one, all pinned
+fields of the job are open."""
 
 
 def _loaded_plan(_context: click.Context, _option: click.Parameter, path: str | None) -> Plan | None:

@@ -42,7 +42,7 @@ SHOWN = (
 )
 """Columns of a sweep that a terminal shows. --json has all of them."""
 GAINS_SHOWN = 12
-"""Number of improvements that a terminal shows. --json has all of them."""
+"""Maximum number of improvements that ``explain --sensitivity`` shows in a terminal. --json has all of them."""
 
 
 @cli.command()

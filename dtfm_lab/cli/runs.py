@@ -73,8 +73,8 @@ class Disturbance:
 
 
 def disturb(run: Run, faults: list[Disturbance], event: dict[str, Any]) -> None:
-    """Apply the faults that are due. A fault at iteration i is due when iteration i - 1 is done, or when the run
-    starts."""
+    """Apply the faults that are due. A fault at iteration i is due when iteration i - 1 is done. One at the first
+    iteration is due when the profile has been taken."""
     begins = {"profile": run.spec.first_iteration, "iteration": event.get("iteration", 0) + 1}.get(event["event"])
     for fault in faults:
         if fault.iteration == begins and not fault.done and run.running:

@@ -14,7 +14,7 @@ from dtfm_lab.domain.trace import BY_MODEL, CAUSES, Trace
 from dtfm_lab.domain.units import counted, format_range, format_s, format_share, plain_rows
 
 PIECES = 3
-"""Number of pieces of the critical path that are named."""
+"""Number of links, devices and other pieces of the critical path that are named, the largest first."""
 SUSPECTS_SHOWN = 8
 LINKS_SHOWN = 12
 """Maximum number of links, and of refitted values, that a terminal shows. --json has all of them."""
@@ -158,8 +158,8 @@ def report_comparison(comparison: Comparison, refitted: Refit | None, as_json: b
 
 
 def _refitted(off: DataFrame) -> Iterator[list[str]]:
-    """Yield one row, with units, for each of the first ``LINKS_SHOWN`` values of ``off``, which has the furthest off
-    first."""
+    """Yield one row, with units, for each of the first ``LINKS_SHOWN`` rows of ``off`` (``Refit.off``, the most
+    different first)."""
     rows: Iterable[Any] = off.head(LINKS_SHOWN).itertuples(index=False)
     for row in rows:
         what = row.what.split("_")[0] if row.of == "link" else f"{row.kind} of stage {row.stage}"

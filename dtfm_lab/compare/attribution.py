@@ -82,8 +82,8 @@ class TimedIterations(NamedTuple):
     def of(
         cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_nic: bool
     ) -> TimedIterations:
-        """Return the iterations ``numbers`` of ``Comparison.rows``. Raises TraceError if their actions are not those of
-        the graph."""
+        """Return the iterations ``numbers`` of ``Comparison.rows``. ``names`` are the links, devices and NICs
+        (``owners``). Raises TraceError if their actions are not those of the graph."""
         import pandas as pd  # takes a while to load
 
         graph = dependencies.graph
@@ -116,7 +116,8 @@ class TimedIterations(NamedTuple):
         return cls(dependencies, times["predicted"], times["measured"], group, late_group)
 
     def own_s(self, times: Times, n_groups: int) -> FloatArray:
-        """Return (3, groups, iterations) seconds of each group's durations, latencies and delays.
+        """Return (3, groups, iterations) seconds of each group's durations, latencies and delays. A group is a link, a
+        device or a NIC.
 
         Durations and latencies of sends are left out, because their receives stand for the messages. Every action can
         have a delay.
@@ -129,8 +130,8 @@ class TimedIterations(NamedTuple):
         return whole
 
     def longer_s(self, n_groups: int) -> FloatArray:
-        """Return (3, groups, iterations) seconds by which each group's durations, latencies and delays lengthen an
-        iteration."""
+        """Return (3, groups, iterations) seconds by which the durations, latencies and delays of each group (link,
+        device or NIC) lengthen an iteration."""
         n_iterations = self.measured.duration_s.shape[1]
         found = np.zeros((3, n_groups, n_iterations))
         for first in range(0, n_iterations, BATCH):
@@ -140,7 +141,8 @@ class TimedIterations(NamedTuple):
         return found
 
     def _share_out(self, begin: Times, end: Times, found: FloatArray) -> None:
-        """Add to ``found`` the seconds that each group contributes to the change from ``begin`` to ``end``."""
+        """Add to ``found`` the seconds that each group contributes to the change of an iteration's length from
+        ``begin`` to ``end``."""
         n_iterations = begin.duration_s.shape[1]
         progress = np.tile(np.linspace(0.0, 1.0, SAMPLES), n_iterations)
         of = np.repeat(np.arange(n_iterations), SAMPLES)

@@ -77,14 +77,15 @@ class Comparison:
 
     @cached_property
     def predicted_interval(self) -> tuple[float, float]:
-        """The 90 % interval of the prediction in seconds; see ``Trace.interval``."""
+        """The 90 % interval of the prediction in seconds, scaled to ``predicted_iteration_s``. 0 to infinity if no
+        spread is known (``Trace.interval``)."""
         low_s, high_s = self.predicted.interval()
         scale = self.predicted_iteration_s / self.predicted.iteration_s if self.predicted.iteration_s > 0 else 1.0
         return low_s * scale, high_s * scale
 
     @property
     def is_inside(self) -> bool:
-        """True if the measured iteration lies in ``predicted_interval``."""
+        """True if the measured iteration lies in ``predicted_interval``. Also True if no spread is known."""
         low_s, high_s = self.predicted_interval
         return low_s <= self.measured.iteration_s <= high_s
 
@@ -269,8 +270,9 @@ class Comparison:
 def compare(predicted: Trace, measured: Trace) -> Comparison:
     """Join two traces by action.
 
-    A prediction of one iteration serves every measured one. A prediction of two (one that synchronises and one that
-    does not) serves the measured iterations of the same kind. Any other prediction must have the measured iterations.
+    A single predicted iteration is compared with every measured one. If two were predicted (one that synchronises and
+    one that does not), each is compared with the measured iterations of its kind. Otherwise as many iterations must be
+    predicted as were measured.
 
     Raises TraceError if placements, schedules, numbers of micro-batches or iterations do not match, or if an action is
     in only one of the traces. Also raises it for an argument that is not a Trace.

@@ -30,7 +30,8 @@ class Dependencies:
 
 
 def programs_of(trace: Trace, *, synchronise: bool) -> Programs:
-    """Return the programs of a trace's devices for an iteration that synchronises, or for one that does not.
+    """Return the programs (steps in order) of a trace's devices for an iteration that synchronises, or for one that
+    does not.
 
     Raises TraceError if the trace does not contain its schedule.
     """

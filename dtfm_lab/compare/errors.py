@@ -1,7 +1,7 @@
 """The single definition of a prediction's error: measured minus predicted, also as a share of the prediction.
 
-For a whole iteration, it also says which predicted iteration is compared with which measured one. It provides estimates
-from repeated measurements: Student's intervals over iterations, and robust slopes.
+For a whole iteration, it also says which predicted iteration is compared with which measured one. The module also
+estimates from repeated measurements: Student's intervals over iterations, and robust slopes.
 """
 
 from collections.abc import Callable
@@ -64,9 +64,9 @@ def predicted_iteration_s(predicted: Trace, measured: Trace) -> float:
 def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
     """Return, for each measured iteration, the number of the predicted one to compare it with.
 
-    A single predicted iteration serves all. A simulation of local updates has one iteration of each kind: its last one
-    serves iterations that synchronise, its first one the others. Otherwise, raises TraceError unless as many iterations
-    were predicted as measured.
+    A single predicted iteration is compared with all. A simulation of local updates has one iteration of each kind. Its
+    last one is compared with the iterations that synchronise, its first one with the others. Otherwise, raises
+    TraceError unless as many iterations were predicted as measured.
     """
     known, wanted = np.unique(predicted.iteration), np.unique(measured.iteration)
     every = predicted.context.synchronise_every
@@ -86,7 +86,7 @@ def predicted_by(predicted: Trace, measured: Trace) -> IntArray:
 
 CONFIDENCE = 0.95
 FEW_ITERATIONS = 3
-"""Minimum number of iterations from which an interval is estimated by iteration (see ``estimate``)."""
+"""Minimum number of iterations for an interval that follows from the differences between them (see ``estimate``)."""
 
 
 class ConfidenceInterval(NamedTuple):
@@ -112,8 +112,8 @@ def estimate(values: FloatArray, iteration: IntArray, centre: Callable[[FloatArr
 
 
 def around(value: float, samples: FloatArray, worse: float = 1.0) -> ConfidenceInterval:
-    """Return Student's interval of the samples' mean, moved so that ``value`` is its centre and widened by
-    ``worse``."""
+    """Return Student's 95 % interval of the samples' mean, moved so that ``value`` is its centre and widened by the
+    factor ``worse``. It is infinite for fewer than two samples."""
     n = len(samples)
     if n < 2:
         return ConfidenceInterval(value, -np.inf, np.inf)
@@ -122,7 +122,7 @@ def around(value: float, samples: FloatArray, worse: float = 1.0) -> ConfidenceI
 
 
 def half_width(standard_error: float, freedom: int) -> float:
-    """Return the half width of Student's interval with ``freedom`` degrees of freedom."""
+    """Return the half width of Student's 95 % interval with ``freedom`` degrees of freedom."""
     return float(scipy.special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * standard_error
 
 

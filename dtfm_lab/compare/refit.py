@@ -193,7 +193,7 @@ def _inverse(slowness: ConfidenceInterval) -> ConfidenceInterval:
 
 
 SAME = 0.005
-"""Two relative errors that differ by less than this count as equally good."""
+"""Two relative errors that differ by less than this count as equally good (``Refit.is_worse``)."""
 COLUMNS = ["of", "name", "stage", "replica", "kind", "what", "drawn", "fitted", "low", "high", "count", "note"]
 ROUNDING = 1e-6
 """Below this relative difference, two numbers count as equal."""

@@ -60,7 +60,7 @@ ALIGNED_SIDE = 64
 """The fast kernels need sides of a block's weight matrices that are multiples of this: 128 bytes in half precision
 (NVIDIA's "Matrix Multiplication Background User's Guide", on A100s)."""
 ALIGNED_HEAD = 8
-"""The fast kernels need heads whose width is a multiple of this: 16 bytes (same source)."""
+"""The fast kernels need attention heads whose width is a multiple of this: 16 bytes (the same guide)."""
 UNALIGNED = 0.7
 """Speed of the kernels for unaligned sides, as a fraction of the speed of the fast kernels. Fitted to BigScience's
 measurements of width 14,400, whose eighth is not a multiple of 64, compared with widths of 13,824 and 14,336 on the
@@ -72,8 +72,8 @@ model has a width of 2304. In narrower ones, starting kernels takes as long as c
 
 
 KERNEL_HEAD = 128
-"""Maximum width of heads for which ``FusedAttention`` is used. Narrower heads take as long as heads of this width,
-because a kernel on a B200 waits for the exponentials of the scores, not for products. (With heads of 64,
+"""Maximum width of attention heads for which ``FusedAttention`` is used. Narrower heads take as long as heads of this
+width, because a kernel on a B200 waits for the exponentials of the scores, not for products. (With heads of 64,
 FlashAttention-4 reaches 56 to 65 % of its FLOP/s with heads of 128: pull request 2605 of Dao-AILab/flash-attention.)
 Wider heads, such as those of latent attention, count as having no kernel. The measured version of cuDNN cannot train
 them on Blackwell, but its 9.11 can (fused_attn.cpp of NVIDIA/TransformerEngine)."""
@@ -126,8 +126,8 @@ class Products(NamedTuple):
     half_depth: float
     """Depth k0 at which tiles reach half of ``most``."""
     spread: float
-    """Spread of errors on measurements that the two constants were not fitted to, as one standard deviation of the
-    logarithm of seconds: ``python benchmarks efficiency``."""
+    """Spread of errors on measurements that ``most`` and ``half_depth`` were not fitted to, as one standard deviation
+    of the logarithm of seconds: ``python benchmarks efficiency``."""
     source: str
     fused: FusedAttention | None = None
     """Constants for heads up to ``KERNEL_HEAD`` wide; None if attention counts at ``most`` over the whole square."""

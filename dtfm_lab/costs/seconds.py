@@ -454,7 +454,7 @@ def step_traffic_bytes(job: Job, n_stages: int) -> tuple[float, ...]:
 
 
 CODING = Kind.PACK, Kind.REDUCE, Kind.STEP
-"""Kinds of computations in synchronisation."""
+"""Kinds of computations after the passes: those of synchronisation, and the optimizer step."""
 WHOLE_FROM_HALVES = {Kind.BACKWARD_INPUT: Kind.BACKWARD, Kind.BACKWARD_WEIGHT: Kind.BACKWARD}
 
 
@@ -533,10 +533,10 @@ def _rows_of(stage: int, replica: int, passes: PassSeconds, before_s: Sequence[f
 
 
 def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
-    """Return the rows of PACK, REDUCE and STEP: the seconds of coding.
+    """Return the rows of PACK, REDUCE and STEP: the seconds to compress and restore messages.
 
-    If a device has several of a kind, each takes the average. A group of GPUs also averages internally before its step,
-    and a step includes its memory traffic if the job counts it.
+    If a device has several computations of a kind, each takes the average. A group of GPUs also averages internally
+    before its step, and a step includes its memory traffic if the job counts it.
     """
     job = plan.job
     n_experts = device_expert_elements(job, programs.schedule.n_stages)
@@ -562,8 +562,8 @@ def _synchronising(plan: Plan, programs: Programs) -> list[ComputeTime]:
 
 
 def _mean_coded(tail: Sequence[Step], kind: Kind) -> tuple[float, int]:
-    """Return how much each computation of a kind codes on average, as a multiple of a whole gradient, and the number of
-    these computations."""
+    """Return how much each computation of a kind compresses or restores on average, as a multiple of a whole gradient,
+    and the number of these computations."""
     steps = [step for step in tail if step.action.kind is kind]
     n_steps = sum(step.rounds for step in steps)
     return (float(np.sum([step.coded for step in steps]) / n_steps) if steps else 0.0), n_steps

@@ -50,7 +50,8 @@ def _folder(function: Callable[..., Any]) -> Path:
 
 @lru_cache(maxsize=1024)
 def _from_elsewhere(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the source of each compiled function in another folder that this function calls, and its constants.
+    """Return the source of each compiled function in another folder that this function calls, with the constants that
+    it uses.
 
     This includes indirect calls, through other compiled functions.
     """

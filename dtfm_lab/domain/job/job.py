@@ -140,8 +140,8 @@ class Job(JobOptions):
         return (*found, "recompute") if "checkpointing" in found else found
 
     def freed(self, *fields: str) -> Job:
-        """Return the job with these fields left to a planner: None, or False for ``recompute``. Other fields than those
-        of ``LEFT_TO_PLANNERS`` are not allowed."""
+        """Return the job with these fields left to a planner: None, or False for ``recompute``. Each must be in
+        ``LEFT_TO_PLANNERS``, or be ``recompute``."""
         return self.with_fields(**{what: False if what == "recompute" else None for what in fields})
 
     @property
@@ -382,8 +382,8 @@ class Job(JobOptions):
         """Return the job with these fields replaced.
 
         ``blocks_per_stage``, ``microbatches_per_replica`` and ``warmups`` are dropped if something they depend on
-        changes: the number of stages, blocks, replicas or micro-batches, the schedule, or memory. If the micro-batch
-        size changes and divides each replica's sequences, every replica keeps its sequences.
+        changes: the number of stages, blocks, replicas or micro-batches, the schedule, or the memory that the job
+        needs. If the micro-batch size changes and divides each replica's sequences, every replica keeps its sequences.
 
         Message sizes that were given for another model, shape or batch are dropped too, and then follow from the model.
         A job without a model keeps them.

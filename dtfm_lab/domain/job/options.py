@@ -35,7 +35,7 @@ OPERATORS = ("usual", "eager", "fused")
 MEMORY_ONLY = (
     *("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights", "gradient_buffers"),
 )
-"""Choices that change memory. They change seconds only if ``memory_traffic`` is set."""
+"""Fields of a job that change memory. They change seconds only if ``memory_traffic`` is set."""
 GRADIENT_BUFFERS = ("none", "buckets", "whole")
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}
@@ -202,7 +202,7 @@ class SystemOptions:
 
 
 def chosen(options: SystemOptions) -> dict[str, Any]:
-    """Return the choices that differ from their default and from ``none``, by name."""
+    """Return the options that differ from their default and from ``none``, by name."""
     found = {one.name: (getattr(options, one.field), one.default) for one in options_of(SystemOptions)}
     return {name: value for name, (value, default) in found.items() if value != default and value != "none"}
 
@@ -268,9 +268,9 @@ class JobOptions(SystemOptions, PipelineOptions):
     """
 
     n_stages: Annotated[Count, Option(least=1, flag="stages", varies=False)] = None
-    """Number of pipeline stages (D_PP in the paper); chosen by the planner if omitted."""
+    """Number of pipeline stages (D_PP in DT-FM's paper); chosen by the planner if omitted."""
     n_replicas: Annotated[Count, Option(least=1, flag="replicas", varies=False)] = None
-    """Number of data-parallel replicas (D_DP in the paper); chosen by the planner if omitted."""
+    """Number of data-parallel replicas (D_DP in DT-FM's paper); chosen by the planner if omitted."""
     microbatch: Annotated[Count, Option(unit="sequences", least=1)] = None
     """Sequences per micro-batch; chosen by the planner if omitted."""
 
@@ -325,7 +325,7 @@ class JobOptions(SystemOptions, PipelineOptions):
 
     @property
     def averages_every(self) -> int:
-        """Iterations between two averages. Each is of all parameters, of one fragment, or of an equal part of a
+        """Iterations between two averages. Each average covers all parameters, one fragment, or an equal part of a
         fragment that travels during several iterations (``fragment_delay``)."""
         return self.synchronise_every // (self.fragments * max(self.fragment_delay, 1))
 
@@ -439,8 +439,8 @@ def contradictions_of(job: JobOptions, model: ModelSpec | None) -> Iterator[str]
 
 
 def _unshared(job: JobOptions, model: ModelSpec | None) -> Iterator[str]:
-    """Yield one sentence for each size that context or expert parallelism cannot divide, and each choice that excludes
-    them."""
+    """Yield one sentence for each size that context or expert parallelism cannot divide, and one for each choice that
+    cannot be combined with them."""
     context, experts = job.context_parallel, job.expert_parallel
     # Nothing is divided, so there is nothing to contradict.
     if context * experts == 1:

@@ -48,11 +48,11 @@ GPT3_XL = MODELS["gpt3-xl"]
 """1.3 billion parameters: the model of DT-FM's experiments."""
 
 DTFM_GRADIENT_BYTES = 1.3 * 4 * 3 / 24 * GB
-"""1.3 billion parameters of 4 bytes, 3 of 24 layers per stage, in the public code's "GB"."""
+"""Bytes of a stage's gradient in DT-FM's public code: 1.3 billion parameters of 4 bytes, 3 of 24 layers per stage."""
 
 DTFM_HOP_BYTES = 2024 * 2048 * 2 * (1.25e5 / 2048) / GiB * GB
-"""Activations of one replica. The public code has 2024 where 2048 is meant, and uses a GiB figure as GB. Both are kept,
-because published costs depend on them."""
+"""Bytes of a replica's activations over one boundary in DT-FM's public code. That code has 2024 where 2048 is meant,
+and uses a GiB figure as GB. Both are kept, because published costs depend on them."""
 
 OPEN: dict[str, Any] = dict.fromkeys(OPENED_BY_NULL)
 """Keywords of a job that leaves everything to a planner: the fields that have to be set to None. The rest of
@@ -60,7 +60,7 @@ OPEN: dict[str, Any] = dict.fromkeys(OPENED_BY_NULL)
 
 
 def _job(model: ModelSpec) -> Job:
-    """Return the job to train a model; the planner chooses everything that a launch can choose."""
+    """Return the job to train a model. Everything that can be chosen when a run is launched is left to the planner."""
     return Job(name=model.name, model=model, global_batch=BATCHES.get(model.name, 512), dtype="bf16", **OPEN)
 
 

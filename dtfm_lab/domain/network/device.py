@@ -229,7 +229,7 @@ class MeasuredGpu:
     """
 
     dtype: str
-    """Precision of the blocks' numbers."""
+    """Precision of the timed blocks' weights and activations."""
     blocks: tuple[MeasuredBlock, ...]
     """Blocks that were timed, one for each width, the narrowest first."""
     block_launch_s: float = 0.0
@@ -461,7 +461,7 @@ MOST_GPUS = 8
 
 
 def gpus_of(devices: Iterable[Device]) -> Counter[str]:
-    """Return the number of GPUs by model. Every GPU of a group counts."""
+    """Return the number of GPUs of each kind. Every GPU of a group counts."""
     counts: Counter[str] = Counter()
     for device in devices:
         counts[device.gpu] += device.gpus

@@ -16,7 +16,7 @@ class BandwidthEstimate:
     """A bandwidth that a rule assumes for links for which no source states one. A link whose bandwidth was changed is
     no longer an estimate.
 
-    Raises TopologyError if the numbers are out of order.
+    Raises TopologyError for an unknown ``where``, or if the numbers are not above 0 or out of order.
     """
 
     where: str

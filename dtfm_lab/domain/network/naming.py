@@ -101,7 +101,8 @@ def counted_host(region: str, number: int | str) -> str:
 
 
 def name_words(names: Sequence[str], most: int = FEW_NAMES) -> str:
-    """Describe many things by their names: ``host-1 to host-16 and spare``."""
+    """List names. If there are more than ``most``, runs of numbered names are shortened: ``host-1 to host-16 and
+    spare``."""
     return listed(names if len(names) <= most else in_ranges(names), most)
 
 

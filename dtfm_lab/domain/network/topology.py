@@ -60,7 +60,8 @@ LINK_SPREAD = 0.1
 """Default of ``Topology.link_spread``. A guess of how far long transfers deviate from a bandwidth that was measured
 once."""
 MOST_SPREAD = 3.0
-"""Maximum spread. At this value, one in six messages takes twenty times as long as the median."""
+"""Maximum of ``link_spread`` and of a collective's spread. At this value, one in six messages takes twenty times as
+long as the median."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,8 @@ class Topology:
     estimates: tuple[BandwidthEstimate, ...] = field(default=(), kw_only=True)
     """Bandwidths that were not measured, each with the range that it may lie in."""
     link_spread: float = field(default=LINK_SPREAD, kw_only=True)
-    """Standard deviation of the logarithm of every message's seconds. Only the interval around an iteration uses it."""
+    """Standard deviation of the logarithm of every message's seconds. Only the interval around a predicted iteration
+    time uses it."""
     collectives: tuple[CollectiveSpeed, ...] = field(default=(), kw_only=True)
     """How much slower collectives are when more hosts take part, by number of hosts; empty if they are not.
 
@@ -295,7 +297,8 @@ class Topology:
             raise unknown("device", name, self.names) from None
 
     def at(self, device: int | str) -> int:
-        """Return the position of a device given by name or index. Raises UnknownName or TopologyError."""
+        """Return the position of a device given by name or index. Raises UnknownName for an unknown name, and
+        TopologyError for an index that is out of range or not a whole number."""
         if isinstance(device, str):
             return self.index(device)
         if isinstance(device, bool) or not isinstance(device, int | np.integer):

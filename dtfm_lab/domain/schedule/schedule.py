@@ -89,11 +89,11 @@ class Kind(StrEnum):
     PACK = "PACK"
     """Compression of the gradient before synchronisation."""
     SEND_G = "SEND_G"
-    """A gradient shard, sent to the replica that averages it."""
+    """A gradient, or a shard or a sum of them, sent to a replica that adds it up."""
     RECV_G = "RECV_G"
     REDUCE = "REDUCE"
     SEND_P = "SEND_P"
-    """An averaged shard, or the parameters updated with it, sent to a replica that did not average it."""
+    """An average or a shard of it, or the parameters updated with it, sent to a replica that lacks it."""
     RECV_P = "RECV_P"
     SEND_E = "SEND_E"
     """Gradient of a tied embedding, between the first and the last stage."""
@@ -167,7 +167,8 @@ class Action(NamedTuple):
         return LANE[self.kind]
 
     def other_end(self, replica: int, n_replicas: int) -> tuple[int, int]:
-        """Return (stage, replica) of the device at the other end of this transfer."""
+        """Return (stage, replica) of the device at the other end of this transfer. Raises ValueError for a
+        computation."""
         across = ACROSS_STAGES.get(self.kind)
         if self.lane is Lane.COMPUTE or (across is None and self.peer is None):
             raise ValueError(f"{self} is not a transfer")
@@ -194,7 +195,7 @@ class Step(NamedTuple):
     """Amount that a synchronisation computation compresses or restores if gradients are compressed: 1 for each whole
     gradient."""
     in_turn: bool = False
-    """True if it waits until this device's previous message sent in turn has arrived."""
+    """True if it waits until this device's previous ``in_turn`` message has arrived."""
     bucket: int | None = None
     """Number of the bucket that it synchronises, if the device has several; 0 for a delayed average. Computations with
     a bucket run during the passes, as soon as they can."""
@@ -322,7 +323,7 @@ T = TypeVar("T")
 
 
 def passes(stage: int, kind: Kind, n_microbatches: int) -> Program:
-    """Return this pass for every micro-batch, in order."""
+    """Return the pass ``kind`` on ``stage`` for every micro-batch, in order."""
     return tuple(Action(stage, kind, m) for m in range(n_microbatches))
 
 

@@ -19,7 +19,7 @@ from dtfm_lab.domain.schedule.schedule import PASSES, SENDS, Action, Kind, Sched
 from dtfm_lab.domain.units import by_key
 
 Key = tuple[Kind, int | None, int | None]
-"""Kind, round and peer. They identify one replica's part."""
+"""Kind, round and peer. They identify a part of one replica's synchronisation."""
 
 
 class SynchronisationPart(NamedTuple):
@@ -39,7 +39,7 @@ class SynchronisationPart(NamedTuple):
     """Amount that a computation compresses or restores if gradients are compressed: 1 for each whole gradient."""
     after: tuple[Key, ...] = ()
     in_turn: bool = False
-    """True if it waits until this replica's previous message sent in turn has arrived."""
+    """True if it waits until this replica's previous ``in_turn`` message has arrived."""
     rounds: int = 1
     """Number of consecutive messages or sums that it stands for."""
 
@@ -118,7 +118,8 @@ LEAST_IN_RING = 3
 
 
 def parts_by(synchronisation: str, whole_rings: bool) -> Synchronise:
-    """Return the registered function that yields this synchronisation's parts. Raises UnknownName.
+    """Return the registered function that yields this synchronisation's parts. Raises UnknownName for an unknown
+    synchronisation.
 
     With ``whole_rings``, the rounds of a ``ring`` are combined.
     """

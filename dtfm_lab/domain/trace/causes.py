@@ -48,7 +48,7 @@ GATHERING = "gathering"
 """Messages inside a pass: parameters gathered and gradients scattered layer by layer, and the messages within a group
 of GPUs (tensor, context and expert parallelism)."""
 STACKED = (COMPUTE, GATHERING, *(cause.value for cause in CAUSES if cause is not Cause.DEPENDENCY))
-"""Causes in the order in which all bar charts stack them."""
+"""Causes, without ``dependency``, in the order in which all bar charts stack them."""
 ROUNDING = 1e-9
 """Maximum rounding error of a time, relative to the whole trace."""
 
@@ -72,7 +72,7 @@ class Chains:
     sends: BoolArray
     receives: BoolArray
     slow_from_s: FloatArray
-    """Time at which the median duration of the row's kind has passed; infinite unless the row is a forward or
+    """Time at which the row has lasted as long as the median of its kind; infinite unless the row is a forward or
     backward."""
 
     @classmethod
@@ -319,7 +319,7 @@ def _described(trace: TraceColumns, rows: IntArray) -> pd.DataFrame:
 
 
 def _slow_from_s(trace: TraceColumns, is_pass: BoolArray) -> FloatArray:
-    """Return, for each row, the time at which the median duration of its kind has passed; infinite if it is not a
+    """Return, for each row, the time at which it has lasted as long as the median of its kind; infinite if it is not a
     pass."""
     seconds = trace.end_s - trace.start_s
     slow_from_s = np.full(len(seconds), np.inf)

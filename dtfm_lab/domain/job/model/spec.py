@@ -62,7 +62,8 @@ class LayerKind(StrEnum):
 class Layer:
     """A part of a model that is never split among stages.
 
-    FLOP and activation elements (single numbers of a tensor) are for one sequence.
+    FLOP and activation elements (single numbers of a tensor) are for one sequence. Raises JobError for a number that is
+    missing or out of range.
     """
 
     kind: LayerKind
