@@ -83,7 +83,7 @@ class TimedIterations(NamedTuple):
         cls, rows: pd.DataFrame, dependencies: Dependencies, numbers: IntArray, names: pd.DataFrame, *, one_nic: bool
     ) -> TimedIterations:
         """Return the iterations ``numbers`` of ``Comparison.rows``. ``names`` are the links, devices and NICs
-        (``owners``). Raises TraceError if their actions are not those of the graph."""
+        (``owners``). Raises TraceError if their actions differ from the graph's."""
         import pandas as pd  # takes a while to load
 
         graph = dependencies.graph

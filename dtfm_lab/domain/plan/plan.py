@@ -304,7 +304,7 @@ class Plan:
 
     @property
     def tokens_per_s_per_gpu(self) -> float | None:
-        """``tokens_per_s`` divided by the number of GPUs in use. None if ``tokens_per_s`` is None."""
+        """``tokens_per_s`` divided by the number of GPUs in use. None if there is no ``tokens_per_s``."""
         return None if self.tokens_per_s is None else self.tokens_per_s / self.gpus_in_use
 
     @property

@@ -209,7 +209,8 @@ def bubble(trace: TraceColumns) -> pd.DataFrame:
 
     Raises
     ------
-    TraceError The trace has no column ``after``, or that column contradicts the times.
+    TraceError
+        The trace has no column ``after``, or that column contradicts the times.
     """
     import pandas as pd  # takes a while to load
 

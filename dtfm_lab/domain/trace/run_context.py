@@ -218,12 +218,13 @@ class RunContext:
     """Wall seconds per recorded second (paced clock)."""
     profile: tuple[ComputeTime, ...] = ()
     """Compute times known before the first iteration. They come from calibration (virtual: CPU time, real: wall time),
-    or from the specified devices (paced)."""
+    or from the specified devices (paced clock)."""
     message_s: float = 0.0
     """Calibrated seconds that a message over real links is in flight. They include what a worker does between
     computations, and its waiting for a core if there are fewer cores than workers."""
     stretched: int = 0
-    """Number of profile rows that are longer than on the specified device, because this machine is too slow (paced)."""
+    """Number of profile rows that are longer than on the specified device, because this machine is too slow (paced
+    clock)."""
     losses: tuple[float, ...] = ()
     """Mean training loss of each iteration: nats per byte of text, or your own module's loss."""
     late_messages: int = 0
@@ -236,8 +237,8 @@ class RunContext:
     rehearsed: Subplan | None = None
     """The part of a larger plan that ran; None if all of it did."""
     stand_in: str = ""
-    """Name of the model that was trained because the job's own is too large here. Messages have the sizes of the job's
-    own."""
+    """Name of the model that was trained instead of the job's own; empty if the job's own was trained. Messages have
+    the sizes of the job's own."""
     runs_on: str = "cpu"
     """The hardware that the workers computed on: ``cpu`` or ``cuda``."""
     held_out: tuple[tuple[int, float], ...] = ()

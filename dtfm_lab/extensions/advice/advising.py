@@ -30,8 +30,8 @@ from dtfm_lab.planning.explain.worth import seconds as seconds_of
 from dtfm_lab.simulation.sensitivity import gains
 
 OF_HOME = 3.0
-"""With a time limit, an option with all your own machines, rented ones added or not, is searched this many times as
-long as one without them or with a single machine. The search that tries a second copy of a device takes as long."""
+"""With a time limit, an option with all your own machines, with or without rented ones, is searched this many times as
+long as one with a single machine or only rented ones. The search with a second copy of a device takes as long."""
 CHANGES: tuple[dict[str, Any], ...] = (
     {"checkpointing": None, "recompute": False},
     {"microbatch": 1},
@@ -46,8 +46,8 @@ maximum number of reported upgrades."""
 LIFE_S, ABSENCE_S = 12 * 3600.0, 1800.0
 """Assumed for a spot machine: interrupted every 12 h on average, and half an hour until a replacement."""
 LEAST_S, MOST_S = 24 * 3600.0, 48 * 3600.0
-"""Minimum and maximum seconds to replay. Between these limits, the replay lasts as long as the job. A short sample says
-little."""
+"""Minimum and maximum seconds of the replay in which spot machines are interrupted. Between these limits, the replay
+lasts as long as the job. A short sample says little."""
 MAGNITUDES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 

@@ -66,9 +66,9 @@ class FleetOption:
     plan: Plan | None = None
     """None if no plan fits, or before planning."""
     lacks: str = ""
-    """Why there is no plan."""
+    """Why no plan fits. Empty before planning, and if one fits."""
     ends_s: tuple[float, float] = (math.nan, math.nan)
-    """90 % interval of the iteration time: lower and upper end, in seconds."""
+    """90 % interval of the iteration time: lower and upper end, in seconds. NaN without a plan."""
 
     def planned(self, job: Job, **limits: Any) -> FleetOption:
         """Return the option with the best plan found for the job within the limits of a search. If no plan fits,
@@ -123,7 +123,7 @@ class FleetOption:
 
     @property
     def rent(self) -> float:
-        """US dollars of rent."""
+        """US dollars of rent for all tokens. NaN without a plan."""
         return math.nan if self.plan is None else self.plan.price_per_hour * self.seconds / 3600
 
     @property
@@ -156,7 +156,7 @@ def watts_of(device: Device) -> float | None:
 
 def ways_of(topology: Topology, offers: Offers | None, **shared: Any) -> Iterator[FleetOption]:
     """Yield the options for a network, before planning. Rented hosts come from a catalogue's offers, by default from
-    the typical kinds in ``KINDS``."""
+    the typical kinds in ``KINDS``. ``shared`` sets further fields of every option."""
     devices = topology.devices
     own = [i for i, device in enumerate(devices) if not device.price_per_hour]
     paid = [i for i, device in enumerate(devices) if device.price_per_hour]
@@ -192,7 +192,7 @@ def _typical() -> list[Topology]:
 def _offered(offers: Offers) -> Iterator[Topology]:
     """Yield a rented host for each kind and number of GPUs in a catalogue, if the table of hardware has the kind and
     the number is in ``COUNTS``. Its price is the lowest of any region, taking the spot price where there is one. At
-    most ``MOST_OFFERS`` hosts, the most peak FLOP/s per dollar first. Raises LabError if there is none."""
+    most ``MOST_OFFERS`` hosts, the most peak FLOP/s per dollar first. Raises LabError if no offer fits."""
     found: dict[tuple[str, int], tuple[float, str]] = {}
     for (name, count, region), (price, spot) in offers.items():
         gpu, dollars = known_gpu(spelled_out(name.upper())), price if spot is None else spot

@@ -34,8 +34,8 @@ TRAINED = (
 divided."""
 
 cases_seed: int | None = None
-"""Seed of the cases on which readers' functions are tried. None draws new cases at every check, so no reader
-knows them beforehand."""
+"""Seed of the cases on which readers' functions are tried. None samples new cases at every check, so no reader knows
+them beforehand."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _rest_of(answer: Sequence[object], takes: type | tuple[type, ...], wanted: s
 
 
 def fresh_cases() -> np.random.Generator:
-    """Return the generator that draws random cases for a reader's function."""
+    """Return the random generator of the cases for a reader's function, seeded with ``cases_seed``."""
     return np.random.default_rng(cases_seed)
 
 
@@ -206,8 +206,8 @@ def require(holds: bool, otherwise: str) -> None:
 def near(
     found: float, wanted: float, within: float = 0.01, slips: Mapping[float, str] | None = None, *, side: bool = False
 ) -> None:
-    """Raise NotYet unless a number is within a relative difference of the wanted one. A known slip has its own
-    sentence.
+    """Raise NotYet unless a number differs from the wanted one by at most the share ``within``. A number that close to
+    one in ``slips`` gets the sentence of that one.
 
     ``side`` tells the reader whether the number is too high or too low. Use it only if the next check wants another
     number, as random cases do. Otherwise a loop could find the number by bisection.
@@ -284,7 +284,8 @@ def number_from(function: Callable[..., Any], *arguments: Any) -> float:
 
 
 def parts_of(answer: Sequence[object], wanted: str, *types: type) -> Any:
-    """Return the list, which must hold one object of each of these types in this order. Raises NotYet otherwise."""
+    """Return ``answer``, a list that must hold one object of each of these types in this order. Raises NotYet
+    otherwise."""
     require(len(answer) == len(types), f"the list has {len(answer)} things; wanted {wanted}")
     for one, kind in zip(answer, types, strict=True):
         require(isinstance(one, kind), f"found {type(one).__name__} {one!r:.40} in it; wanted {wanted}")

@@ -1,7 +1,7 @@
 """The questions of docs/teach.md with random numbers, and their answers, each a closed form.
 
-A question is a template. ``sampled`` draws the numbers of one student's exam, and ``worked`` adds what follows from
-them. ``printed`` is the page for a class, with one sheet per student.
+A question is a template. ``sampled`` returns random numbers for one student's exam, and ``worked`` adds what follows
+from them. ``printed`` is the page for a class, with one sheet per student.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ LEAST_KEY_BYTES = 16
 
 def assignment_of(mission: Mission, reader: str) -> Assignment:
     """Return whether a mission shows this reader answers and hints, and the text that seeds its numbers. Raises
-    FileError.
+    FileError if the reader's file cannot be read.
 
     What ``GRADED`` turns off stays off, whatever the reader's file says.
     """
@@ -35,7 +35,7 @@ def assignment_of(mission: Mission, reader: str) -> Assignment:
 
 def sample_for(mission: Mission, reader: str) -> str:
     """Return the text that seeds a reader's numbers: the assigned variant, or the reader's name if none is assigned.
-    Raises FileError."""
+    Raises FileError if the reader's file cannot be read."""
     return assignment_of(mission, reader).variant or reader
 
 

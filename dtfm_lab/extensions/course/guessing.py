@@ -58,8 +58,8 @@ class GuessQuestion:
         return self.place_of(self.answer() if callable(self.answer) else self.answer)
 
     def kept(self) -> Guess | None:
-        """Return this reader's first guess, which is the one that counts. None before any guess. Raises
-        FileError."""
+        """Return this reader's first guess, which is the one that counts. None before any guess. Raises FileError if
+        the reader's file cannot be read."""
         return load_progress(current_reader()).guess_of(self.name)
 
     def said(self, guess: float, answer: float, reason: str = "") -> Guess:
@@ -68,7 +68,8 @@ class GuessQuestion:
         return Guess(self.name, self.question, float(guess), answer, self.unit, now(), reason.strip(), kept)
 
     def keep(self, guess: float, answer: float, reason: str = "") -> tuple[Guess, Guess]:
-        """Save a guess if it is the reader's first. Return it, and the first guess, which counts. Raises FileError."""
+        """Save a guess if it is the reader's first. Return it, and the first guess, which counts. Raises FileError if
+        the reader's file cannot be read or written."""
         progress = load_progress(current_reader())
         said = self.said(guess, answer, reason)
         if progress.note_guess(said):

@@ -80,7 +80,7 @@ class Card:
 
 def names(lesson: str | None = None) -> list[str]:
     """Return the names of all missions, or of one lesson's missions. They are in order of lessons. Within a lesson, the
-    quickest comes first. Raises UnknownName."""
+    quickest comes first. Raises UnknownName for an unknown lesson."""
     return [each.name for each in in_order(lesson)]
 
 
@@ -96,7 +96,8 @@ def assignment(lesson: str, *, answers: bool = False, hints: bool = True, varian
     it.
 
     Worked answers are then off, and hints too if ``hints`` is false. Numbers are seeded with ``variant``, which the
-    teacher's key made, instead of the reader's name. Raises UnknownName and FileError.
+    teacher's key made, instead of the reader's name. Raises UnknownName for an unknown lesson, and FileError if the
+    reader's file cannot be read or written.
     """
     in_order(lesson)
     kept = load_progress(current_reader())
@@ -107,7 +108,7 @@ def assignment(lesson: str, *, answers: bool = False, hints: bool = True, varian
 
 
 def show(name: str) -> Card:
-    """Return the task of a mission, with this reader's numbers. Raises UnknownName."""
+    """Return the task of a mission, with this reader's numbers. Raises UnknownName for an unknown mission."""
     mission = registry[name]
     task = mission.task_of(sample_for(mission, current_reader()))
     return Card(f"**{mission.title}** (`{name}`, {mission.minutes} min)\n\n{task}")
@@ -115,7 +116,7 @@ def show(name: str) -> Card:
 
 def given(name: str) -> Given:
     """Return what this reader is given: numbers, a network, a job. Empty if all readers have the same task. Raises
-    UnknownName.
+    UnknownName for an unknown mission.
 
     Names that begin with an underscore are left out, because they belong to the check.
     """
@@ -128,7 +129,7 @@ def check(name: str, answer: object) -> Verdict:
     """Return the verdict on an answer, with the reason. It is true if the answer wins. The try is saved in the reader's
     progress.
 
-    Raises UnknownName for an unknown mission, and FileError if progress cannot be written.
+    Raises UnknownName for an unknown mission, and FileError if progress cannot be read or written.
     """
     return check_any(name, [answer])
 
@@ -136,7 +137,7 @@ def check(name: str, answer: object) -> Verdict:
 def check_any(name: str, answers: Sequence[object]) -> Verdict:
     """Check several answers as one try. Return the verdict of the first that wins, or of the first answer if none does.
 
-    Raises UnknownName, and FileError if progress cannot be written.
+    Raises UnknownName for an unknown mission, and FileError if progress cannot be read or written.
     """
     mission, kept = registry[name], load_progress(current_reader())
     sample = sample_for(mission, kept.reader)
@@ -198,7 +199,7 @@ def progress() -> Progress:
 def export(folder: str | os.PathLike[str]) -> Path:
     """Write this reader's progress and guesses to a folder as one JSON file, to hand in. Return the file's path.
 
-    Raises FileError.
+    Raises FileError if a file cannot be read or written.
     """
     kept = load_progress(current_reader())
     return save_progress(kept, Path(folder) / progress_path(kept.reader).name)
@@ -242,8 +243,8 @@ def _handed_in(folder: str | os.PathLike[str]) -> list[Progress]:
 
 
 def board(lesson: str | None = None) -> Board:
-    """Return a table with one row per mission of all lessons, or of one. Its columns are ``BOARD``. Raises
-    UnknownName."""
+    """Return a table with one row per mission of all lessons, or of one. Its columns are ``BOARD``. Raises UnknownName
+    for an unknown lesson."""
     kept = load_progress(current_reader())
     rows = []
     for each in in_order(lesson):

@@ -144,7 +144,7 @@ def load_progress(reader: str) -> Progress:
 
 
 def read_progress(path: Path) -> Progress:
-    """Return the progress in a file. Raises FileError."""
+    """Return the progress in a file. Raises FileError if it cannot be read or has wrong content."""
     data = read_mapping(path)
     if data.get(KEY) != VERSION:
         raise FileError(f"{path}: {KEY} is {data.get(KEY)!r}; wanted {VERSION}")
@@ -152,7 +152,8 @@ def read_progress(path: Path) -> Progress:
 
 
 def save_progress(progress: Progress, path: Path | None = None) -> Path:
-    """Write a reader's file, all or nothing, to the reader's own path by default. Raises FileError."""
+    """Write a reader's file, all or nothing, to the reader's own path by default. Raises FileError if it cannot be
+    written."""
     path = path or progress_path(progress.reader)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from dtfm_lab.files.reading import write_text
 OURS = "goodput"
 """The default policy."""
 SECONDS = ("start_s", "restart_s", "regroup_s", "checkpoint_s", "notice_s")
-"""Arguments of a replay that are durations, which no plan can predict."""
+"""Arguments of a replay that are durations. ``--set`` takes them, because no plan can predict them."""
 HOURS_SHOWN = ("policy", "samples_per_s", "share_of_bound", "training", "redone", "reconfiguring", "dollars")
 """Columns of the table in the terminal. --json has all."""
 

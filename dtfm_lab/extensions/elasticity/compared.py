@@ -13,7 +13,8 @@ from dtfm_lab.domain.units import FloatArray, format_s, signed_share
 from dtfm_lab.extensions.elasticity.history import History, TimeUse
 
 SAME = 1e-3
-"""Two durations count as equal if they differ by less than this share of the whole time."""
+"""The predicted and the measured seconds of changes count as equal if they differ by less than this share of the whole
+time."""
 SHOWN = (TimeUse.TRAINING, TimeUse.REDONE, TimeUse.RECONFIGURING, TimeUse.IDLE)
 
 
@@ -42,8 +43,8 @@ class HistoryComparison:
 
     @property
     def pace_error(self) -> float:
-        """Measured samples per second of useful training divided by predicted ones, minus one. Other plans or slower
-        steps cause it."""
+        """Measured samples per second of useful training divided by predicted ones, minus one. NaN if none were
+        predicted. Other plans or slower steps cause it."""
         return _error(_pace(self.predicted), _pace(self.measured))
 
     @property

@@ -95,7 +95,8 @@ class Server:
         raise LabError("the process that marks dies as soon as it is started; wanted a machine with memory for it")
 
     def start(self) -> None:
-        """Start the process if it is not running, and wait until it has loaded the lab. Raises LabError."""
+        """Start the process if it is not running, and wait until it has loaded the lab. Raises LabError if it ends
+        before, or after ``SECONDS_TO_LOAD``."""
         if self._process is not None and self._process.poll() is None:
             return
         self.stop()

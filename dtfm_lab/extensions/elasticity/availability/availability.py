@@ -26,7 +26,7 @@ class Change(NamedTuple):
     left: tuple[int, ...]
     """Indices of devices that leave."""
     came: tuple[int, ...]
-    """Indices of devices that come."""
+    """Indices of devices that arrive."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,7 +159,7 @@ class Availability:
 
     @classmethod
     def steady(cls, topology: Topology, end_s: float) -> Self:
-        """All devices of a network, online from the first second to the last."""
+        """Return an availability in which all devices of a network are online from the first second to the last."""
         names = _names_of(topology)
         n = len(names)
         return cls(
@@ -257,7 +257,7 @@ class Availability:
 
     def until(self, end_s: float) -> Self:
         """Return the first ``end_s`` seconds, including changes at the very end. Raises TraceError if the availability
-        is shorter."""
+        is shorter, or if ``end_s`` is not above 0."""
         until_s = as_number(end_s)
         if until_s is None or not 0 < until_s <= self.end_s:
             found = shortened(end_s)

@@ -89,7 +89,7 @@ def race(histories: Sequence[History] | Mapping[str, History] | Race, by: str = 
     Raises
     ------
     UnknownName
-        Unknown measure.
+        ``by`` is unknown.
     TraceError
         No history, histories of different lengths, or a measure that needs prices or a bound that they lack.
     """
