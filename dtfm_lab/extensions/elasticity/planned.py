@@ -1,4 +1,4 @@
-"""A fleet as fast as the lab's plans: it takes the simulated iteration of the best plan for the devices online.
+"""A fleet whose speed comes from the lab's plans: the simulated iteration of the best plan for the devices online.
 
 Peers of a stage (the devices that hold the same stage) may share the work of missing devices. This module also computes
 how much longer a step takes then, and in which places of the plan missing devices cost least.
@@ -34,7 +34,7 @@ from dtfm_lab.simulation import simulate
 Counts = tuple[int, ...]
 """Number of devices of each class."""
 SAME_S = 1e-9
-"""A step counts as shorter only if it is shorter by more than this."""
+"""Minimum seconds by which an exchange in ``better_hole`` must shorten a step. Less is rounding."""
 RISES = 4000
 """Maximum number of steps in which the lower bound for the whole network is raised. They take about two seconds on one
 core."""
@@ -44,11 +44,11 @@ GENERATIONS = 3
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedFleet:
-    """Plans any set of a network's devices for the shortest iteration. Sets that differ only in names share one search.
+    """Finds the plan with the shortest iteration for any subset of a network's devices.
 
-    Devices are of one class if they can trade places without changing the cost of any plan. A fleet is planned by the
-    number of its devices of each class. Devices are then assigned to the plan so that as many as possible keep their
-    stage. The same seed gives the same plans. Raises JobError for a job without a model.
+    Devices are of one class if swapping them changes no plan's cost. Subsets with equal numbers of devices of each
+    class share one search. Devices are then assigned to the plan so that as many as possible keep their stage. The same
+    seed gives the same plans.
     """
 
     network: Topology
@@ -76,7 +76,7 @@ class PlannedFleet:
 
     @kept
     def plan(self, present: frozenset[int]) -> Plan | None:
-        """Return the plan of a fleet, on the network of these devices alone. None if no plan fits."""
+        """Return the plan for the devices online, on the network of only these devices. None if no plan fits."""
         ordered = self._ordered(present)
         found = self._found(ordered)
         return None if found is None else replace(found, topology=self.network.subset(ordered))
@@ -114,8 +114,8 @@ class PlannedFleet:
 
     @kept
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """Return the operation of the plan for the devices online. Where possible, devices keep the stages that they
-        have in ``current``."""
+        """Return the operation of the plan for the devices online; None if no plan fits. Where possible, devices keep
+        the stages that they have in ``current``."""
         found = self.plan(present)
         if found is not None and current is not None and current.plan is not None:
             # devices of one class can trade places without changing the cost
@@ -162,7 +162,7 @@ class PlannedFleet:
         return None if step_s == np.inf else self._one(self.of(placed).losing(larger - present, step_s=step_s))
 
     def of(self, plan: Plan) -> Operation:
-        """Return the operation that follows a simulated plan. Its devices are found in the network by name."""
+        """Return the operation that executes a simulated plan. Its devices are found in the network by name."""
         devices = frozenset(self._indices(plan).ravel().tolist())
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
@@ -222,9 +222,9 @@ class PlannedFleet:
 
         The result is the larger of two estimates. One simulates every message. The other lets peers fit the work into
         the idle time of the full plan first, as ReCycle's schedules aim to. If the simulator cannot share the work
-        (``check_shared``), as with embeddings tied across stages, only the second estimate is used. Taking the larger
-        one ensures that a step is never shorter than without losses. The simulation alone may be, because fewer devices
-        average, and the bound on histories does not allow for that.
+        (``check_shared``), as with embeddings tied across stages, only the second estimate is used. The larger one is
+        never shorter than a step without losses. A simulated step may be, because fewer devices average. The upper
+        bound on a history's samples does not allow for that.
         """
         load = self._load(plan)
         least_s = load.iteration_s + float(longer_s(load, gone).max())
@@ -268,7 +268,8 @@ class PlannedFleet:
         iteration.
 
         Without ``full_batch``, only the bound from the total work of all devices is used, because it also holds for
-        smaller batches. If no plan fits these devices, the result is the bound for the whole network.
+        smaller batches. If no plan fits these devices, the result is the bound for the whole network. Infinite if no
+        bound on the seconds is known.
         """
         found = self.plan(present)
         # the search does not improve its bound, so this is the bound of the total work. If no plan fits, the devices

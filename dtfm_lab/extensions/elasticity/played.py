@@ -85,8 +85,8 @@ def run_hours(
 ) -> History:
     """Start workers for the devices online, let them leave and arrive, and return the measured History.
 
-    ``options`` are passed to ``start``. Raises LabError for an option in ``OWN``, and RunError if the run fails. Errors
-    of ``start`` pass through.
+    ``options`` are passed to ``start``. Raises LabError for an option in ``OWN`` other than ``clock="paced"``. Raises
+    RunError if the run fails, or if there are never enough devices to start it. Errors of ``start`` pass through.
     """
     for option in OWN:
         if options.get(option) not in (None, "paced" if option == "clock" else None):
@@ -126,7 +126,7 @@ class Hours(Booked):
     every_s: float = np.inf
     """Seconds of training between two checkpoints that the policy asks for now."""
     every: int = 0
-    """Iterations between two checkpoints, as the run was last told. 0 for none."""
+    """Iterations between two checkpoints that the run was last set to. 0 for no checkpoints."""
     pause_until_s: float = 0.0
     later: tuple[float, Response] | None = None
     """If an operation is being prepared while work continues: the second of the run at which it is ready, and the
@@ -288,8 +288,8 @@ class Hours(Booked):
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
     def _iterations_between(self, step_s: float) -> int:
-        """Return the iterations between two checkpoints that the policy wants, if one takes ``step_s``. 0 for no
-        checkpoints."""
+        """Return the number of iterations between two checkpoints that the policy wants, if an iteration takes
+        ``step_s`` seconds. 0 for no checkpoints."""
         by_s = max(1, round(self.every_s / step_s)) if np.isfinite(self.every_s) else 0
         return min(filter(None, (self.policy.every_steps, by_s)), default=0)
 

@@ -75,7 +75,8 @@ def _listed(choices: object) -> list[dict[str, Any]]:
 def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
     """Read the nodes of a task. If resources are an ordered list, its first entry counts.
 
-    With ``offers``, each GPU gets the price of the cheapest one that fits. Raises FileError if none fits.
+    With ``offers``, each GPU gets its share of the price of the cheapest instance that fits. Raises FileError if none
+    fits.
 
     Source of the format: SkyPilot's documentation, Task YAML.
     """

@@ -50,7 +50,8 @@ solver's deterministic time to spend on it, and lower bounds of the hops' costs,
 
 
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Yield the best placement so far, until it is proved to be the optimum or nothing more can be proved."""
+    """Yield the best placement so far, until it is proved to be the optimum or nothing more can be proved. Raises
+    MissingExtra if that needs OR-tools, which is not installed."""
     first = _first_incumbent(problem, rng)
     yield first
     if first.best_s <= problem.bound_s:

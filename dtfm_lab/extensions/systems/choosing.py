@@ -36,7 +36,7 @@ Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strate
 def outcome_of(
     strategy: Strategy, topology: Topology, job: Job, budget: Budget | None = None, *, prune: bool = True
 ) -> Outcome:
-    """Return the outcome of a system: its best plan for the work of a job, or the reason why none fits.
+    """Return the outcome of a system: its best plan for the work of a job, or the reason why it has none.
 
     Plans that cannot beat the best so far (``Strategy.least_s``) are not simulated. This does not change the outcome.
     ``prune=False`` simulates all. If several plans are equally fast, the one that the system yields first is taken.
@@ -125,7 +125,7 @@ def _queued(plan: Plan, budget: Budget) -> Plan:
 
 
 def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget) -> tuple[list[Plan | Branch], str]:
-    """Return the plans of a system, and the reason why it has no plan or no more plans."""
+    """Return the plans and branches that a system yields, and the reason to state if none of them gives a plan."""
     found: list[Plan | Branch] = []
     try:
         for one in strategy.branches(topology, work, budget):
@@ -184,7 +184,8 @@ def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
 def chosen(systems: Asked) -> list[Strategy]:
     """Return the named or given strategies, each once; all by default. A name or a class gets its default assumptions.
 
-    Raises UnknownName for an unknown name, and LabError for an empty list or for something that is not a system.
+    Raises UnknownName for an unknown name. Raises LabError for an empty list, a system that is not modelled, or
+    something that is not a system.
     """
     if systems is None:
         systems = list(strategies)

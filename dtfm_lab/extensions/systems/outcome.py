@@ -130,7 +130,8 @@ class Outcome:
 
     @cached_property
     def causes(self) -> dict[str, float]:
-        """Seconds of the critical path by cause, the longest first. They add up to the iteration."""
+        """Seconds of the critical path by cause, the longest first. They add up to the iteration. Empty without a
+        plan."""
         if self.iteration_s is None:
             return {}
         added_s = self.strategy.averaging_s(self.plan, self.budget)

@@ -91,14 +91,15 @@ class WaterfallStep:
 
     @property
     def change(self) -> float | None:
-        """The value minus the previous step's value; None for the first. Steps without a value are skipped."""
+        """The value minus the value of the last earlier step that has one (``before``); None if either is missing."""
         if self.before is None or self.before.value is None or self.value is None:
             return None
         return self.value - self.before.value
 
     @property
     def ratio(self) -> float | None:
-        """The value divided by the previous step's value; None for the first. Steps without a value are skipped."""
+        """The value divided by the value of the last earlier step that has one (``before``); None if either is
+        missing."""
         if self.before is None or not self.before.value or self.value is None:
             return None
         return self.value / self.before.value
@@ -253,7 +254,7 @@ def waterfall(
     Raises
     ------
     LabError
-        The first switch has no strategy, or there is no plan to hold.
+        The first switch has no strategy or holds a plan, there is no plan to hold, or ``published`` is not above 0.
     """
     switches, known = list(switches), _range_of(published)
     if not switches or switches[0].strategy is None or switches[0].held is not None:

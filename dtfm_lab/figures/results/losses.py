@@ -11,7 +11,7 @@ from dtfm_lab.files.traces import losses as losses_table
 
 @figure_of(Trace)
 def losses(trace: Trace) -> go.Figure:
-    """Mean training loss of each iteration, and the losses of the held-out text.
+    """Mean training loss of each iteration, and the losses on held-out text or samples.
 
     Raises TraceError for a trace without losses, such as a simulated one.
     """

@@ -130,7 +130,8 @@ def simumax() -> Iterator[Row]:
 
 
 def _timed(line: dict[str, str], evidence: Evidence = Evidence.TRANSFERRED, how: str = "") -> dict[str, Any]:
-    """Return the fields of an iteration's row."""
+    """Return the fields of a line's iteration row that do not depend on the prediction. ``how`` is appended to the
+    setting."""
     between = line["microbatches"] == BETWEEN
     note = LOOKED_UP if line["sequence"] == LONG else ""
     return {

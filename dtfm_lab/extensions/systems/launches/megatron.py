@@ -338,7 +338,8 @@ def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
 
 
 def _flags(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each flag and its value, which is the first word before the next flag. Underscores in a flag become dashes.
+    """Yield each flag and its value: the first word after it, or None if another flag follows at once. Underscores in a
+    flag become dashes.
 
     Words before the first flag, and further words after a value, belong to the launcher and are skipped.
     """

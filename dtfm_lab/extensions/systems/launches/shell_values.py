@@ -170,7 +170,8 @@ class Values:
 
 
 def unwrapped(value: str) -> str:
-    """Return a value without the quotes or parentheses around it."""
+    """Return a value without the quotes or parentheses around it, with single spaces between its words. In a single
+    word, all unescaped quotes are removed."""
     value = value.strip()
     for opening, closing in (('"', '"'), ("'", "'"), ("(", ")")):
         inner = value[1:-1]
