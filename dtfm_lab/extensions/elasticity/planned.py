@@ -32,12 +32,12 @@ from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate
 
 Counts = tuple[int, ...]
-"""Number of devices of each class."""
+"""Number of devices of each class of interchangeable devices (see ``PlannedFleet``)."""
 SAME_S = 1e-9
 """Minimum seconds by which an exchange in ``better_hole`` must shorten a step. Less is rounding."""
 RISES = 4000
-"""Maximum number of steps in which the lower bound for the whole network is raised. They take about two seconds on one
-core."""
+"""Maximum number of steps in which ``_least_s`` raises the lower bound for the whole network. They take about two
+seconds on one core."""
 GENERATIONS = 3
 """Generations of the search for each fleet. The first one holds the best candidate of every shape."""
 
@@ -70,7 +70,7 @@ class PlannedFleet:
         return len(self.network)
 
     def _ordered(self, present: frozenset[int]) -> list[int]:
-        """Return the devices sorted by class and index. In this order, fleets with the same number of devices of each
+        """Return the devices sorted by class and index. In this order, sets with the same number of devices of each
         class have equal matrices of links."""
         return sorted(present, key=lambda device: (self._class_of[device], device))
 
@@ -86,8 +86,8 @@ class PlannedFleet:
         return tuple(np.bincount(self._class_of[list(devices)], minlength=int(self._class_of.max()) + 1).tolist())
 
     def _found(self, devices: Collection[int]) -> Plan | None:
-        """Return the plan for as many devices of each class as there are in ``devices``. Only the first fleet with
-        these numbers is searched. None if no plan fits."""
+        """Return the plan for as many devices of each class as there are in ``devices``. Only the first set of devices
+        with these numbers is searched. None if no plan fits."""
         key = self._counts(devices)
         if key not in self._planned:
             self._planned[key] = self._search(self._ordered(frozenset(devices)))
@@ -127,7 +127,7 @@ class PlannedFleet:
     def shared(
         self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
-        """Return the operation of the plan for another fleet.
+        """Return the operation of the plan for another set of devices (``other``), adapted to the devices online.
 
         If ``other`` is larger, its missing devices get the places in the plan in which their absence lengthens a step
         least. If it is smaller, the devices outside it stand by. None if no plan fits, if peers cannot share the work,
@@ -167,8 +167,7 @@ class PlannedFleet:
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
     def _one(self, operation: Operation) -> Operation:
-        """Return the first operation with the same contents as this one. Results that were cached for it are found
-        again."""
+        """Return the first operation with the same contents as this one, so that results cached for it are found."""
         grid, plan = self.grid(operation), _plan_of(operation)
         key = (plan.job, plan.topology.names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
         return self._known.setdefault(key, operation)
@@ -239,8 +238,7 @@ class PlannedFleet:
         return self._sharing_s[key]
 
     def _load(self, plan: Plan) -> Load:
-        """Return what a plan demands of its devices. Plans that differ only by devices of the same class share the
-        result."""
+        """Return the ``Load`` of a plan. Plans that differ only by devices of the same class share the result."""
         key = (plan.job, self._class_of[self._indices(plan)].tobytes())
         if key not in self._loads:
             self._loads[key] = load_of(plan)
@@ -283,8 +281,9 @@ class PlannedFleet:
         """Lower bound in seconds on an iteration of any plan of the whole network, and so of any part of it; 0 if no
         plan fits. It is raised in up to ``RISES`` steps.
 
-        It also holds if peers share the work of missing devices, because their plan is one of a larger fleet. A bound
-        for the devices online would not hold then: it assumes that every stage has the same number of replicas.
+        It also holds if peers share the work of missing devices, because they follow the plan of a larger set of
+        devices. A bound for the devices online would not hold then: it assumes that every stage has the same number of
+        replicas.
         """
         found = self.plan(frozenset(range(self.n_devices)))
         if found is None:
@@ -311,7 +310,8 @@ def _iteration_s(plan: Plan) -> float:
 
 
 class Load(NamedTuple):
-    """What a plan demands of its devices. Arrays are (stages, replicas)."""
+    """How long each device of a plan is busy, and how many micro-batches fit into its memory. Arrays are (stages,
+    replicas)."""
 
     iteration_s: float
     busy_s: FloatArray
@@ -321,7 +321,7 @@ class Load(NamedTuple):
 
 
 def load_of(plan: Plan) -> Load:
-    """Simulate an iteration of a plan and return its load."""
+    """Simulate an iteration of a plan and return its ``Load``."""
     trace = simulate(plan)
     busy_s = trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
     return Load(trace.iteration_s, busy_s, activation_budget(plan))

@@ -1,9 +1,10 @@
-"""Play the hours of a changing fleet in a real run: workers leave and arrive as an availability says, and a policy
-decides how the run continues.
+"""Run a real training while devices come and go: workers leave and arrive as an availability says, and a policy decides
+how the run continues.
 
 The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. Between
 iterations, while orders go to the workers, the clock stops, because how long that takes depends on this machine. Every
-fleet is planned before the first worker starts, by a replay of the same hours. The replay's History is the prediction.
+set of online devices is planned before the first worker starts, by a replay of the same availability. The replay's
+History is the prediction.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LATE = 0.05
 ASKED_AT = {"iteration": PolicyEvent.STEP, "checkpoint": PolicyEvent.CHECKPOINT}
 """Events of the run at which a policy may want to be asked -> their names in ``Response.again``."""
 SOON_S = 1e-3
-"""Minimum seconds of the run until a policy is asked again, if it asks for a time."""
+"""Minimum seconds of the run until a policy is asked again at a time that it chose, so that time always advances."""
 MOST_ITERATIONS = 10**6
 """Maximum number of iterations. The run ends long before, at the end of the availability."""
 

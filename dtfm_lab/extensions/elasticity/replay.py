@@ -1,4 +1,5 @@
-"""Replay the hours of a fleet under a policy: every second is attributed to a state, and every step is counted once.
+"""Replay an availability (when each device is online) under a policy: every second is attributed to a state, and every
+step is counted once.
 
 Between two changes a run only repeats its step. The replay therefore jumps from change to change and counts the whole
 steps between them. It never looks ahead: a policy knows only the present and the past.

@@ -29,7 +29,7 @@ ZERO = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3}
 
 class Expressed:
     """A plan while it is translated for a framework: the job as the framework will run it, and one line per thing that
-    is lost."""
+    the framework cannot express."""
 
     def __init__(self, plan: Plan, framework: str) -> None:
         self.plan, self.framework = plan, framework

@@ -215,7 +215,8 @@ class RunFolder:
 
 
 def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
-    """Read a run folder, with paths of the spec resolved on this host. Raises LabError."""
+    """Read a run folder, with paths of the spec resolved on this host. Raises LabError if a file is missing, invalid or
+    not private."""
     folder = Path(path).resolve()
     where = f"{folder.name}/run.json"
     data = read_mapping(folder / "run.json")

@@ -54,7 +54,7 @@ class _Rate(ToolOutput):
 
 class _Sender(ToolOutput):
     min_rtt: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Minimum round trip of the connection in microseconds."""
+    """Minimum round trip of the connection in microseconds; None if it is not reported."""
 
 
 class _Stream(ToolOutput):
@@ -165,6 +165,6 @@ def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
 
 
 def _is_round(bits_per_s: float) -> bool:
-    """Return True if the rate is almost exactly one that a person would set."""
+    """Return True if the rate is almost exactly round (``OF_A_ROUND_RATE``), as a person would set it."""
     power = 10.0 ** (len(f"{bits_per_s:.0f}") - 1)
     return any(abs(bits_per_s / (power * digit) - 1) < OF_A_ROUND_RATE for digit in (1, 2, 5, 10))

@@ -12,10 +12,10 @@ from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 from dtfm_lab.extensions.machines.text import rows_of
 
 NVLINK_S, PCIE_S = 1e-5, 2e-5
-"""Latency in seconds between two GPUs of a host, over NVLink and over PCIe. As in the networks that ship with the
-lab."""
+"""Assumed latency in seconds between two GPUs of a host, over NVLink and over PCIe. As in the networks that ship with
+the lab."""
 NEAR_S = 1e-4
-"""Latency in seconds between two hosts of a cluster."""
+"""Assumed latency in seconds between two hosts of a cluster."""
 NEAR_GBPS = 10.0
 """Gbit/s between two hosts of a cluster if not measured: ordinary Ethernet."""
 LEAST_NEAR_GBPS, MOST_NEAR_GBPS = 1.0, 100.0

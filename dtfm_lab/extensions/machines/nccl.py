@@ -25,7 +25,8 @@ TEST = re.compile(
 )
 """Matches the name of a test's program. Newer versions print it, and command lines contain it."""
 NEAR = 0.03
-"""Relative tolerance for the ratio of two printed bandwidths, because they have only two decimals."""
+"""Relative tolerance within which the ratio of two printed bandwidths identifies a test: they have only two
+decimals."""
 
 
 class _Rank(NamedTuple):

@@ -297,7 +297,7 @@ def _merged(hosts: Sequence[ReportedHost]) -> list[ReportedHost]:
 
 
 def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
-    """Merge two reports on one host, under the first name."""
+    """Merge two reports on one host, under the first name. Raises TopologyError if they contradict each other."""
     gpus = a.gpus or b.gpus
     if a.gpus and b.gpus:
         if len(a.gpus) != len(b.gpus):

@@ -80,7 +80,7 @@ LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-
 kernels in advance."""
 
 MOST_TENSOR = 32
-"""GPUs per layer in the largest measured tensor-parallel groups."""
+"""GPUs per layer in the largest measured tensor-parallel groups, which ``Configuration.is_slow`` treats separately."""
 
 GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
 """Bytes of gathered inputs that each GPU of a tensor-parallel group keeps, to be multiplied by the tokens of all
@@ -118,7 +118,9 @@ CONFIDENCE_SPREADS = 1.645
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """How a model is trained on ``nodes`` hosts of eight H100s."""
+    """How a model is trained on ``nodes`` hosts of eight H100s: data (``dp``), tensor (``tp``) and pipeline parallelism
+    (``pp``), sequences per micro-batch (``mbs``), micro-batches per replica (``grad_acc``) and the stage of ZeRO.
+    Raises LabError for values that do not fit together."""
 
     model: str
     nodes: int

@@ -38,7 +38,8 @@ class Outcome:
     reason: str = ""
     """Why there is no plan; empty if there is one."""
     runners_up: tuple[Plan, ...] = field(default=(), compare=False)
-    """The fastest plans of other shapes that were tried. Simulated plans come first, then others by their lower bounds.
+    """Plans of other shapes that were tried, one per shape. The fastest simulated ones come first, then others by their
+    lower bounds.
 
     All of them fit. Their communication cost is not computed.
     """

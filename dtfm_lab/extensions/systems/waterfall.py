@@ -188,9 +188,9 @@ class Waterfall:
         return len(self.steps)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per switch. Columns: sentence, value, its change and ratio to the row before, seconds and
-        their change, the compared system's seconds, system and shape. The last columns say if the plan was
-        held, if it fits, why a plan is missing, and the source."""
+        """Return one row per switch. Columns: sentence, value, its change and ratio to the last row before that has a
+        value, seconds and their change, the compared system's seconds, system and shape. The last columns say if the
+        plan was held, if it fits, why a plan is missing, and the source."""
         rows = []
         for step in self.steps:
             job = None if step.outcome.found is None else step.outcome.job

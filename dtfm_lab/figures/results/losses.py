@@ -1,4 +1,4 @@
-"""The losses of the model in the course of a run."""
+"""The training and held-out losses of a model in the course of a run."""
 
 import plotly.graph_objects as go
 

@@ -43,7 +43,7 @@ REPLY = b"received"
 
 
 def answer_requests(connection: socket.socket) -> None:
-    """Answer the requests of one timing host until it closes the connection."""
+    """Answer the requests of one timing host until it closes the connection, or sends nothing for ``SILENCE_S``."""
     with connection, contextlib.suppress(OSError):
         connection.settimeout(SILENCE_S)
         buffer = memoryview(bytearray(max(SIZES)))

@@ -44,7 +44,7 @@ BY_CHOICE = {
 
 
 def plan_of(line: dict[str, str]) -> Plan:
-    """Return the plan of a row. Ranks of a group are neighbours, all on one host."""
+    """Return the plan of a row. Ranks of a group are neighbours, and all are on one host."""
     gpus, n_stages, n_replicas = (int(line[name]) for name in ("tensor_parallel", "stages", "replicas"))
     experts, context = int(line["expert_parallel"]), int(line["context_parallel"])
     job = Job(

@@ -23,7 +23,8 @@ ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
 
 
 def read_text(text: str) -> Launch:
-    """Return the launch of a configuration's text."""
+    """Return the launch of a configuration's text. Raises LabError for settings that cannot be read or have no
+    model."""
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:

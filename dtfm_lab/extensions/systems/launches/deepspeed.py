@@ -29,7 +29,7 @@ ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", 
 
 def read_text(text: str) -> Launch:
     """Return the launch of a configuration's text. Comments and trailing commas are allowed, because DeepSpeed reads
-    Hjson."""
+    Hjson. Raises LabError if it is invalid."""
     bare = re.sub(r"(?m)^\s*(//|#).*$|(?<=[\s,{\[])(//|#)[^\"\n]*$", "", text)
     bare = re.sub(r",(\s*[}\]])", r"\1", bare)
     try:

@@ -41,7 +41,8 @@ UNKNOWN_VALUE = re.compile(r"\$\{?(\w+)\}?")
 
 
 def read_shell(text: str) -> Launch:
-    """Return the launch of a shell script."""
+    """Return the launch of a shell script. Raises LabError if no command has flags, or a file that it needs is
+    missing."""
     script = read_script(text, lambda name: is_ignored("megatron", _current(name)))
     if not script.command:
         runs = f"; it reads {', '.join(script.reads)}" if script.reads else ""

@@ -48,7 +48,7 @@ def is_python(text: str) -> bool:
 
 
 def read_toml(text: str) -> Launch:
-    """Return the launch of a TOML text."""
+    """Return the launch of a TOML text. Raises LabError if it is invalid."""
     try:
         config = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -57,7 +57,7 @@ def read_toml(text: str) -> Launch:
 
 
 def read_python(text: str) -> Launch:
-    """Return the launch of a Python configuration. It is only parsed, and never run.
+    """Return the launch of a Python configuration. It is only parsed, and never run. Raises LabError if it is invalid.
 
     The literal arguments of ``TrainingConfig``, ``ParallelismConfig`` and ``CompileConfig`` are read, and so is the
     policy of activation checkpointing.
