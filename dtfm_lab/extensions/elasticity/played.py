@@ -151,7 +151,8 @@ class Hours(Booked):
     heard: threading.Thread = field(default_factory=threading.Thread)
 
     def play(self) -> History:
-        """Play the availability to its end and return the measured history."""
+        """Play the availability to its end and return the measured history. Raises RunError if there are never enough
+        devices for a plan."""
         self.every_s = self.policy.every_s
         for moment in moments(self.availability, self.so_far.costs.start_s, self.so_far.costs.notice_s):
             self._wait_until(moment.time_s)
@@ -267,7 +268,8 @@ class Hours(Booked):
         )
 
     def _follow(self, response: Response) -> None:
-        """Switch to the operation in the policy's answer. Without one, the run waits for devices."""
+        """Switch to the operation in the policy's answer. Without one, the run waits for devices. Raises LabError for
+        an operation without a plan."""
         before, self.operation = self.operation, response.operation
         self._set_interval(response)
         if before is None and self.waits and self.run is not None:

@@ -241,7 +241,8 @@ class _Run:
             last[4] += samples
 
     def advance(self, to_s: float) -> None:
-        """Advance to second ``to_s``, and ask the policy whenever it wants to be asked."""
+        """Advance to second ``to_s``, and ask the policy whenever it wants to be asked. Raises PlanError after more
+        than ``MOST_TURNS`` turns."""
         while self.time_s < to_s:
             self.turns += 1
             if self.turns > MOST_TURNS:

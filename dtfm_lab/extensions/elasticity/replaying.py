@@ -288,7 +288,7 @@ def _fleet(
     name: str = "",
 ) -> tuple[Fleet, Availability, Any, float]:
     """Return the fleet, the availability of its devices, their prices in US dollars per hour, and the seconds to write
-    the largest device's state (0 with a table)."""
+    the largest device's state (0 with a table). Raises JobError for a job that does not suit the network or table."""
     if isinstance(topology, Mapping):
         if isinstance(job, bool) or not isinstance(job, int | float) or as_number(job) is None:
             raise JobError(f"job is {job!r} with a table; wanted the samples per step")

@@ -104,7 +104,8 @@ def read_iperf(data: object, path: Path) -> SourceReport:
     trip.
 
     With ``--bidir``, the bandwidth in the other direction is read too. In a server's output ``local_host`` is the
-    server: the client sends, unless the test was reversed.
+    server: the client sends, unless the test was reversed. Raises FileError if the test failed or has not ended, or if
+    no data was received.
     """
     if isinstance(data, dict) and data.get("error"):
         raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")

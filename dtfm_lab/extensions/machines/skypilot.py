@@ -166,7 +166,7 @@ def _as_sold(accelerator: str, count: int) -> str:
 
 def _accelerator(given: Accelerators, path: Path, notes: list[str]) -> tuple[str, int]:
     """Return the kind and the number of GPUs from ``A100:8``, ``{A100: 8}``, a set of one entry, or the first entry of
-    an ordered list."""
+    an ordered list. Raises FileError for anything else."""
     choices = [given] if isinstance(given, str) else [*(given or ())]
     if isinstance(given, list) and len(choices) > 1:
         notes.append(f"{path.name}: the first of {len(choices)} ordered accelerators counts")
@@ -203,7 +203,8 @@ def _rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def read_catalogue(text: str, path: Path) -> Offers:
-    """Read the minimum prices of a catalogue (skypilot-catalog, ``vms.csv``) for each kind, number and region."""
+    """Read the minimum prices of a catalogue (skypilot-catalog, ``vms.csv``) for each kind, number and region. Raises
+    FileError for invalid numbers, or without any accelerator."""
     offers: Offers = {}
     for number, row in _rows(text, path):
         if not row["AcceleratorName"]:

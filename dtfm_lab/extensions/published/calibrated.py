@@ -244,7 +244,7 @@ def _factor(predict: Predict, plan: Plan, measured: float) -> float:
 
 def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
     """Return the row of a run. Its efficiency is the run's FLOP, divided by what its devices could do at their peak in
-    the time in which they computed."""
+    the time in which they computed. Raises TraceError for a simulated trace, and for one without FLOP and peaks."""
     context = trace.context
     if context.source != "measured":
         raise TraceError(f"row {number} is a simulated trace; wanted a measured one")

@@ -128,12 +128,12 @@ class Waterfall:
 
     @property
     def start(self) -> float | None:
-        """The first step's value."""
+        """The first step's value; None if missing."""
         return self.steps[0].value
 
     @property
     def end(self) -> float | None:
-        """The value of the last step that has one."""
+        """The value of the last step that has one; None if all are missing."""
         return next((step.value for step in reversed(self.steps) if step.value is not None), None)
 
     @property

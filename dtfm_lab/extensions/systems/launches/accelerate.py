@@ -146,7 +146,8 @@ def _count(given: Mapping[str, Any], name: str) -> int:
 
 
 def _stripped(section: Any, prefix: str) -> dict[str, Any]:
-    """Return a section's values, by their names without this prefix."""
+    """Return a section's values, by their names without this prefix. Empty without a section. Raises LabError for one
+    that is not a mapping."""
     if section is None:
         return {}
     if not isinstance(section, Mapping):

@@ -40,7 +40,8 @@ def read_text(text: str) -> Launch:
 
 
 def read_config(config: Any) -> Launch:
-    """Return the launch of a configuration that is already parsed."""
+    """Return the launch of a configuration that is already parsed. Raises LabError for settings that contradict each
+    other or have no model."""
     if not isinstance(config, Mapping):
         raise LabError(f"DeepSpeed configuration is {shortened(config)}; wanted an object in braces")
     ignored, notes, asked = list[str](), list[str](), list[str]()

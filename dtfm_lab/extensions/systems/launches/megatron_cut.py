@@ -44,7 +44,8 @@ def blocks_of(given: Mapping[str, Any], stages: int) -> tuple[int, ...] | None:
 
 def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] | None:
     """Return the blocks of each stage of a layout such as ``Et*3|(tt|)*2,m|L``: ``t`` is a block, ``E`` the embedding,
-    ``L`` the loss. ``|`` separates stages. None if all stages have the same number.
+    ``L`` the loss. ``|`` separates stages. None if all stages have the same number. Raises LabError for other layouts
+    or numbers of stages, and for a stage without blocks.
 
     Source: megatron/core/transformer/pipeline_parallel_layer_layout.py of NVIDIA/Megatron-LM, parse_str_to_list.
     """

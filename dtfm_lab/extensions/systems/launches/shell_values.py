@@ -91,7 +91,8 @@ class Values:
         return self.known.get(name)
 
     def put_in(self, text: str) -> str:
-        """Return a text with known variables replaced by their values, and computations by their results."""
+        """Return a text with known variables replaced by their values, and computations by their results. Raises
+        LabError if the text becomes longer than ``MOST_LETTERS``."""
         made, at = "", 0
         while at < len(text):
             # Escaped, so it stays a letter for the program that is started.

@@ -183,7 +183,8 @@ def _checkpointing(given: Mapping[str, Any]) -> str:
 
 
 def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> dict[str, Any]:
-    """Return the strategy's fields that say how a pipeline is cut, and its micro-batch size."""
+    """Return the strategy's fields that say how a pipeline is cut, and its micro-batch size. Raises LabError for a
+    pipeline that has no model here."""
     if stages == 1:
         return {"microbatch": local}
     named = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
@@ -212,7 +213,8 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
 
 def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return the number of blocks in each part of the model; None if the configuration does not say, so that the parts
-    are as even as possible."""
+    are as even as possible. Raises LabError for a part without blocks, and for split points that leave the rest
+    open."""
     if (parts := parallel.get("module_fqns_per_model_part")) is not None:
         # Embedding and head are not blocks.
         counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)
