@@ -30,7 +30,7 @@ class ObjectiveWords:
         return format_dollars(value) if self.unit == "$" else format_s(value)
 
     def bound_line(self, bound: float) -> str:
-        """Return what the bound says about every plan; empty if the bound is missing."""
+        """Return what the bound says about every plan; empty if the bound is 0, which says nothing."""
         return f"no plan is {self.better} than {self.words(bound)}" if bound > 0 else ""
 
     def gap_words(self, best: float, bound: float) -> str:

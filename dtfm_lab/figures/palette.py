@@ -42,7 +42,8 @@ HUES = {
 PAGES = ("#FFFFFF", "#17171B")
 """Approximate colours of a light and a dark page."""
 MESSAGE = 0.38
-"""Share of the page's colour in the colour of a message, which has its family's hue."""
+"""Share of the page's colour in the colour of most messages: activations, their gradients and those of tied
+embeddings."""
 KIND_TINTS = {
     Kind.FORWARD: ("forward", 0.0),
     Kind.BACKWARD: ("backward", 0.0),
@@ -58,8 +59,8 @@ KIND_TINTS = {
     Kind.SEND_P: ("averaging", 0.2),
     Kind.SEND_E: ("averaging", MESSAGE),
 }
-"""The family of each kind, and the share of the page's colour mixed into its hue. Below 0, the opposite page's
-colour is mixed in. Averaging consists mainly of messages, so these have the full hue."""
+"""Each kind's hue family, and the share of the page's colour mixed into that hue. Below 0, the opposite page's colour
+is mixed in. Averaging consists mainly of messages of gradients (``SEND_G``), so these have the full hue."""
 KIND_TINTS |= {receive: KIND_TINTS[send] for receive, send in RECEIVES.items()}
 EDGES = {YELLOW: YELLOW_EDGE}
 """Edges of the colours that would be invisible on a white page."""

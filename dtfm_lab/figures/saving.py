@@ -56,7 +56,8 @@ def save(
 
 
 def for_paper(figure: go.Figure, width: str = "text", height_in: float | None = None) -> go.Figure:
-    """Return a copy in the size and type of a paper, on white and without its title."""
+    """Return a copy in the size and type of a paper, on white and without its title. Raises LabError for an unknown
+    width."""
     if width not in WIDTHS_IN:
         raise LabError(f"width is {width!r}; wanted one of {', '.join(WIDTHS_IN)}")
     width_px = round(WIDTHS_IN[width] * PX_PER_IN)

@@ -1,4 +1,4 @@
-"""A fleet as fast as the lab's plans: it takes the simulated iteration of the best plan for the devices online.
+"""A fleet whose speed comes from the lab's plans: the simulated iteration of the best plan for the devices online.
 
 Peers of a stage (the devices that hold the same stage) may share the work of missing devices. This module also computes
 how much longer a step takes then, and in which places of the plan missing devices cost least.
@@ -32,23 +32,23 @@ from dtfm_lab.planning.search import plan as search_plan
 from dtfm_lab.simulation import simulate
 
 Counts = tuple[int, ...]
-"""Number of devices of each class."""
+"""Number of devices of each class of interchangeable devices (see ``PlannedFleet``)."""
 SAME_S = 1e-9
-"""A step counts as shorter only if it is shorter by more than this."""
+"""Minimum seconds by which an exchange in ``better_hole`` must shorten a step. Less is rounding."""
 RISES = 4000
-"""Maximum number of steps in which the lower bound for the whole network is raised. They take about two seconds on one
-core."""
+"""Maximum number of steps in which ``_least_s`` raises the lower bound for the whole network. They take about two
+seconds on one core."""
 GENERATIONS = 3
 """Generations of the search for each fleet. The first one holds the best candidate of every shape."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlannedFleet:
-    """Plans any set of a network's devices for the shortest iteration. Sets that differ only in names share one search.
+    """Finds the plan with the shortest iteration for any subset of a network's devices.
 
-    Devices are of one class if they can trade places without changing the cost of any plan. A fleet is planned by the
-    number of its devices of each class. Devices are then assigned to the plan so that as many as possible keep their
-    stage. The same seed gives the same plans. Raises JobError for a job without a model.
+    Devices are of one class if swapping them changes no plan's cost. Subsets with equal numbers of devices of each
+    class share one search. Devices are then assigned to the plan so that as many as possible keep their stage. The same
+    seed gives the same plans.
     """
 
     network: Topology
@@ -70,13 +70,13 @@ class PlannedFleet:
         return len(self.network)
 
     def _ordered(self, present: frozenset[int]) -> list[int]:
-        """Return the devices sorted by class and index. In this order, fleets with the same number of devices of each
+        """Return the devices sorted by class and index. In this order, sets with the same number of devices of each
         class have equal matrices of links."""
         return sorted(present, key=lambda device: (self._class_of[device], device))
 
     @kept
     def plan(self, present: frozenset[int]) -> Plan | None:
-        """Return the plan of a fleet, on the network of these devices alone. None if no plan fits."""
+        """Return the plan for the devices online, on the network of only these devices. None if no plan fits."""
         ordered = self._ordered(present)
         found = self._found(ordered)
         return None if found is None else replace(found, topology=self.network.subset(ordered))
@@ -86,8 +86,8 @@ class PlannedFleet:
         return tuple(np.bincount(self._class_of[list(devices)], minlength=int(self._class_of.max()) + 1).tolist())
 
     def _found(self, devices: Collection[int]) -> Plan | None:
-        """Return the plan for as many devices of each class as there are in ``devices``. Only the first fleet with
-        these numbers is searched. None if no plan fits."""
+        """Return the plan for as many devices of each class as there are in ``devices``. Only the first set of devices
+        with these numbers is searched. None if no plan fits."""
         key = self._counts(devices)
         if key not in self._planned:
             self._planned[key] = self._search(self._ordered(frozenset(devices)))
@@ -114,8 +114,8 @@ class PlannedFleet:
 
     @kept
     def operation(self, present: frozenset[int], current: Operation | None = None) -> Operation | None:
-        """Return the operation of the plan for the devices online. Where possible, devices keep the stages that they
-        have in ``current``."""
+        """Return the operation of the plan for the devices online; None if no plan fits. Where possible, devices keep
+        the stages that they have in ``current``."""
         found = self.plan(present)
         if found is not None and current is not None and current.plan is not None:
             # devices of one class can trade places without changing the cost
@@ -127,7 +127,7 @@ class PlannedFleet:
     def shared(
         self, other: frozenset[int], present: frozenset[int], current: Operation | None, above: float
     ) -> Operation | None:
-        """Return the operation of the plan for another fleet.
+        """Return the operation of the plan for another set of devices (``other``), adapted to the devices online.
 
         If ``other`` is larger, its missing devices get the places in the plan in which their absence lengthens a step
         least. If it is smaller, the devices outside it stand by. None if no plan fits, if peers cannot share the work,
@@ -162,13 +162,12 @@ class PlannedFleet:
         return None if step_s == np.inf else self._one(self.of(placed).losing(larger - present, step_s=step_s))
 
     def of(self, plan: Plan) -> Operation:
-        """Return the operation that follows a simulated plan. Its devices are found in the network by name."""
+        """Return the operation that executes a simulated plan. Its devices are found in the network by name."""
         devices = frozenset(self._indices(plan).ravel().tolist())
         return Operation(devices=devices, step_s=_iteration_s(plan), samples=_samples(plan), plan=plan)
 
     def _one(self, operation: Operation) -> Operation:
-        """Return the first operation with the same contents as this one. Results that were cached for it are found
-        again."""
+        """Return the first operation with the same contents as this one, so that results cached for it are found."""
         grid, plan = self.grid(operation), _plan_of(operation)
         key = (plan.job, plan.topology.names, grid.shape, grid.tobytes(), operation.left, operation.step_s)
         return self._known.setdefault(key, operation)
@@ -222,9 +221,9 @@ class PlannedFleet:
 
         The result is the larger of two estimates. One simulates every message. The other lets peers fit the work into
         the idle time of the full plan first, as ReCycle's schedules aim to. If the simulator cannot share the work
-        (``check_shared``), as with embeddings tied across stages, only the second estimate is used. Taking the larger
-        one ensures that a step is never shorter than without losses. The simulation alone may be, because fewer devices
-        average, and the bound on histories does not allow for that.
+        (``check_shared``), as with embeddings tied across stages, only the second estimate is used. The larger one is
+        never shorter than a step without losses. A simulated step may be, because fewer devices average. The upper
+        bound on a history's samples does not allow for that.
         """
         load = self._load(plan)
         least_s = load.iteration_s + float(longer_s(load, gone).max())
@@ -239,8 +238,7 @@ class PlannedFleet:
         return self._sharing_s[key]
 
     def _load(self, plan: Plan) -> Load:
-        """Return what a plan demands of its devices. Plans that differ only by devices of the same class share the
-        result."""
+        """Return the ``Load`` of a plan. Plans that differ only by devices of the same class share the result."""
         key = (plan.job, self._class_of[self._indices(plan)].tobytes())
         if key not in self._loads:
             self._loads[key] = load_of(plan)
@@ -268,7 +266,8 @@ class PlannedFleet:
         iteration.
 
         Without ``full_batch``, only the bound from the total work of all devices is used, because it also holds for
-        smaller batches. If no plan fits these devices, the result is the bound for the whole network.
+        smaller batches. If no plan fits these devices, the result is the bound for the whole network. Infinite if no
+        bound on the seconds is known.
         """
         found = self.plan(present)
         # the search does not improve its bound, so this is the bound of the total work. If no plan fits, the devices
@@ -282,8 +281,9 @@ class PlannedFleet:
         """Lower bound in seconds on an iteration of any plan of the whole network, and so of any part of it; 0 if no
         plan fits. It is raised in up to ``RISES`` steps.
 
-        It also holds if peers share the work of missing devices, because their plan is one of a larger fleet. A bound
-        for the devices online would not hold then: it assumes that every stage has the same number of replicas.
+        It also holds if peers share the work of missing devices, because they follow the plan of a larger set of
+        devices. A bound for the devices online would not hold then: it assumes that every stage has the same number of
+        replicas.
         """
         found = self.plan(frozenset(range(self.n_devices)))
         if found is None:
@@ -310,7 +310,8 @@ def _iteration_s(plan: Plan) -> float:
 
 
 class Load(NamedTuple):
-    """What a plan demands of its devices. Arrays are (stages, replicas)."""
+    """How long each device of a plan is busy, and how many micro-batches fit into its memory. Arrays are (stages,
+    replicas)."""
 
     iteration_s: float
     busy_s: FloatArray
@@ -320,7 +321,7 @@ class Load(NamedTuple):
 
 
 def load_of(plan: Plan) -> Load:
-    """Simulate an iteration of a plan and return its load."""
+    """Simulate an iteration of a plan and return its ``Load``."""
     trace = simulate(plan)
     busy_s = trace.bubble["busy_s"].to_numpy().reshape(plan.placement.devices.shape)
     return Load(trace.iteration_s, busy_s, activation_budget(plan))

@@ -1,9 +1,10 @@
-"""Play the hours of a changing fleet in a real run: workers leave and arrive as an availability says, and a policy
-decides how the run continues.
+"""Run a real training while devices come and go: workers leave and arrive as an availability says, and a policy decides
+how the run continues.
 
 The clock is paced: a second of the run takes ``time_scale`` wall seconds, so an hour may pass in a minute. Between
 iterations, while orders go to the workers, the clock stops, because how long that takes depends on this machine. Every
-fleet is planned before the first worker starts, by a replay of the same hours. The replay's History is the prediction.
+set of online devices is planned before the first worker starts, by a replay of the same availability. The replay's
+History is the prediction.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LATE = 0.05
 ASKED_AT = {"iteration": PolicyEvent.STEP, "checkpoint": PolicyEvent.CHECKPOINT}
 """Events of the run at which a policy may want to be asked -> their names in ``Response.again``."""
 SOON_S = 1e-3
-"""Minimum seconds of the run until a policy is asked again, if it asks for a time."""
+"""Minimum seconds of the run until a policy is asked again at a time that it chose, so that time always advances."""
 MOST_ITERATIONS = 10**6
 """Maximum number of iterations. The run ends long before, at the end of the availability."""
 
@@ -85,8 +86,8 @@ def run_hours(
 ) -> History:
     """Start workers for the devices online, let them leave and arrive, and return the measured History.
 
-    ``options`` are passed to ``start``. Raises LabError for an option in ``OWN``, and RunError if the run fails. Errors
-    of ``start`` pass through.
+    ``options`` are passed to ``start``. Raises LabError for an option in ``OWN`` other than ``clock="paced"``. Raises
+    RunError if the run fails, or if there are never enough devices to start it. Errors of ``start`` pass through.
     """
     for option in OWN:
         if options.get(option) not in (None, "paced" if option == "clock" else None):
@@ -126,7 +127,7 @@ class Hours(Booked):
     every_s: float = np.inf
     """Seconds of training between two checkpoints that the policy asks for now."""
     every: int = 0
-    """Iterations between two checkpoints, as the run was last told. 0 for none."""
+    """Iterations between two checkpoints that the run was last set to. 0 for no checkpoints."""
     pause_until_s: float = 0.0
     later: tuple[float, Response] | None = None
     """If an operation is being prepared while work continues: the second of the run at which it is ready, and the
@@ -150,7 +151,8 @@ class Hours(Booked):
     heard: threading.Thread = field(default_factory=threading.Thread)
 
     def play(self) -> History:
-        """Play the availability to its end and return the measured history."""
+        """Play the availability to its end and return the measured history. Raises RunError if there are never enough
+        devices for a plan."""
         self.every_s = self.policy.every_s
         for moment in moments(self.availability, self.so_far.costs.start_s, self.so_far.costs.notice_s):
             self._wait_until(moment.time_s)
@@ -266,7 +268,8 @@ class Hours(Booked):
         )
 
     def _follow(self, response: Response) -> None:
-        """Switch to the operation in the policy's answer. Without one, the run waits for devices."""
+        """Switch to the operation in the policy's answer. Without one, the run waits for devices. Raises LabError for
+        an operation without a plan."""
         before, self.operation = self.operation, response.operation
         self._set_interval(response)
         if before is None and self.waits and self.run is not None:
@@ -288,8 +291,8 @@ class Hours(Booked):
         self.run.follow(plan, pause_s=response.pause_s, from_checkpoint=back)
 
     def _iterations_between(self, step_s: float) -> int:
-        """Return the iterations between two checkpoints that the policy wants, if one takes ``step_s``. 0 for no
-        checkpoints."""
+        """Return the number of iterations between two checkpoints that the policy wants, if an iteration takes
+        ``step_s`` seconds. 0 for no checkpoints."""
         by_s = max(1, round(self.every_s / step_s)) if np.isfinite(self.every_s) else 0
         return min(filter(None, (self.policy.every_steps, by_s)), default=0)
 

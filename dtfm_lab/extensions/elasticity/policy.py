@@ -93,8 +93,8 @@ class Fleet(Protocol):
         """Return the best known operation of another set of devices, adapted to the devices online.
 
         If ``other`` is larger, peers of the same stage share the work of its missing devices. If it is smaller, all its
-        devices must be online, and the rest stand by. None if a stage has no device, or if the operation cannot exceed
-        ``above`` samples per second.
+        devices must be online, and the rest stand by. None if the other set has no operation, if peers cannot share the
+        work, or if the operation cannot exceed ``above`` samples per second.
         """
 
     def survives(self, operation: Operation, lost: frozenset[int]) -> bool:
@@ -119,7 +119,7 @@ class Fleet(Protocol):
 class ReconfigurationCosts:
     """Durations that do not follow from the plan. The defaults are assumptions: replace them by measured values.
 
-    Raises TraceError for a value that is not a number, negative or infinite.
+    Raises TraceError for a value that is negative, infinite, or neither a number nor a function.
     """
 
     start_s: float = 45.0
@@ -192,7 +192,7 @@ class Response:
     """Seconds to prepare the operation while the previous one continues. The switch follows as soon as a step ends
     after that. It is cancelled if the policy is asked again before. None to switch at once."""
     checkpoint_next: bool = False
-    """True if a checkpoint is written after the first step."""
+    """True if a checkpoint is written after the operation's first step."""
     every_s: float | None = None
     """Seconds of training between two checkpoints from now on. None keeps the interval."""
     again: PolicyEvent | float | None = None
@@ -355,7 +355,8 @@ def _unlike(value: object, hint: Any) -> str:
 def policy_of(given: str | Policy, **options: Any) -> Policy:
     """Return the given policy, or the named one with these options.
 
-    Raises UnknownName for an unknown name or option, and PlanError if options are given together with a policy object.
+    Raises UnknownName for an unknown name or option, TraceError for a value that an option does not accept, and
+    PlanError if options are given together with a policy object.
     """
     # An object's options are set already, and others would silently be ignored.
     if isinstance(given, Policy):

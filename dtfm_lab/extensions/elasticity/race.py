@@ -61,8 +61,8 @@ class Race:
     checkpoint_s: float | None = None
     """Seconds to write a checkpoint. None if Young's and Daly's formulas do not apply.
 
-    They apply if the quantity is the seconds between two checkpoints, and the only policy goes back to the newest one
-    after every loss.
+    They apply if the quantity is the seconds between two checkpoints, and the only compared policy goes back to the
+    newest checkpoint after every loss.
     """
 
     def __repr__(self) -> str:

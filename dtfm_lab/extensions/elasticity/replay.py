@@ -1,4 +1,5 @@
-"""Replay the hours of a fleet under a policy: every second is attributed to a state, and every step is counted once.
+"""Replay an availability (when each device is online) under a policy: every second is attributed to a state, and every
+step is counted once.
 
 Between two changes a run only repeats its step. The replay therefore jumps from change to change and counts the whole
 steps between them. It never looks ahead: a policy knows only the present and the past.
@@ -240,7 +241,8 @@ class _Run:
             last[4] += samples
 
     def advance(self, to_s: float) -> None:
-        """Advance to second ``to_s``, and ask the policy whenever it wants to be asked."""
+        """Advance to second ``to_s``, and ask the policy whenever it wants to be asked. Raises PlanError after more
+        than ``MOST_TURNS`` turns."""
         while self.time_s < to_s:
             self.turns += 1
             if self.turns > MOST_TURNS:

@@ -127,8 +127,8 @@ def replay(
         A numeric argument of this function, such as ``notice_s``, or an option of the policy. Or ``rate``: at rate r,
         the same changes happen r times as fast.
     values
-        Values of ``over``: a list, or a tuple (lowest, highest, number of values). Where the best policy changes
-        between two values, the place is found by bisection.
+        Values of ``over``: a list, or a tuple (lowest, highest, number of values). Only ``every_s`` and ``rate`` have
+        default values. Where the best policy changes between two values, the place is found by bisection.
     precision
         Precision of that place, as a share of its value.
     start_s
@@ -288,7 +288,7 @@ def _fleet(
     name: str = "",
 ) -> tuple[Fleet, Availability, Any, float]:
     """Return the fleet, the availability of its devices, their prices in US dollars per hour, and the seconds to write
-    the largest device's state (0 with a table)."""
+    the largest device's state (0 with a table). Raises JobError for a job that does not suit the network or table."""
     if isinstance(topology, Mapping):
         if isinstance(job, bool) or not isinstance(job, int | float) or as_number(job) is None:
             raise JobError(f"job is {job!r} with a table; wanted the samples per step")
@@ -348,7 +348,7 @@ def raced(
     options: Mapping[str, Any],
 ) -> Race:
     """Replay one or several policies at several values of the quantity ``over``, and return the Race. Raises TraceError
-    for impossible values.
+    for impossible values, an impossible precision, or an empty list of policies.
 
     ``numbers`` are the other arguments of the replays, and ``options`` are the arguments of the policies.
     """

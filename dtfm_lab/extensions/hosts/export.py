@@ -44,7 +44,7 @@ from dtfm_lab.runtime.protocol.certificates import (
 from dtfm_lab.runtime.protocol.run_options import RUN_DTYPES, RunSettings, RunSpec
 
 PORT = 29400
-"""Port on which the coordinator listens."""
+"""Default port on which the coordinator listens."""
 
 
 @takes_options(RunSettings, noun="option of an export")

@@ -29,7 +29,7 @@ ZERO = {"none": 0, "zero-1": 1, "zero-2": 2, "zero-3": 3}
 
 class Expressed:
     """A plan while it is translated for a framework: the job as the framework will run it, and one line per thing that
-    is lost."""
+    the framework cannot express."""
 
     def __init__(self, plan: Plan, framework: str) -> None:
         self.plan, self.framework = plan, framework
@@ -109,7 +109,8 @@ class Expressed:
 
     def schedules(self, known: Mapping[str, str], *, in_groups: bool = False) -> str:
         """Return the framework's name for the schedule, from ``known``. A schedule that the framework lacks, or one
-        with ``flush_every``, is replaced by 1f1b.
+        with ``flush_every``, is replaced by 1f1b. With one stage all schedules are the same, and the name for 1f1b is
+        returned.
 
         With ``in_groups``, interleaved 1f1b is also replaced if the number of micro-batches is not a multiple of the
         number of stages.

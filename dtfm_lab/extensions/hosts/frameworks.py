@@ -218,7 +218,7 @@ def deepspeed(of: Expressed) -> FrameworkLaunch:
 
 def accelerate(of: Expressed) -> FrameworkLaunch:
     """Return the launch with accelerate: a configuration for DDP, or for FSDP2 with or without tensor parallelism.
-    Raises LabError for several stages, because accelerate has no pipelines."""
+    Raises LabError for several stages, because accelerate has no pipelines, and for context or expert parallelism."""
     if of.job.n_stages > 1:
         stages = counted(of.job.n_stages, "stage")
         raise of.refuse(f"accelerate has no pipeline, but the plan has {stages}; wanted 1, or --to megatron")

@@ -35,9 +35,9 @@ ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*"
 
 
 AWAIT_S = 300.0
-"""Seconds that a worker tries to reach the coordinator, and that the coordinator waits for a worker."""
+"""Default seconds that a worker tries to reach the coordinator, and that the coordinator waits for a worker."""
 SILENT_S = 30.0
-"""Seconds without an acknowledgement after which a connection between worker and coordinator counts as lost."""
+"""Default seconds without an acknowledgement after which a connection between worker and coordinator counts as lost."""
 
 
 TEXTS = Path(__file__).parent / "texts"
@@ -215,7 +215,8 @@ class RunFolder:
 
 
 def load_run_folder(path: str | os.PathLike[str]) -> RunFolder:
-    """Read a run folder, with paths of the spec resolved on this host. Raises LabError."""
+    """Read a run folder, with paths of the spec resolved on this host. Raises LabError if a file is missing, invalid or
+    not private."""
     folder = Path(path).resolve()
     where = f"{folder.name}/run.json"
     data = read_mapping(folder / "run.json")

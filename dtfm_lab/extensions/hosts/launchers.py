@@ -31,7 +31,7 @@ from dtfm_lab.simulation.memory import memory
 
 
 class Agent(NamedTuple):
-    """One call of torchrun on a host."""
+    """One call of the framework's launcher, such as torchrun, on a host."""
 
     host: RunHost
     rank: int
@@ -266,7 +266,8 @@ def launched(
     plan: Plan, targets: Sequence[str], *, hosts_path: str | None = None, per_host: int | None = None, port: int
 ) -> Launched:
     """Translate the plan for these targets: at most one framework, and any schedulers that start it. Without a
-    framework, torchrun starts your own script. Raises LabError.
+    framework, torchrun starts your own script. Raises LabError for a job without a model, a plan with absent devices,
+    two frameworks, or a plan that the framework cannot run.
 
     Hosts come from the hosts file, or are groups of ``per_host`` devices. Without either, each device's ``host`` field
     names its host.

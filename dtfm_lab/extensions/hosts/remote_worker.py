@@ -122,7 +122,7 @@ class MessageStream:
 
 
 class RemoteWorker(WorkerHandle):
-    """One worker on another host."""
+    """The coordinator's handle of one worker on another host."""
 
     def __init__(self, rank: int, stream: MessageStream, round_trip_s: float, own_address: str, await_s: float) -> None:
         """``await_s``: seconds to wait for a silent worker. ``own_address``: address at which other hosts reach the

@@ -31,7 +31,7 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 ASK_EVERY_S = 5.0
 """Seconds between two requests for the time. Clocks of computers drift apart by tens of microseconds per second."""
 N_REQUESTS = 8
-"""Number of requests in a row. The answer with the shortest round trip is used."""
+"""Number of requests for the time at each measurement. The answer with the shortest round trip is used."""
 APPEAR_S = 15.0
 """Maximum seconds until a file that the first host wrote to a shared folder appears on another host."""
 

@@ -45,7 +45,7 @@ def gpu_of_instance(instance: str) -> str:
 
 
 def gpu_of_label(label: str, value: str) -> str:
-    """Return the GPU named by a label's value, as its driver would name it."""
+    """Return the GPU named by a label's value, as its driver would name it. An unknown value is returned unchanged."""
     name = value.casefold().removesuffix("-vws")
     if name in LABELS:
         return LABELS[name]

@@ -50,7 +50,8 @@ def is_ray(data: object) -> bool:
 
 
 def read_ray(data: object, path: Path) -> SourceReport:
-    """Read living nodes with their GPUs, as named by the resource ``accelerator_type:...``."""
+    """Read living nodes with their GPUs, as named by the resource ``accelerator_type:...``. Raises FileError for a node
+    whose number or kind of GPUs is unclear."""
     hosts, without = [], []
     for node in parse(list[_RayNode], data, path.name):
         address = node.node_ip or node.address
@@ -91,7 +92,7 @@ class _Listed(NamedTuple):
 
 def read_slurm(text: str, path: Path) -> SourceReport:
     """Read the nodes that accept jobs, with the GPUs among their generic resources (Gres). Only ``scontrol`` reports
-    addresses."""
+    addresses. Raises FileError for several nodes in one line, or a node with too many GPUs."""
     hosts: dict[str, ReportedHost] = {}
     without, asleep = [], []
     for name, resources, address, state, features in _listed(text, path):
@@ -208,8 +209,8 @@ def is_ssh(text: str) -> bool:
 
 
 def read_ssh(text: str, path: Path) -> SourceReport:
-    """Read each host under its first name that is not a pattern. ``Include`` and ``Match`` are ignored
-    (ssh_config(5))."""
+    """Read each host under its first name that is not a pattern. ``Include`` and ``Match`` are ignored (ssh_config(5)).
+    Raises FileError if all names are patterns."""
     hosts: list[ReportedHost] = []
     current: list[str] = []
     for line in text.splitlines():

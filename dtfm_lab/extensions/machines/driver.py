@@ -33,7 +33,7 @@ def read_smi(text: str, path: Path) -> SourceReport:
 
     The PCIe generation is the highest that GPU and slot support, because the current one drops while a GPU is idle. The
     number of lanes is the current one, because the slot may have fewer lanes than the GPU. GPUs that MIG divides into
-    slices are left out.
+    slices are left out. Raises FileError if no GPU is left, or if the XML is invalid.
     """
     # Entities could expand to gigabytes, and the driver never writes any.
     if "<!ENTITY" in text:
@@ -97,7 +97,8 @@ def is_topo(text: str) -> bool:
 
 
 def read_topo(text: str, path: Path) -> SourceReport:
-    """Read the matrix of ``nvidia-smi topo -m``: how every two GPUs are connected."""
+    """Read the matrix of ``nvidia-smi topo -m``: how every two GPUs are connected. Raises FileError if the matrix is
+    incomplete."""
     rows: dict[int, list[str]] = {}
     for line in unprefixed(text).splitlines():
         words = line.split()

@@ -39,8 +39,8 @@ class GivenHardware:
         return f'{whose} {" and ".join(fields)} ({example}={values}")'
 
     def fields(self, gpu: ReportedGpu) -> dict[str, Any]:
-        """Return the fields of a device with this GPU. Its peak or its memory is left out if unknown. Raises
-        TopologyError for an invalid number from the user."""
+        """Return the fields of a device with this GPU. Its peak or its memory is left out if it is unknown, or if the
+        table of hardware has it for this GPU. Raises TopologyError for an invalid number from the user."""
         stated = self._given(gpu.name)
         known = known_gpu(*gpu)
         if known is None and hardware_of(gpu.name) is not None:  # a whole computer, by the table's own name
@@ -54,7 +54,8 @@ class GivenHardware:
         return fields
 
     def notes(self, hosts: Sequence[ReportedHost]) -> Iterator[str]:
-        """Yield a note for each GPU name that fits several sizes of memory: which GPU is assumed."""
+        """Yield a note for each GPU whose memory no one states and whose name fits several sizes: which one is
+        assumed."""
         stated = {gpu.name for host in hosts for gpu in host.gpus if gpu.memory_bytes is None}
         for name in sorted(each for each in stated if each.casefold() not in self._memory_gib):
             if (known := known_gpu(name)) is None or not (variants := variants_of(name)):

@@ -54,7 +54,7 @@ class _Rate(ToolOutput):
 
 class _Sender(ToolOutput):
     min_rtt: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Minimum round trip of the connection in microseconds."""
+    """Minimum round trip of the connection in microseconds; None if it is not reported."""
 
 
 class _Stream(ToolOutput):
@@ -104,7 +104,8 @@ def read_iperf(data: object, path: Path) -> SourceReport:
     trip.
 
     With ``--bidir``, the bandwidth in the other direction is read too. In a server's output ``local_host`` is the
-    server: the client sends, unless the test was reversed.
+    server: the client sends, unless the test was reversed. Raises FileError if the test failed or has not ended, or if
+    no data was received.
     """
     if isinstance(data, dict) and data.get("error"):
         raise FileError(f"{path.name}: iperf3 failed: {shortened(data['error'])}; wanted a finished test")
@@ -165,6 +166,6 @@ def _checked(start: _Start, bits_per_s: float, path: Path) -> str:
 
 
 def _is_round(bits_per_s: float) -> bool:
-    """Return True if the rate is almost exactly one that a person would set."""
+    """Return True if the rate is almost exactly round (``OF_A_ROUND_RATE``), as a person would set it."""
     power = 10.0 ** (len(f"{bits_per_s:.0f}") - 1)
     return any(abs(bits_per_s / (power * digit) - 1) < OF_A_ROUND_RATE for digit in (1, 2, 5, 10))

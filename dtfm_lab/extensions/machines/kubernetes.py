@@ -89,6 +89,7 @@ def read_kubernetes(data: Any, path: Path) -> SourceReport:
     """Read the nodes that accept work. A node's GPUs are those that its device plugin offers and has not withdrawn.
 
     The GPU's name comes from NVIDIA's feature discovery or AMD's labeller, or from the cloud's instance type or label.
+    Raises FileError for other objects than nodes, or for a node with too many GPUs.
     """
     nodes = parse(_Nodes, data if "items" in data else {"items": [data]}, path.name).items
     if strange := next((node.kind for node in nodes if node.kind != "Node"), None):

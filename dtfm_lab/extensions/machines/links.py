@@ -12,10 +12,10 @@ from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 from dtfm_lab.extensions.machines.text import rows_of
 
 NVLINK_S, PCIE_S = 1e-5, 2e-5
-"""Latency in seconds between two GPUs of a host, over NVLink and over PCIe. As in the networks that ship with the
-lab."""
+"""Assumed latency in seconds between two GPUs of a host, over NVLink and over PCIe. As in the networks that ship with
+the lab."""
 NEAR_S = 1e-4
-"""Latency in seconds between two hosts of a cluster."""
+"""Assumed latency in seconds between two hosts of a cluster."""
 NEAR_GBPS = 10.0
 """Gbit/s between two hosts of a cluster if not measured: ordinary Ethernet."""
 LEAST_NEAR_GBPS, MOST_NEAR_GBPS = 1.0, 100.0
@@ -100,8 +100,8 @@ def nvlink_bytes_per_s(gpu: ReportedGpu) -> float | None:
 
 
 def bridge_bytes_per_s(gpu: ReportedGpu, links: int) -> float:
-    """Return bytes per second, in one direction, of ``links`` NVLinks that are bonded. An unknown GPU gets 25 GB/s per
-    link."""
+    """Return bytes per second, in one direction, of ``links`` NVLinks that are bonded. A GPU without a row in the table
+    of NVLinks gets 25 GB/s per link."""
     row = _row_of(gpu)
     return links * (25 * GB if row is None else row.bytes_per_s)
 
@@ -175,8 +175,8 @@ def inside(host: ReportedHost, *, bridged: bool = True) -> LinkSpeed:
 
 
 def as_modules(gpu: str, n_gpus: int) -> str:
-    """Return the name of a GPU in a cloud host with ``n_gpus``. Append SXM if it has several GPUs, if the kind is sold
-    as modules, and if the name gives no form factor."""
+    """Return the name of a GPU in a cloud host with ``n_gpus``. Append SXM if the host has several GPUs, if the kind is
+    sold as modules, and if the name gives no form factor."""
     row = NVLINKS.get(known_gpu(gpu) or "")
     is_bare = row is not None and row.are_modules and not re.search(r"pcie|nvl|sxm", gpu.lower())
     return f"{gpu} SXM" if is_bare and n_gpus > 1 else gpu

@@ -25,7 +25,8 @@ TEST = re.compile(
 )
 """Matches the name of a test's program. Newer versions print it, and command lines contain it."""
 NEAR = 0.03
-"""Relative tolerance for the ratio of two printed bandwidths, because they have only two decimals."""
+"""Relative tolerance within which the ratio of two printed bandwidths identifies a test: they have only two
+decimals."""
 
 
 class _Rank(NamedTuple):
@@ -59,7 +60,8 @@ def read_nccl(text: str, path: Path) -> SourceReport:
     between two of its GPUs. In a test over several hosts, it is the bandwidth from each host to the next, and links
     inside a host are at least as fast. Switches that sum in the network (NVLink SHARP) can make it higher than any
     link's rate. It is then reduced to the link's own rate. For all-to-all, gather and scatter over several hosts, the
-    rate is the minimum that a host must send to others, and says nothing about links inside a host.
+    rate is the minimum that a host must send to others, and says nothing about links inside a host. Raises FileError if
+    no message was measured, or if its bus bandwidth is 0.
     """
     lines = unprefixed(text).splitlines()
     ranks = [rank for line in lines if (rank := _rank_of(line))]

@@ -62,8 +62,9 @@ def network_from(
     holds reports that do not come from files, by a name for their origin. The network's description says what was
     measured, estimated and left out. Its ``estimates`` say how far each estimate may be off.
 
-    Raises FileError for a file that is broken or that no reader knows. Raises TopologyError, in one line, for an
-    unknown link or if no host with known GPUs is left.
+    Raises FileError for a file that is broken or that no reader knows, and UnknownName for a host in ``at`` that no
+    source reports. Raises TopologyError, in one line, for an unknown link, for reports that contradict each other, or
+    if no host with known GPUs is left.
     """
     files = [Path(path) for path in paths]
     probed = dict(probed or {})
@@ -296,7 +297,7 @@ def _merged(hosts: Sequence[ReportedHost]) -> list[ReportedHost]:
 
 
 def _joined(a: ReportedHost, b: ReportedHost) -> ReportedHost:
-    """Merge two reports on one host, under the first name."""
+    """Merge two reports on one host, under the first name. Raises TopologyError if they contradict each other."""
     gpus = a.gpus or b.gpus
     if a.gpus and b.gpus:
         if len(a.gpus) != len(b.gpus):

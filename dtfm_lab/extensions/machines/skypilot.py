@@ -75,7 +75,8 @@ def _listed(choices: object) -> list[dict[str, Any]]:
 def read_task(data: Any, path: Path, offers: Offers) -> SourceReport:
     """Read the nodes of a task. If resources are an ordered list, its first entry counts.
 
-    With ``offers``, each GPU gets the price of the cheapest one that fits. Raises FileError if none fits.
+    With ``offers``, each GPU gets its share of the price of the cheapest instance that fits. Raises FileError if none
+    fits.
 
     Source of the format: SkyPilot's documentation, Task YAML.
     """
@@ -165,7 +166,7 @@ def _as_sold(accelerator: str, count: int) -> str:
 
 def _accelerator(given: Accelerators, path: Path, notes: list[str]) -> tuple[str, int]:
     """Return the kind and the number of GPUs from ``A100:8``, ``{A100: 8}``, a set of one entry, or the first entry of
-    an ordered list."""
+    an ordered list. Raises FileError for anything else."""
     choices = [given] if isinstance(given, str) else [*(given or ())]
     if isinstance(given, list) and len(choices) > 1:
         notes.append(f"{path.name}: the first of {len(choices)} ordered accelerators counts")
@@ -202,7 +203,8 @@ def _rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def read_catalogue(text: str, path: Path) -> Offers:
-    """Read the minimum prices of a catalogue (skypilot-catalog, ``vms.csv``) for each kind, number and region."""
+    """Read the minimum prices of a catalogue (skypilot-catalog, ``vms.csv``) for each kind, number and region. Raises
+    FileError for invalid numbers, or without any accelerator."""
     offers: Offers = {}
     for number, row in _rows(text, path):
         if not row["AcceleratorName"]:

@@ -63,7 +63,7 @@ def read_sources(paths: Sequence[Path]) -> list[SourceReport]:
 
 
 def ssh_config_among(paths: Iterable[str | os.PathLike[str]]) -> Path | None:
-    """Return the first of these files that is an ssh config."""
+    """Return the first of these files that is an ssh config; None if none is."""
     for path in map(Path, paths):
         text = read_text(path, MOST_BYTES)
         readers = (read for is_written, read in OF_TEXT if is_written(text))

@@ -20,7 +20,7 @@ from dtfm_lab.planning.cost import PairCosts, bound_of_pairs, least_hop_sum_s, n
 from dtfm_lab.planning.problem import Problem, start_compiling
 
 DEVICES_UP_TO = 256
-"""Maximum number of devices. With more, one step would take too long."""
+"""Maximum number of devices for which the bound is raised. With more, one step would take too long."""
 EFFORTS = ((0.0, 0, 0.02), (0.04, 0, 0.01), (0.2, 2, 0.005), (1.0, 4, 0.003), (5.0, 8, 0.001))
 """Levels of effort, three numbers each: the solver's deterministic time per question (about seconds; 0 does without the
 solver), a number of clusters, and a width.

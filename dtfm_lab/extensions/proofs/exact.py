@@ -50,7 +50,8 @@ solver's deterministic time to spend on it, and lower bounds of the hops' costs,
 
 
 def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Yield the best placement so far, until it is proved to be the optimum or nothing more can be proved."""
+    """Yield the best placement so far, until it is proved to be the optimum or nothing more can be proved. Raises
+    MissingExtra if that needs OR-tools, which is not installed."""
     first = _first_incumbent(problem, rng)
     yield first
     if first.best_s <= problem.bound_s:
@@ -72,7 +73,7 @@ def exact(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
 
 
 def _first_incumbent(problem: Problem, rng: np.random.Generator) -> Generation:
-    """Return the cheapest of some clustered placements and ``problem.start``, which may be None."""
+    """Return the cheapest of up to ``N_CLUSTERED`` clustered placements and ``problem.start``, if there is one."""
     clustered = ClusteredPlacements(problem, rng)
     rows, _ = clustered.rows()
     grids = [problem.grid(row) for row in rows[:N_CLUSTERED]]
@@ -99,7 +100,7 @@ def _enumerate_chains(
 
 
 def _branch_and_bound(problem: Problem, first: Generation, rng: np.random.Generator) -> Iterator[Generation]:
-    """Branch on the data-parallel cost. Next comes the range with the lowest bound. If the solver does not settle it,
+    """Branch on the data-parallel cost. The range with the lowest bound comes first. If the solver does not settle it,
     it is split in two.
 
     The lowest bound of all open ranges is a lower bound of the optimum.

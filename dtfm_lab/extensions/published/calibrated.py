@@ -29,8 +29,8 @@ TIMED = ("iteration", "throughput", "utilisation", "compute", "bubble")
 """Quantities in a file of your own rows to which an efficiency can be fitted."""
 BY = ("gpu", "model", "size", "group")
 REPEATED = 0.035
-"""Relative standard deviation of one measurement. Sailor's authors measured identical plans twice, and the results
-differ by 5 %: sqrt(2) times as much."""
+"""Assumed relative standard deviation of one measurement: 5 % / sqrt(2). Identical plans that Sailor's authors measured
+twice differ by 5 % on average."""
 ONE_ROW = 0.06
 """Assumed ``Calibration.spread`` after calibrating with one row: standard deviation of the log of another plan's
 seconds.
@@ -244,7 +244,7 @@ def _factor(predict: Predict, plan: Plan, measured: float) -> float:
 
 def _of_trace(trace: Trace, number: int) -> tuple[MeasuredRow, Predict]:
     """Return the row of a run. Its efficiency is the run's FLOP, divided by what its devices could do at their peak in
-    the time in which they computed."""
+    the time in which they computed. Raises TraceError for a simulated trace, and for one without FLOP and peaks."""
     context = trace.context
     if context.source != "measured":
         raise TraceError(f"row {number} is a simulated trace; wanted a measured one")

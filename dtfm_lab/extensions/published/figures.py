@@ -21,7 +21,7 @@ PALE = 0.4
 FARTHEST = 2.0
 """Ratios beyond this value or below its inverse are drawn at the edge. The hover text has them."""
 DIGITS = 3
-"""Decimals of a drawn ratio. Few, because a saved notebook holds thousands of them."""
+"""Decimals of a ratio in the figure. Few, because a saved notebook holds thousands of them."""
 GROUP = "<b>%{y}</b>"
 """First line of every hover text: the name of the group, which is also left of the row. plotly fills it in, so points
 need not store it."""

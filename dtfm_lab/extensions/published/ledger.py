@@ -209,7 +209,8 @@ def _source(name: object) -> Source:
 def own_source(path: str | os.PathLike[str]) -> Source:
     """Return your own file as a source. It is read at once, and predicted when its rows are requested.
 
-    It holds rows in the format of ``own``, or records in Sailor's format like the packaged ones.
+    It holds rows in the format of ``own``, or records in Sailor's format like the packaged ones. Raises FileError if
+    the file cannot be read.
     """
     if not isinstance(path, str | os.PathLike):
         raise FileError(f"own is {shortened(path)}; wanted a path of a CSV or JSON file")

@@ -80,7 +80,7 @@ LAUNCH_IN_PIPELINE_S = {1: 3.0e-3, 2: 7.8e-3, 4: 12.0e-3, 8: 20.0e-3, 16: 44.0e-
 kernels in advance."""
 
 MOST_TENSOR = 32
-"""GPUs per layer in the largest measured tensor-parallel groups."""
+"""GPUs per layer in the largest measured tensor-parallel groups, which ``Configuration.is_slow`` treats separately."""
 
 GATHERED_BYTES = {"alone": 4.0, "pipeline": 0.5}
 """Bytes of gathered inputs that each GPU of a tensor-parallel group keeps, to be multiplied by the tokens of all
@@ -94,7 +94,8 @@ WHOLE_GRADIENT_BYTES = 2
 """Bytes per parameter of the bf16 gradients that nanotron keeps in addition to those accumulated in fp32."""
 
 SLOW_MODE_S = 0.75
-"""Median extra seconds per micro-batch in the cluster's slow mode (5 to 95 %: 0.3 to 1.1)."""
+"""Median extra seconds per micro-batch in the cluster's slow mode (5 to 95 %: 0.3 to 1.1). The slow mode is our name
+for runs whose micro-batches take much longer than in the fastest run of the same kind (``slow_mode``)."""
 SLOW_MODE_MOST_S = 1.1
 """95th percentile of the extra seconds per micro-batch in the slow mode."""
 SLOW_FROM_HOSTS = {0: 2, 1: 16}
@@ -117,7 +118,9 @@ CONFIDENCE_SPREADS = 1.645
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """How a model is trained on ``nodes`` hosts of eight H100s."""
+    """How a model is trained on ``nodes`` hosts of eight H100s: data (``dp``), tensor (``tp``) and pipeline parallelism
+    (``pp``), sequences per micro-batch (``mbs``), micro-batches per replica (``grad_acc``) and the stage of ZeRO.
+    Raises LabError for values that do not fit together."""
 
     model: str
     nodes: int
@@ -261,11 +264,12 @@ def job_of(one: Configuration) -> Job:
 
 
 def network_of(one: Configuration) -> Topology:
-    """Return the network, whose devices are tensor-parallel groups. Ranks are in nanotron's order: tensor, then data,
-    then pipeline.
+    """Return the network, with one device per tensor-parallel group. Consecutive ranks fill a tensor-parallel group,
+    then the replicas of a stage, then the next stage.
 
-    Links within a stage have the speed of measured collectives inside one host. ``Topology.collectives`` states how
-    much slower these are over more hosts. Links between stages have the speed of a single message.
+    Links within a stage have the bandwidth of measured collectives inside one host, times the group's GPUs. It is lower
+    if several data-parallel groups share hosts. ``Topology.collectives`` states how much slower collectives are over
+    more hosts. Links between stages have the speed of a single message, times the group's GPUs.
     """
     n_groups, n_hosts = one.n_gpus // one.tp, one.tp / PER_HOST
     inner = ALL_REDUCE_GB_PER_S[0]
@@ -355,7 +359,7 @@ class Predicted:
     @property
     def expected_s(self) -> float:
         """Seconds of an iteration, averaged over runs in and outside the slow mode. A choice by prediction minimises
-        them."""
+        them per sequence."""
         if not self.one.may_be_slow or self.one.is_slow:
             return self.iteration_s
         return self.iteration_s + SLOW_SHARE[self.one.zero] * SLOW_MODE_S * self.one.slots
@@ -465,8 +469,8 @@ def _reader(file: Path) -> csv.DictReader[str]:
 def read_sweep(path: str | os.PathLike[str] = SWEEP) -> tuple[SweepRow, ...]:
     """Return the rows of a CSV file in the format of the packaged sweep. Measurements are optional.
 
-    If a configuration occurs twice and its first run failed, the second row is kept. Raises FileError for a row that is
-    not a valid configuration.
+    If a configuration occurs several times, its first row whose run did not fail counts. Raises FileError for missing
+    columns, and for a row that is not a valid configuration.
     """
     file = Path(path)
     reader = _reader(file)

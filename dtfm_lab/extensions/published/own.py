@@ -265,7 +265,8 @@ def _path(file: Path, text: str) -> str:
 
 
 def hosts_in(record: Mapping[str, str], where: str) -> Topology:
-    """Return the network of a row that gives GPUs, links inside hosts and links between them."""
+    """Return the network of a row that gives GPUs, links inside hosts and links between them. Raises FileError if one
+    of these is missing or invalid."""
     try:
         gpus, a_host = (_whole(name, record.get(name, str(PER_HOST))) for name in ("gpus", "gpus_a_host"))
         if gpus > MOST_GPUS:
@@ -279,7 +280,7 @@ def hosts_in(record: Mapping[str, str], where: str) -> Topology:
 
 
 def shape_in(record: Mapping[str, str], where: str) -> ModelSpec:
-    """Return the model of a row that gives its shape."""
+    """Return the model of a row that gives its shape. Raises FileError if a size is missing or invalid."""
     try:
         sizes: dict[str, Any] = {name: _whole(name, record[name]) for name in SHAPE if name in record}
         sizes["seq_len"] = _whole("seq_len", record.get("seq_len", "2048"))

@@ -106,7 +106,7 @@ def predicted_with_interval(
     row: OwnRow, plan: Plan, efficiency: GivenEfficiency
 ) -> tuple[float, tuple[float, float] | None]:
     """Return the row's quantity in its unit, and the range that should hold it in 9 of 10 cases. Without a known
-    spread, the range is missing (None)."""
+    spread, the range is missing (None). Raises FileError if the row cannot be predicted."""
     try:
         trace = simulate(plan, row.schedule, queueing=row.queueing, efficiency=efficiency)
         value = UNITS[row.quantity][row.unit](Prediction(plan, trace))

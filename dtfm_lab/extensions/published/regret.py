@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FEW_HOSTS = 8
-"""With up to this number of hosts, the sweep's network was steady."""
+"""``Regret.sentence`` also gives the mean over cells with up to this number of hosts, on which the sweep's network was
+steady."""
 Order = Callable[[Predicted], tuple[float, ...]]
 
 

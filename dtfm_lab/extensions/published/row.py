@@ -1,7 +1,7 @@
-"""One published number with our prediction, the band in which they should agree, and its class of evidence.
+"""One published number with our prediction, the band in which they should agree, and the strength of the evidence.
 
-One rule gives the band for each class and quantity. The class says how much a row proves. The headline of a ledger
-counts only measured rows. It groups them in three classes, by their distance from what constants were fitted on.
+One rule gives the band for each class of evidence and quantity. The class says how much a row proves. The headline of a
+ledger counts only measured rows. It groups them in three classes, by their distance from what constants were fitted on.
 Numbers that others calculated are not rows of the lab's sources: tests check those.
 """
 
@@ -293,7 +293,8 @@ class Row:
 
     @property
     def their_error(self) -> float | None:
-        """The same error for the system's own prediction; None if it published none."""
+        """The same error for the system's own prediction; None if it published none, or if the published number is
+        0."""
         return None if self.theirs is None or not self.published else self.theirs / self.published - 1
 
     @property

@@ -259,7 +259,8 @@ def predicted_s(record: Record, message_bytes: Sequence[float], sharing: set[str
 def _seconds(
     record: Record, here: tuple[int, int], there: tuple[int, int], sharing: set[str]
 ) -> Sequence[float] | np.ndarray | None:
-    """Return the seconds of messages from one group to another; None if the two exchange no messages."""
+    """Return the seconds of messages from one group to another; None if the two exchange no messages. Raises FileError
+    if the record names no curve for these messages, or an unknown one."""
     (stage, replica), (other_stage, other_replica) = here, there
     if replica == other_replica and abs(stage - other_stage) == 1:
         if (hop := record.group[min(here, there)].hop) is None:
@@ -294,7 +295,8 @@ def _device(group: TensorGroup) -> Device:
 
 
 def _job(record: Record) -> Job:
-    """Return a job with the record's message and gradient sizes, and one block per stage."""
+    """Return a job with the record's message and gradient sizes, and one block per stage. Raises FileError unless the
+    messages are whole numbers of ``BYTES`` bytes."""
     elements = record.hop_bytes / (BYTES * record.microbatch)
     if elements != int(elements):
         raise FileError(f"{record.case}: hop_bytes is {record.hop_bytes:g}; wanted whole numbers of {BYTES} bytes")

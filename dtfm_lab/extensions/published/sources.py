@@ -50,11 +50,12 @@ class Source:
     fitted_elsewhere: str = ""
     """Constants that were fitted to the same GPUs and framework, in rows of other sources; may be empty."""
     noise: Mapping[str, float] = field(default_factory=dict)
-    """How much two measurements of the same plan differ, by quantity: the mean relative difference. Only if the source
-    tells."""
+    """How much two measurements of the same plan differ, by quantity: the mean relative difference. Empty if the source
+    does not tell."""
 
     def __iter__(self) -> Iterator[Row]:
-        """Yield the rows, each with the source's name, citation and known miss."""
+        """Yield the rows, each with the source's name, citation and known miss. Raises LabError for two rows with the
+        same setting and quantity."""
         seen = set()
         for row in self.rows():
             # A row is identified by its key, also in notes on known misses.

@@ -153,7 +153,7 @@ INSIDE_S, BETWEEN_S = 5e-6, 10e-6
 def hosts_of(
     n: int, gpu: str, *, inside_bytes_per_s: float, between_bytes_per_s: float, per_host: int = PER_HOST
 ) -> Topology:
-    """Return n GPUs in hosts of ``per_host``. ``inside_bytes_per_s`` is for each pair of GPUs in a host.
+    """Return a network of n GPUs in hosts of ``per_host``. ``inside_bytes_per_s`` is for each pair of GPUs in a host.
     ``between_bytes_per_s`` is for a whole host, whose GPUs share it."""
     host = np.arange(n) // per_host
     same = host[:, None] == host[None, :]

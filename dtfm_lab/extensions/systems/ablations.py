@@ -51,18 +51,18 @@ class Ablation:
     """The condition in words, as it follows "if": ``links had no latency``."""
     before_s: float
     outcome: Outcome
-    """The system's outcome without it. The communication cost stored in its plan is still the one from before the
-    removal."""
+    """The system's outcome without the removed thing. The communication cost stored in its plan is still the one from
+    before the removal."""
 
     @property
     def iteration_s(self) -> float:
-        """Seconds of the iteration without it."""
+        """Seconds of the iteration without the removed thing."""
         assert self.outcome.iteration_s is not None, "it was predicted"
         return self.outcome.iteration_s
 
     @property
     def fits(self) -> bool:
-        """True if the devices have enough memory for the plan without it."""
+        """True if the devices have enough memory for ``plan``."""
         return self.outcome.memory.fits
 
     @property
@@ -82,7 +82,7 @@ class Ablation:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan without it, ready to simulate, draw or save."""
+        """The plan without the removed thing, ready to simulate, draw or save."""
         return priced(self.outcome.plan).changed(iteration_s=self.iteration_s)
 
     @property

@@ -26,9 +26,10 @@ from dtfm_lab.extensions.systems.strategy import (
 from dtfm_lab.simulation.executors import Executor, TaskLost, results_of
 
 ROUNDING = 1e-9
-"""Relative rounding error of a lower bound."""
+"""Relative rounding error of a lower bound. A plan is skipped only if its bound is larger than the best seconds by more
+than this share."""
 MOST_RUNNERS_UP = 2
-"""Maximum number of other shapes whose fastest plan an outcome keeps."""
+"""Maximum number of plans in ``Outcome.runners_up``."""
 Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strategy] | None
 """Systems by name, as classes, or with your own assumptions. None means all."""
 
@@ -36,10 +37,11 @@ Asked = Iterable[str | Strategy | type[Strategy]] | str | Strategy | type[Strate
 def outcome_of(
     strategy: Strategy, topology: Topology, job: Job, budget: Budget | None = None, *, prune: bool = True
 ) -> Outcome:
-    """Return the outcome of a system: its best plan for the work of a job, or the reason why none fits.
+    """Return the outcome of a system: its best plan for the work of a job, or the reason why it has none.
 
-    Plans that cannot beat the best so far (``Strategy.least_s``) are not simulated. This does not change the outcome.
-    ``prune=False`` simulates all. If several plans are equally fast, the one that the system yields first is taken.
+    Plans that cannot beat the best so far (``Strategy.least_s``) are not simulated. This may change the outcome's
+    ``runners_up``, but not its plan. ``prune=False`` simulates all. If several plans are equally fast, the one that the
+    system yields first is taken.
     """
     budget = Budget() if budget is None else budget
     work, began = work_of(job), time.perf_counter()
@@ -104,7 +106,7 @@ def _runners_up(
     simulated: Iterable[tuple[float, tuple[int, int], Plan]],
     queue: Iterable[tuple[float, tuple[int, int], Plan | Branch]],
 ) -> Iterator[Plan]:
-    """Yield the fastest plans of other shapes that fit. Simulated plans come first, then those with the lowest
+    """Yield plans of other shapes that fit, one per shape: first the fastest simulated ones, then those with the lowest
     bounds."""
     shapes = {_shape(best.job)}
     ranked = [*sorted(simulated, key=lambda each: each[:2]), *sorted(queue, key=lambda each: each[:2])]
@@ -125,7 +127,7 @@ def _queued(plan: Plan, budget: Budget) -> Plan:
 
 
 def _branches(strategy: Strategy, topology: Topology, work: Job, budget: Budget) -> tuple[list[Plan | Branch], str]:
-    """Return the plans of a system, and the reason why it has no plan or no more plans."""
+    """Return the plans and branches that a system yields, and the reason to state if none of them gives a plan."""
     found: list[Plan | Branch] = []
     try:
         for one in strategy.branches(topology, work, budget):
@@ -184,7 +186,8 @@ def why_no_shape(strategy: Strategy, topology: Topology, work: Job) -> str:
 def chosen(systems: Asked) -> list[Strategy]:
     """Return the named or given strategies, each once; all by default. A name or a class gets its default assumptions.
 
-    Raises UnknownName for an unknown name, and LabError for an empty list or for something that is not a system.
+    Raises UnknownName for an unknown name. Raises LabError for an empty list, a system that is not modelled, or
+    something that is not a system.
     """
     if systems is None:
         systems = list(strategies)

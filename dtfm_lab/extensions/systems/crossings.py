@@ -57,7 +57,7 @@ class Crossing:
     """Where the two systems take the same seconds: interpolated between ``low`` and ``high`` on a log-log scale. If
     either has no plan at ``low`` or ``high``, the geometric mean of these two."""
     low: float
-    """Last computed value at which ``before`` is fastest. The crossing lies above it."""
+    """Last computed value at which ``before`` is fastest. The crossing does not lie below it."""
     high: float
     """First computed value at which ``after`` is fastest. The crossing does not lie above it."""
     before: tuple[str, ...]
@@ -345,7 +345,8 @@ def _between(
 def _meeting(a: CrossingPoint, b: CrossingPoint, before: Sequence[str], after: Sequence[str]) -> float:
     """Return the value between two points at which two systems take equally long.
 
-    Between the points, their seconds are taken to be straight lines on a log-log scale.
+    Between the points, their seconds are taken to be straight lines on a log-log scale. If the lines are parallel, or
+    if either system has no plan at one of the points, it is the geometric mean.
     """
     low, high = a.value, b.value
     middle = math.sqrt(low * high)

@@ -25,7 +25,8 @@ MOST_S = 1.0
 def note_on(topology: Topology, outcomes: Sequence[Outcome]) -> str:
     """Say which system is fastest if the estimated links are faster, and which if they are slower.
 
-    Empty if no link is an estimate. Nothing is searched: only plans that the systems have tried are simulated.
+    Empty if no link is an estimate or no system has a plan. Nothing is searched: only plans that the systems have tried
+    are simulated.
     """
     ranked = [one for one in outcomes if one.found is not None]
     if not (links := estimates_of(topology)) or not ranked:

@@ -89,7 +89,8 @@ def in_rank_order(topology: Topology, job: Job, ranks: IntArray, *, order: str) 
 
 
 class Freedoms(Protocol):
-    """What a system may leave to its user. For each, the value ``tried`` means that the user tries all options."""
+    """What a system may leave to its user: micro-batch sizes, the order of hosts, and the devices to use. The value
+    ``tried`` means that the user tries all options. ``hosts`` is ``listed`` or ``random`` instead."""
 
     @property
     def microbatches(self) -> str: ...

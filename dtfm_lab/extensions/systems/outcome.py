@@ -38,7 +38,8 @@ class Outcome:
     reason: str = ""
     """Why there is no plan; empty if there is one."""
     runners_up: tuple[Plan, ...] = field(default=(), compare=False)
-    """The fastest plans of other shapes that were tried. Simulated plans come first, then others by their lower bounds.
+    """Plans of other shapes that were tried, one per shape. The fastest simulated ones come first, then others by their
+    lower bounds.
 
     All of them fit. Their communication cost is not computed.
     """
@@ -130,7 +131,8 @@ class Outcome:
 
     @cached_property
     def causes(self) -> dict[str, float]:
-        """Seconds of the critical path by cause, the longest first. They add up to the iteration."""
+        """Seconds of the critical path by cause, the longest first. They add up to the iteration. Empty without a
+        plan."""
         if self.iteration_s is None:
             return {}
         added_s = self.strategy.averaging_s(self.plan, self.budget)

@@ -88,7 +88,7 @@ class Outcomes:
     @cached_property
     def note(self) -> str:
         """Which links are estimates, and which system is fastest if these are faster or slower. Empty if no link is an
-        estimate."""
+        estimate or no system has a plan."""
         return note_on(self.topology, self.outcomes)
 
     @property
@@ -199,7 +199,8 @@ HEAD = (
 
 
 def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
-    """Yield a table of the outcomes, then what each system chose or why it has no plan.
+    """Yield a summary sentence, a note on estimated links if there are any, and a table of the outcomes. Then yield
+    what each system chose, or why it has no plan.
 
     With ``assumptions``, also the assumptions with their sources, and why other systems are not modelled.
     """

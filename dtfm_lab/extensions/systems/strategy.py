@@ -305,7 +305,7 @@ def current_system(name: str) -> tuple[str, dict[str, Any]]:
 strategies = Systems(
     "system", group="dtfm_lab.strategies", fits=lambda entry: isinstance(entry, type) and issubclass(entry, Strategy)
 )
-"""Models of systems by name. Your package can add one through an entry point of this group."""
+"""Models of systems by name. Your package can add one through an entry point of the group ``dtfm_lab.strategies``."""
 
 
 SAID = read_mapping(Path(__file__).parent / "modelled" / "assumptions.yaml")

@@ -91,14 +91,15 @@ class WaterfallStep:
 
     @property
     def change(self) -> float | None:
-        """The value minus the previous step's value; None for the first. Steps without a value are skipped."""
+        """The value minus the value of the last earlier step that has one (``before``); None if either is missing."""
         if self.before is None or self.before.value is None or self.value is None:
             return None
         return self.value - self.before.value
 
     @property
     def ratio(self) -> float | None:
-        """The value divided by the previous step's value; None for the first. Steps without a value are skipped."""
+        """The value divided by the value of the last earlier step that has one (``before``); None if either is
+        missing."""
         if self.before is None or not self.before.value or self.value is None:
             return None
         return self.value / self.before.value
@@ -127,12 +128,12 @@ class Waterfall:
 
     @property
     def start(self) -> float | None:
-        """The first step's value."""
+        """The first step's value; None if missing."""
         return self.steps[0].value
 
     @property
     def end(self) -> float | None:
-        """The value of the last step that has one."""
+        """The value of the last step that has one; None if all are missing."""
         return next((step.value for step in reversed(self.steps) if step.value is not None), None)
 
     @property
@@ -187,9 +188,9 @@ class Waterfall:
         return len(self.steps)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per switch. Columns: sentence, value, its change and ratio to the row before, seconds and
-        their change, the compared system's seconds, system and shape. The last columns say if the plan was
-        held, if it fits, why a plan is missing, and the source."""
+        """Return one row per switch. Columns: sentence, value, its change and ratio to the last row before that has a
+        value, seconds and their change, the compared system's seconds, system and shape. The last columns say if the
+        plan was held, if it fits, why a plan is missing, and the source."""
         rows = []
         for step in self.steps:
             job = None if step.outcome.found is None else step.outcome.job
@@ -253,7 +254,7 @@ def waterfall(
     Raises
     ------
     LabError
-        The first switch has no strategy, or there is no plan to hold.
+        The first switch has no strategy or holds a plan, there is no plan to hold, or ``published`` is not above 0.
     """
     switches, known = list(switches), _range_of(published)
     if not switches or switches[0].strategy is None or switches[0].held is not None:

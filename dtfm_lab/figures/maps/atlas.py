@@ -86,7 +86,8 @@ class Atlas:
         return self._drawn(way[~inside] if (~inside).sum() > 1 else way)
 
     def way(self, start: FloatArray, end: FloatArray, *, straight: bool = False) -> FloatArray:
-        """Return (n, 2) points of the line that a flight would take. Rows of NaN separate its pieces."""
+        """Return (n, 2) points of the line that a flight would take, or of a straight line. Rows of NaN separate its
+        pieces."""
         return self._drawn(self._way(start, end, straight=straight))
 
     def _drawn(self, way: FloatArray) -> FloatArray:
@@ -197,7 +198,7 @@ TALLEST = 0.62
 NARROWEST = 20.0
 """Minimum width of a view in degrees of longitude. In a smaller one, the coast is not recognisable."""
 NORTH = 78.0
-"""Northern edge of a view in degrees, unless a region lies beyond it."""
+"""Maximum latitude of a view's northern edge in degrees, unless a region lies beyond it."""
 POINTS = 65
 """Number of points of a line: enough that a line cut off at a cluster's rim ends near it."""
 SPECK = 3

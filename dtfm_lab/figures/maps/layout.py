@@ -13,7 +13,8 @@ ROUNDS = 400
 HOMEWARD = 0.02
 """Share of the way back to its original place that a box moves in each round of the first half."""
 CLEARANCE = 0.45
-"""Minimum distance at which a straight line passes a device."""
+"""Minimum distance at which a straight line passes a device, as a share of the smallest distance between two devices.
+``bent`` returns an arc instead of a line that passes closer."""
 RING_UP_TO = 12
 """Maximum number of devices of a region in a ring. More devices fill a spiral."""
 
@@ -125,7 +126,8 @@ def bent(a: FloatArray, b: FloatArray, others: Iterable[FloatArray]) -> FloatArr
 
 
 def apart(centres: FloatArray, halves: FloatArray) -> FloatArray:
-    """Return the centres (n, 2) of boxes of half sizes (n, 2), moved until no two boxes overlap.
+    """Return the centres (n, 2) of boxes of half sizes (n, 2), moved until no two boxes overlap, in at most ``ROUNDS``
+    rounds.
 
     In each round, overlapping boxes are pushed apart along the axis on which they overlap least, and all move a little
     towards their original places. The second half of the rounds only pushes.

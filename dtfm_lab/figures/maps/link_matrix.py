@@ -18,7 +18,7 @@ NAMED_UP_TO = 32
 WRITTEN_UP_TO = 12
 """Maximum number of devices for which numbers fit into the cells."""
 MOST_DISPLAYED = 512
-"""Maximum number of devices for which every link is drawn. 512 make a picture of 3 MB."""
+"""Maximum number of devices for which every link is drawn. A picture of 512 devices takes 3 MB."""
 REGIONS_NAMED_UP_TO = 40
 """Maximum number of region names on an axis."""
 ALIKE = 1.001

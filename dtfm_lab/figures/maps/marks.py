@@ -26,7 +26,7 @@ CONSUMER = re.compile(r"rtx|gtx|geforce|titan|radeon|\brx\b|^\d{4}(\s?ti)?$", re
 WORKSTATION = re.compile(r"rtx\s?a\d|rtx\s?pro|ada generation|\brtx\s?\d{4}\s?ada", re.IGNORECASE)
 
 CLASSES = 5
-"""Maximum number of line widths."""
+"""Maximum number of line widths on a map, into which the bandwidths of its links are grouped."""
 NO_REGION = "no region"
 GROUND = "rgba(128, 128, 128, 0.14)"
 Way = Callable[[int, int], FloatArray]
@@ -146,7 +146,8 @@ def devices(
 ) -> list[go.Scatter]:
     """Return markers, and names below them if ``named``.
 
-    With a plan, a device has the colour and the number of its stage; an idle one is grey.
+    With a plan, a device has the colour of its stage, and its number if the marker is large enough. An idle one is
+    grey.
     """
     grid, n_stages = ((), 1) if plan is None else (plan.placement.devices, plan.job.n_stages)
     task = {int(device): at for at, device in np.ndenumerate(grid)}

@@ -32,7 +32,7 @@ from dtfm_lab.figures.theme import bare, figure_of, titled
 FEW_DEVICES = 16
 """Maximum number of devices for which every link is drawn and every device is named."""
 USUAL_PX = 900
-"""Minimum width of a notebook cell in pixels that markers are sized for."""
+"""Width in pixels of a narrow notebook cell, for which markers are sized."""
 WIDTH_WORDS = "line width: bandwidth, of the slower direction"
 NO_MAP = "no region has a known place on Earth, so there is no map"
 FEW_REGIONS = 10

@@ -283,7 +283,7 @@ OUTLINE = {"width": 1, "color": "#ffffff"}
 @figure_of(Plan)
 def cost_breakdown(*plans: Plan) -> go.Figure:
     """A stacked bar for each plan: the slowest stage's synchronisation, then each hop. Marks show the lower bound,
-    words the gap."""
+    words the gap. Raises PlanError if no plan is given."""
     if not plans:
         raise PlanError("no plans to draw; wanted at least one")
     rows = list(range(len(plans)))

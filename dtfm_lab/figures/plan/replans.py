@@ -1,4 +1,5 @@
-"""Figures of replanning: when a move pays, and how many iterations plans of several shapes lose to changes."""
+"""Figures of replanning: when moving to a new plan pays, and how many iterations each plan loses when devices leave or
+join."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ROOM = 1.65
 
 @figure_of(Replan, Sequence, wanted="a Replan, or several")
 def replans(found: Replan | Sequence[Replan], *, every_s: float = 900.0) -> go.Figure:
-    """When a move pays, or what changes cost each plan.
+    """When moving to a new plan pays, or how many iterations each plan loses to changes.
 
     For one change, it draws iterations over time: with the new plan, and with the old one in which only the lost
     devices are replaced.

@@ -32,7 +32,7 @@ from dtfm_lab.figures.theme import (
 LINK = f", {BY_MODEL}"
 """Ending of the name of a kind of action that was not timed but follows from the link model."""
 MOST_ROWS = 16
-"""Maximum number of stages and links that are shown, the largest errors first."""
+"""Maximum number of stages, and of links, that are shown: those with the largest errors."""
 KINDS = (*COMPUTE, *SENDS)
 """The kinds that are shown. A receive takes as long as its send."""
 
@@ -174,12 +174,12 @@ PARTS = {
     ("nic", "delay"): ("messages come in another order", GREEN),
 }
 NEGLIGIBLE = 1e-9
-"""Differences up to this share of an iteration are not shown, because they come from rounding."""
+"""Differences up to this share of an iteration are not shown, unless of a suspect, because they come from rounding."""
 
 
 @figure_of(Comparison)
 def blame(comparison: Comparison) -> go.Figure:
-    """A bar for each link or device: seconds that it alone adds to the prediction (right) or saves (left).
+    """A bar for each link, device or NIC: seconds that it alone adds to the prediction (right) or saves (left).
 
     Whiskers are 95 % intervals. A number next to the bar is the time of its actions relative to the prediction.
     Raises TraceError for a measured trace that does not contain its schedule.

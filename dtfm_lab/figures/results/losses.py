@@ -1,4 +1,4 @@
-"""The losses of the model in the course of a run."""
+"""The training and held-out losses of a model in the course of a run."""
 
 import plotly.graph_objects as go
 
@@ -11,7 +11,7 @@ from dtfm_lab.files.traces import losses as losses_table
 
 @figure_of(Trace)
 def losses(trace: Trace) -> go.Figure:
-    """Mean training loss of each iteration, and the losses of the held-out text.
+    """Mean training loss of each iteration, and the losses on held-out text or samples.
 
     Raises TraceError for a trace without losses, such as a simulated one.
     """

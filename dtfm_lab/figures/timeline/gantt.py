@@ -107,7 +107,7 @@ def gantt(
 
 
 def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
-    """Return the lanes of these names, from top to bottom."""
+    """Return the lanes of these names, from top to bottom. Raises UnknownName for other names, TraceError for none."""
     names = [lanes] if isinstance(lanes, str) else list(lanes)
     for name in names:
         if name not in ALL_LANES:
@@ -118,7 +118,7 @@ def _lanes(lanes: Sequence[str]) -> tuple[Lane, ...]:
 
 
 def _iterations(traces: list[Trace], iteration: int | None) -> list[int]:
-    """Return the iteration of each trace to draw."""
+    """Return the iteration of each trace to draw. Raises TraceError if it was not traced."""
     if iteration is None:
         return [trace.typical_iteration for trace in traces]
     has_it = [iteration in trace.iteration for trace in traces]

@@ -61,7 +61,8 @@ class Bamboo(Policy):
         return Response(self._begun(now), pause_s=now.costs.regrouping(len(now.present)), keeps=WorkKept.STEP)
 
     def _begun(self, now: Situation) -> Operation | None:
-        """Return the best operation for the devices online, slowed by its redundant work."""
+        """Return the best operation for the devices online; None if they are too few. If its speed comes from a plan,
+        redundant work slows it."""
         best = now.fleet.operation(now.present)
         if best is None or best.plan is None or not self.redundant_share:
             return best

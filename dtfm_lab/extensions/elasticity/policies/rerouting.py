@@ -107,8 +107,8 @@ class SkipPipe(Adapting):
     """
 
     most_skipped: float = 1 / 3
-    """Maximum share of a pipeline's stages that may be missing. Above it, the pipeline leaves the averaging, as in
-    torchft."""
+    """Maximum share of a pipeline's stages that may be missing. If one pipeline lacks more, all pipelines with missing
+    stages leave the averaging, as in torchft."""
     full_batch = False
 
     def adapted(self, now: Situation, operation: Operation) -> Operation | None:

@@ -62,7 +62,8 @@ def regrouped(now: Situation, operation: Operation, *, best: Operation | None = 
     """Return the answer that switches to ``best``, by default the best operation for the devices online. The current
     step is lost.
 
-    State comes from peers. If a stage has none left, everything restarts from the newest checkpoint.
+    State comes from peers. If a stage has none left, everything restarts from the newest checkpoint. If too few devices
+    are left for any operation, the run waits.
     """
     # Some stage has no replica left, so its state is only in a checkpoint.
     if not now.fleet.survives(operation, now.lost):
@@ -76,7 +77,7 @@ def regrouped(now: Situation, operation: Operation, *, best: Operation | None = 
 
 def joined(now: Situation, operation: Operation, *, at_step: bool) -> Response | None:
     """Return the answer that includes arrivals: in a regrouping that is under way, or with ``at_step`` after a step, if
-    that is faster. None if they have to wait.
+    that is faster. None otherwise: arrivals then wait.
 
     Their state is moved while work continues, so only the regrouping interrupts it.
     """

@@ -43,7 +43,7 @@ REPLY = b"received"
 
 
 def answer_requests(connection: socket.socket) -> None:
-    """Answer the requests of one timing host until it closes the connection."""
+    """Answer the requests of one timing host until it closes the connection, or sends nothing for ``SILENCE_S``."""
     with connection, contextlib.suppress(OSError):
         connection.settimeout(SILENCE_S)
         buffer = memoryview(bytearray(max(SIZES)))
@@ -63,9 +63,9 @@ def answer_requests(connection: socket.socket) -> None:
 def time_both_ways(connection: socket.socket, seconds: float, silence_s: float = SILENCE_S) -> dict[str, Any]:
     """Time round trips to the host at the other end for about ``seconds``. Raises OSError.
 
-    Returns ``least_s`` and ``median_s`` of small messages, and two lists of pairs (size in bytes, median seconds). In
-    ``there``, a message of that size gets a small reply. In ``back``, a small request gets a message of that size.
-    ``spread`` is one standard deviation of the logarithm of the seconds of one large message.
+    Returns ``least_s`` and ``median_s``, seconds of a round trip of two small messages, and two lists of pairs (size in
+    bytes, median seconds). In ``there``, a message of that size gets a small reply. In ``back``, a small request gets a
+    message of that size. ``spread`` is one standard deviation of the logarithm of the seconds of one large message.
 
     Sizes that would take too long for one message are omitted. Other sizes are timed at least three times, even if that
     takes longer than ``seconds``.

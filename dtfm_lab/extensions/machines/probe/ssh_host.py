@@ -93,7 +93,8 @@ class SshHost:
             raise HostLost(f"sent {plain(line)}, wanted an answer of the probe's program") from None
 
     def gpus(self, name: str) -> tuple[ReportedHost, str]:
-        """Return the host with the GPUs that nvidia-smi reported, and a sentence about them. Raises HostLost."""
+        """Return the host with the GPUs that nvidia-smi reported, and a sentence about them. Without a report, the host
+        has no GPUs. Raises HostLost if the report cannot be read."""
         smi, topo = ("".join(self._printed[what]).strip("\r\n") for what in ("smi", "topo"))
         if "<nvidia_smi_log" not in smi:
             return ReportedHost(name=name), f"nvidia-smi says {plain(smi)}" if smi else "there is no nvidia-smi"

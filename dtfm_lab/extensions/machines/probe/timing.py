@@ -57,7 +57,8 @@ def bandwidth_of(message_bytes: FloatArray, message_s: FloatArray) -> float:
     """Return the bytes per second of large messages, from the seconds of messages by size.
 
     It is the inverse of the median slope, over the lines from each large message to the largest. The slopes of all
-    pairs (Theil-Sen) would be worse: between two small messages, a short delay of the computer outweighs the line.
+    pairs (Theil-Sen) would be worse: between two small messages, a short delay of the computer outweighs the line. If
+    the slope is 0, it is the size of the largest message divided by its seconds.
     """
     large = message_bytes >= STEADY * message_bytes[-1]
     more_bytes, more_s = message_bytes[-1] - message_bytes[large][:-1], message_s[-1] - message_s[large][:-1]

@@ -146,7 +146,7 @@ def _published() -> dict[tuple[str, int, int, str], float]:
 
 
 SEQUENCES = 96
-"""Sequences per pipeline and iteration, all between two flushes."""
+"""Sequences per pipeline and iteration in the timed runs (``timed_plan``), all between two flushes."""
 Line = dict[str, str]
 
 

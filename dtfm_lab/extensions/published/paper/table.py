@@ -121,7 +121,7 @@ class Entry:
 
     @property
     def pflops(self) -> float | None:
-        """1e15 FLOP/s of all GPUs together, counted as in the paper."""
+        """1e15 FLOP/s of all GPUs together, counted as in the paper; None without a plan."""
         return None if self.iteration_s is None else self.setting.flop / self.iteration_s / PETA
 
     @property

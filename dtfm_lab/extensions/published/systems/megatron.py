@@ -120,7 +120,7 @@ def measured(system: str) -> Iterator[Measured]:
 
 
 def selene(n: int) -> Topology:
-    """Return n A100s, eight per host."""
+    """Return a network of n A100s, eight per host."""
     return hosts_of(n, "A100", inside_bytes_per_s=NVLINK_BYTES_PER_S, between_bytes_per_s=NETWORK_BYTES_PER_S)
 
 

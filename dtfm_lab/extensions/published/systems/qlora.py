@@ -1,8 +1,8 @@
 """Fine-tuning with adapters on home machines: AnswerDotAI's fsdp_qlora on two RTX 3090s without NVLink.
 
 Two GeForce GPUs cannot reach each other's memory over PCIe, so their messages go through the host's memory. With FSDP
-the program waits for what it gathers. Each adapter is a separate unit, and at most two units are gathered at a time
-(``limit_all_gathers``). So the next layer is not fetched before this one is done.
+the program waits for the parameters that it gathers, unit by unit. Each adapter is a separate unit, and at most two
+units are gathered at a time (``limit_all_gathers``). So the next layer is not fetched before this one is done.
 """
 
 from collections.abc import Iterator

@@ -44,7 +44,7 @@ BY_CHOICE = {
 
 
 def plan_of(line: dict[str, str]) -> Plan:
-    """Return the plan of a row. Ranks of a group are neighbours, all on one host."""
+    """Return the plan of a row. Ranks of a group are neighbours, and all are on one host."""
     gpus, n_stages, n_replicas = (int(line[name]) for name in ("tensor_parallel", "stages", "replicas"))
     experts, context = int(line["expert_parallel"]), int(line["context_parallel"])
     job = Job(
@@ -130,7 +130,8 @@ def simumax() -> Iterator[Row]:
 
 
 def _timed(line: dict[str, str], evidence: Evidence = Evidence.TRANSFERRED, how: str = "") -> dict[str, Any]:
-    """Return the fields of an iteration's row."""
+    """Return the fields of a line's iteration row that do not depend on the prediction. ``how`` is appended to the
+    setting."""
     between = line["microbatches"] == BETWEEN
     note = LOOKED_UP if line["sequence"] == LONG else ""
     return {

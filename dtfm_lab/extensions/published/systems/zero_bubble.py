@@ -147,7 +147,8 @@ def zero_bubble_throughput() -> Iterator[Row]:
 
 
 def _rate(line: dict[str, str], how: str = "") -> dict[str, Any]:
-    """Return the fields of a throughput's row."""
+    """Return setting, quantity, unit and published value of a line's throughput row. ``how`` is appended to the
+    setting."""
     return {
         "setting": f"{line['model']}, {line['microbatches']} micro-batches, {line['schedule']}{how}",
         "quantity": "throughput",

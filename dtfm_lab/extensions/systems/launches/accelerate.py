@@ -23,7 +23,8 @@ ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
 
 
 def read_text(text: str) -> Launch:
-    """Return the launch of a configuration's text."""
+    """Return the launch of a configuration's text. Raises LabError for settings that cannot be read or have no
+    model."""
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -145,7 +146,8 @@ def _count(given: Mapping[str, Any], name: str) -> int:
 
 
 def _stripped(section: Any, prefix: str) -> dict[str, Any]:
-    """Return a section's values, by their names without this prefix."""
+    """Return a section's values, by their names without this prefix. Empty without a section. Raises LabError for one
+    that is not a mapping."""
     if section is None:
         return {}
     if not isinstance(section, Mapping):

@@ -29,7 +29,7 @@ ADAMS = {"adam", "adamw", "fusedadam", "deepspeedcpuadam", "lamb", "fusedlamb", 
 
 def read_text(text: str) -> Launch:
     """Return the launch of a configuration's text. Comments and trailing commas are allowed, because DeepSpeed reads
-    Hjson."""
+    Hjson. Raises LabError if it is invalid."""
     bare = re.sub(r"(?m)^\s*(//|#).*$|(?<=[\s,{\[])(//|#)[^\"\n]*$", "", text)
     bare = re.sub(r",(\s*[}\]])", r"\1", bare)
     try:
@@ -40,7 +40,8 @@ def read_text(text: str) -> Launch:
 
 
 def read_config(config: Any) -> Launch:
-    """Return the launch of a configuration that is already parsed."""
+    """Return the launch of a configuration that is already parsed. Raises LabError for settings that contradict each
+    other or have no model."""
     if not isinstance(config, Mapping):
         raise LabError(f"DeepSpeed configuration is {shortened(config)}; wanted an object in braces")
     ignored, notes, asked = list[str](), list[str](), list[str]()

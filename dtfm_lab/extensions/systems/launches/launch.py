@@ -71,7 +71,7 @@ class Launch:
 
     def _batch(self, replicas: int, otherwise: int) -> dict[str, Any]:
         """Return the fields that the flags set, with the batch and micro-batch for this number of replicas.
-        ``otherwise`` is the batch if no flag sets it."""
+        ``otherwise`` is the batch if no flag sets it. Raises LabError if the batch cannot be divided evenly."""
         fields, times = dict(self.job), replicas * (self.accumulation or 1)
         exact = self.accumulation is not None and "microbatch" in fields  # together they determine the batch
         each = times * fields.get("microbatch", 1)

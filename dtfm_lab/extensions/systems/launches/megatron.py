@@ -41,7 +41,8 @@ UNKNOWN_VALUE = re.compile(r"\$\{?(\w+)\}?")
 
 
 def read_shell(text: str) -> Launch:
-    """Return the launch of a shell script."""
+    """Return the launch of a shell script. Raises LabError if no command has flags, or a file that it needs is
+    missing."""
     script = read_script(text, lambda name: is_ignored("megatron", _current(name)))
     if not script.command:
         runs = f"; it reads {', '.join(script.reads)}" if script.reads else ""
@@ -57,8 +58,8 @@ def read_shell(text: str) -> Launch:
 
 
 def read_words(text: str, script: Script | None = None, config: str | None = None) -> Launch:
-    """Return the launch of a command, or of flags alone. ``config`` is the text of its DeepSpeed configuration, if
-    any."""
+    """Return the launch of a command, or of flags alone. ``config`` is the text of its DeepSpeed configuration, if any.
+    Raises LabError if there are no known flags, or for a flag whose value is invalid or unknown."""
     ignored, notes = list[str](), list[str]()
     # A script may start several programs; the one that trains counts.
     program = next((one for one in PROGRAM.finditer(text) if "train" in one[2]), None) or PROGRAM.search(text)
@@ -160,7 +161,8 @@ def _is_on(value: str | None) -> bool:
 
 
 def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | None:
-    """Return ZeRO's stage if the flags belong to Megatron-DeepSpeed; None if they belong to Megatron-LM."""
+    """Return ZeRO's stage if the flags belong to Megatron-DeepSpeed; None if they belong to Megatron-LM. Raises
+    LabError if the stage is only in a file that is not given."""
     stage = flags.get("zero-stage")
     file = flags.get("deepspeed-config")
     if "deepspeed" not in flags and file is None:
@@ -177,7 +179,7 @@ def _deepspeed_stage(flags: dict[str, str | None], config: str | None) -> int | 
 
 def launch_of(given: Mapping[str, Any], zero: int | None = None, notes: Sequence[str] = ()) -> Launch:
     """Return the launch of the flags that affect the plan. ``zero`` is ZeRO's stage in Megatron-DeepSpeed; None without
-    it."""
+    it. Raises LabError for flags that contradict each other or have no model."""
     if given.get("bf16") and given.get("fp16"):
         raise LabError("--bf16 and --fp16 are both given; wanted one of them")
     stages = given.get("pipeline_model_parallel_size", 1)
@@ -338,7 +340,8 @@ def _drops_out(given: Mapping[str, Any], attention: str) -> bool:
 
 
 def _flags(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each flag and its value, which is the first word before the next flag. Underscores in a flag become dashes.
+    """Yield each flag and its value: the first word after it, or None if another flag follows at once. Underscores in a
+    flag become dashes.
 
     Words before the first flag, and further words after a value, belong to the launcher and are skipped.
     """

@@ -14,7 +14,8 @@ MOST_LETTERS = 100_000
 
 
 def blocks_of(given: Mapping[str, Any], stages: int) -> tuple[int, ...] | None:
-    """Return the blocks of each stage; None if all stages have the same number."""
+    """Return the blocks of each stage; None if the flags leave all stages equal. Raises LabError for flags that do not
+    suit the number of layers or stages."""
     if (layout := given.get("pipeline_model_parallel_layout")) is not None:
         return _of_layout(str(layout), stages, given.get("num_layers"))
     layers = given.get("num_layers")
@@ -43,7 +44,8 @@ def blocks_of(given: Mapping[str, Any], stages: int) -> tuple[int, ...] | None:
 
 def _of_layout(layout: str, stages: int, layers: int | None) -> tuple[int, ...] | None:
     """Return the blocks of each stage of a layout such as ``Et*3|(tt|)*2,m|L``: ``t`` is a block, ``E`` the embedding,
-    ``L`` the loss. ``|`` separates stages.
+    ``L`` the loss. ``|`` separates stages. None if all stages have the same number. Raises LabError for other layouts
+    or numbers of stages, and for a stage without blocks.
 
     Source: megatron/core/transformer/pipeline_parallel_layer_layout.py of NVIDIA/Megatron-LM, parse_str_to_list.
     """

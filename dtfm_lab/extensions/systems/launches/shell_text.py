@@ -60,7 +60,8 @@ Statement = Command | If | Loop | CaseStatement | Function
 
 
 def statements_of(script: str) -> list[Statement]:
-    """Return the statements of a script. Raises LabError if quotes or blocks are not closed."""
+    """Return the statements of a script. Raises LabError if a quote is not closed. A block that is not closed ends with
+    the script."""
     parts = _Parts(list(_parts(script)))
     found, end = parts.block(set())
     if end:
@@ -133,7 +134,8 @@ def _step(text: str, at: int, stack: list[str]) -> int:
 
 
 def _parts(script: str) -> Iterator[tuple[str, str]]:
-    """Yield each statement with its here-document. The patterns and ends of case branches are yielded too."""
+    """Yield each statement with its here-document. The patterns and ends of case branches are yielded too. Raises
+    LabError if a quotation is not closed."""
     at, text, stack = 0, "", list[str]()
     waiting: list[str] = []  # end words of here-documents that start on the next line
     document = ""

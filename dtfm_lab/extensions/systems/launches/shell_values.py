@@ -91,7 +91,8 @@ class Values:
         return self.known.get(name)
 
     def put_in(self, text: str) -> str:
-        """Return a text with known variables replaced by their values, and computations by their results."""
+        """Return a text with known variables replaced by their values, and computations by their results. Raises
+        LabError if the text becomes longer than ``MOST_LETTERS``."""
         made, at = "", 0
         while at < len(text):
             # Escaped, so it stays a letter for the program that is started.
@@ -170,7 +171,8 @@ class Values:
 
 
 def unwrapped(value: str) -> str:
-    """Return a value without the quotes or parentheses around it."""
+    """Return a value without the quotes or parentheses around it, with single spaces between its words. In a single
+    word, all unescaped quotes are removed."""
     value = value.strip()
     for opening, closing in (('"', '"'), ("'", "'"), ("(", ")")):
         inner = value[1:-1]

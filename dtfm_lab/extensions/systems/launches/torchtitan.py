@@ -48,7 +48,7 @@ def is_python(text: str) -> bool:
 
 
 def read_toml(text: str) -> Launch:
-    """Return the launch of a TOML text."""
+    """Return the launch of a TOML text. Raises LabError if it is invalid."""
     try:
         config = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -57,7 +57,7 @@ def read_toml(text: str) -> Launch:
 
 
 def read_python(text: str) -> Launch:
-    """Return the launch of a Python configuration. It is only parsed, and never run.
+    """Return the launch of a Python configuration. It is only parsed, and never run. Raises LabError if it is invalid.
 
     The literal arguments of ``TrainingConfig``, ``ParallelismConfig`` and ``CompileConfig`` are read, and so is the
     policy of activation checkpointing.
@@ -183,7 +183,8 @@ def _checkpointing(given: Mapping[str, Any]) -> str:
 
 
 def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> dict[str, Any]:
-    """Return the strategy's fields that say how a pipeline is cut, and its micro-batch size."""
+    """Return the strategy's fields that say how a pipeline is cut, and its micro-batch size. Raises LabError for a
+    pipeline that has no model here."""
     if stages == 1:
         return {"microbatch": local}
     named = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
@@ -212,7 +213,8 @@ def _pipeline(parallel: Mapping[str, Any], stages: int, local: int | None) -> di
 
 def _cut(parallel: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Return the number of blocks in each part of the model; None if the configuration does not say, so that the parts
-    are as even as possible."""
+    are as even as possible. Raises LabError for a part without blocks, and for split points that leave the rest
+    open."""
     if (parts := parallel.get("module_fqns_per_model_part")) is not None:
         # Embedding and head are not blocks.
         counts = tuple(sum(name.startswith("layers.") for name in part) for part in parts)

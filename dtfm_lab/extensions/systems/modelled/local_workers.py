@@ -111,7 +111,7 @@ def _fastest(topology: Topology, islands: list[IntArray]) -> Iterator[list[IntAr
 
 
 def _lengths(islands: list[IntArray], n_blocks: int) -> list[int]:
-    """Return numbers of stages to try: powers of two, and divisors of an island's size."""
+    """Return numbers of stages to try, up to the number of blocks: powers of two, and divisors of an island's size."""
     largest = max(len(island) for island in islands)
     wanted = {2**i for i in range(largest.bit_length())}
     wanted |= {n for island in islands for n in range(1, len(island) + 1) if not len(island) % n}

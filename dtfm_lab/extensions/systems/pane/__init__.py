@@ -87,7 +87,8 @@ class SystemsPanel(Panel):
         self.question: SystemsQuestion | None = None
         """The network and the work that the outcomes are for; None before the first comparison."""
         self.ungrouped: Topology | None = None
-        """If the lab shows groups of GPUs, the network of single GPUs. Systems may group them in other ways."""
+        """The network of single GPUs, which the lab may show in groups; None if unknown. Systems may group them in
+        other ways."""
         self._changed = ChangedAssumptions()
         self._again: dict[str, Strategy] = {}
         """Systems to ask again when the running comparison ends."""

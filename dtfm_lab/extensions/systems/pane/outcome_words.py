@@ -116,7 +116,7 @@ class ChangedAssumptions:
         }
 
     def restore(self, saved: object) -> None:
-        """Replace all changes by saved ones. Invalid ones are skipped."""
+        """Replace all changes by saved ones. Invalid ones are skipped. Does nothing if ``saved`` is not a mapping."""
         if not isinstance(saved, Mapping):
             return
         self._changed = {}
