@@ -257,7 +257,8 @@ def _kept_bound_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
 
 
 def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters: bool = True) -> float:
-    """Return the bound of ``lower_bound_s`` for S stages of D replicas on any symmetric pair costs."""
+    """Return the bound of ``lower_bound_s`` for S stages of D replicas on any symmetric pair costs. 0 if there are
+    fewer devices than S x D, or only one. Without ``clusters``, it uses only order statistics."""
     n_devices = len(pair.hop_s)
     if n_devices < max(2, n_stages * n_replicas):
         return 0.0
