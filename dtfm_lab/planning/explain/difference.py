@@ -44,7 +44,7 @@ CHANGES = {
 }
 """The possible changes of a device, each with the verb for a sentence about it."""
 PATH = {"device": "computations", "link": "messages", "synchronisation": "averages of gradients"}
-"""Class of causes on the critical path (``IterationAnalysis.by_class``) -> words for it."""
+"""Key of ``IterationAnalysis.by_class`` -> words for that part of the critical path."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

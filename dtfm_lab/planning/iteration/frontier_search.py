@@ -58,6 +58,8 @@ def stream_frontier(
         No device has a price, no plan fits the devices, or a number is out of range.
     JobError
         The job has no model, or its micro-batches do not divide a batch.
+    UnknownName
+        No such planner, schedule or queueing.
     """
     require_prices(topology)
     if isinstance(searches, bool) or not isinstance(searches, int) or searches < 2:

@@ -70,7 +70,11 @@ class SimulatedObjective:
         return found
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Search everything that the job leaves open: shape, devices, cut, micro-batches, schedule, recomputation."""
+        """Search everything that the job leaves open: shape, devices, cut, micro-batches, schedule, recomputation.
+
+        A planner other than ``evolutionary`` only places devices in each shape. Raises JobError for a job without a
+        model.
+        """
         request.job.modelled()
         if request.planner != OWN_PLANNER:
             return self._placed(request)
@@ -229,7 +233,8 @@ class Search:
     3. ``judge`` keeps a plan if it is the best so far.
     4. ``bound`` raises the lower bound, which says how much faster any other plan could be.
 
-    ``steps`` calls them. Inside, plans are ``Candidate`` objects with the seconds or dollars of an iteration.
+    ``steps`` calls them. Within these methods, plans are ``Candidate`` objects with the seconds or dollars of an
+    iteration.
     ``_shown`` turns the best one into a ``PlanStep`` for every step that is shown.
     """
 
@@ -240,7 +245,7 @@ class Search:
         self.best: Candidate | None = None
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
-        """The error of the latest choice that had no plan."""
+        """The latest error from annealing a choice. ``steps`` raises it if the search finds no plan."""
         self.start: Plan | None = None
         """The plan that the user gave, on the network of its groups of GPUs."""
         self._retried: set[tuple[bytes, Job]] = set()

@@ -615,7 +615,7 @@ def start_kernels(n_devices: int) -> Callable[[], None]:
 
 
 def kernels_are_ready() -> bool:
-    """Return True if this process has its kernels, so that a replay begins at once."""
+    """Return True if this process has compiled or loaded the search's kernels, so that a replay begins at once."""
     return is_done(_compile) or is_done(_compile_of_few)
 
 

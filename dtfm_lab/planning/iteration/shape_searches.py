@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 MOST_SHAPES = 320
-"""Maximum number of shapes that are tried from the start. If there are more, only numbers of replicas on a geometric
-scale are kept."""
+"""Maximum number of shapes that are tried from the start, with the smallest micro-batch (see ``OTHER_SHAPES``). If
+there are more, only numbers of replicas on a geometric scale are kept."""
 
 
 def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
@@ -124,7 +124,7 @@ class FittingPlan:
     ``problem`` fits."""
 
     problem: IterationProblem
-    """The problem with this plan's checkpointing."""
+    """The IterationProblem in which the job uses this plan's kind of checkpointing."""
     others: tuple[IterationProblem, ...]
     """The problems with other kinds of checkpointing that may fit, too."""
     microbatch: int
@@ -527,8 +527,8 @@ APART = 2
 class ShapeSearches:
     """The searches of all shapes of a problem, by shape, micro-batch size and kind of checkpointing.
 
-    It begins with the problem's own checkpointing. Searches of ``others``, the problems with other kinds, are begun
-    later. With ``begun=False``, all searches are begun later.
+    The constructor begins the searches with the problem's own checkpointing. Searches of ``others``, the problems with
+    other kinds, are begun later. With ``begun=False``, all searches are begun later.
     """
 
     def __init__(

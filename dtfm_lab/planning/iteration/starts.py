@@ -136,7 +136,8 @@ def cluster_chains(
     clusters: IntArray, distance_s: FloatArray, flop_per_s: FloatArray, shape: tuple[int, int], *, closed: bool
 ) -> list[IntArray]:
     """Return (S, R) grids along cheap chains of clusters, with each stage inside one cluster. Empty if the clusters are
-    too small for the shape.
+    too small for the shape, for a single cluster, and with more than ``MOST_CLUSTERS`` clusters or ``MOST_STAGES``
+    stages.
 
     Parameters
     ----------

@@ -149,8 +149,11 @@ class Above(NamedTuple):
 
 
 class Below(NamedTuple):
-    """The neighbour after a device: the links to and from it, and the round trip over them. Fields without a docstring
-    are as in ``Above``."""
+    """The neighbour after a device: the links to and from it, and the round trip over them.
+
+    ``wait_from_s`` and ``wait_to_s`` are the latencies of the links from and to this neighbour. Other fields without a
+    docstring are as in ``Above``.
+    """
 
     from_s: float
     to_s: float

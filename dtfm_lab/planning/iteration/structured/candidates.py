@@ -175,7 +175,8 @@ class PlanPricer:
 MOST_POOLS = 4
 """Up to this number of pools (``device_sets``), every selection of them is tried, which is at most 15."""
 MOST_CLUSTERED = 64
-"""Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save."""
+"""Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save. Also the
+maximum number of kinds or regions that are tried one by one."""
 RATIO = 1.6
 """Ratio of the sizes of successive prefixes of the devices, sorted by speed or by connection. It keeps their number
 below 20 for each of the two orders."""
@@ -211,14 +212,15 @@ def device_sets(topology: Topology) -> list[IntArray]:
 
 
 def starting_sets(topology: Topology) -> list[IntArray]:
-    """Return ``device_sets``, each region and each kind alone, a host of each kind, and prefixes of the devices by
-    speed and by connection."""
+    """Return ``device_sets``, the devices of each kind of GPU and of each region, a host of each kind, and prefixes of
+    the devices by speed and by connection. No set is returned twice."""
     found = [*device_sets(topology), *_alone(topology), *_hosts(topology), *_prefixes(topology)]
     return [*{one.tobytes(): one for one in found}.values()]
 
 
 def _alone(topology: Topology) -> Iterator[IntArray]:
-    """Yield each kind of GPU alone, and each region alone."""
+    """Yield the devices of each kind of GPU, then of each region. A grouping with only one group, or with more than
+    ``MOST_CLUSTERED``, is skipped."""
     for key in ("gpu", "region"):
         groups = by_key((getattr(device, key), i) for i, device in enumerate(topology.devices))
         if 1 < len(groups) <= MOST_CLUSTERED:
