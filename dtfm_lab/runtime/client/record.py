@@ -132,7 +132,7 @@ class RunRecord:
         return {name: seconds / whole_s if whole_s else 0.0 for name, seconds in computing_s.items()}
 
     def trace(self) -> Trace:
-        """Return what was measured so far, whole iterations only.
+        """Return what was measured so far under the current plan, whole iterations only.
 
         Raises RunError if the run failed, or if there is no whole iteration.
         """

@@ -63,7 +63,8 @@ def describe_lateness(run: RunRecord) -> str:
 
 
 def describe_pace(run: RunRecord) -> str:
-    """Say how many times slower than the devices the paced clock runs; empty for other clocks."""
+    """Say how many times slower than the devices the paced clock runs; empty for other clocks and before the
+    calibration has ended."""
     if run.spec.clock != "paced" or not run.profile:
         return ""
     text = f"slowed down {run.time_scale:.3g} times"

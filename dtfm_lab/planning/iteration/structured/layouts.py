@@ -167,7 +167,8 @@ class NeighbourLinks:
     alone_s_per_byte: FloatArray
     """(R,) seconds per byte of each pipeline's slowest link if no message waits."""
     busiest_s_per_byte: float
-    """Seconds per byte for which one micro-batch of every pipeline occupies the busiest link or NIC."""
+    """Seconds for which the busiest link or NIC is occupied if every pipeline passes on one micro-batch, per byte of
+    its activation."""
 
     @classmethod
     def of(cls, layout: GridLayout) -> NeighbourLinks:
