@@ -7,7 +7,7 @@ copy of a tied embedding. If replicas shard the state (``sharding``), a device h
 plan gets only what it does not hold yet. A device with the same stage and shard in both plans gets nothing. If a stage
 is cut at another place, only the part that changed hands moves.
 
-Each piece comes whole from one remaining device that held it in the old plan: the one that delivers it first. Links
+Each piece comes from a single remaining device that held it in the old plan: the one that delivers it first. Links
 follow the simulator's rule (``domain.network.topology``). With ``pairs``, every directed pair is a separate link,
 except that devices of one host share its NIC. If NICs queue, messages leave a NIC one at a time and arrive one at a
 time. Larger pieces are sent first. A device does not forward a piece that it has just received. Training waits for the
@@ -152,7 +152,8 @@ def _alive(old: Plan, new: Plan, present: Iterable[str] | None) -> IntArray:
 
 
 class _Piece(NamedTuple):
-    """Parts of one line, in numbers of parameters: ``device[i]`` holds it from ``low[i]`` to below ``high[i]``."""
+    """Parts of one line of state, counted in parameters: ``device[i]`` holds it from ``low[i]`` to below
+    ``high[i]``."""
 
     device: IntArray
     low: IntArray

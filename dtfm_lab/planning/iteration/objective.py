@@ -365,7 +365,8 @@ class Search:
 
     def _requests(self) -> list[SearchRequest]:
         """Return one request per choice to anneal, the most promising first. If the user gave a plan, its choice comes
-        before all others. Empty if the network is too large for annealing (``MOST_ANNEALED``)."""
+        before all others. If no structured plan fits, they are for the choices that may fit nevertheless
+        (``_roomiest``). Empty if the network is too large for annealing (``MOST_ANNEALED``)."""
         request = self.request
         of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
         if self.start is not None:

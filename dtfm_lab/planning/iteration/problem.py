@@ -64,8 +64,8 @@ Beyond it, smaller micro-batches gain next to nothing, and one simulation takes 
 
 
 def checkpointings_of(job: Job) -> list[Job]:
-    """Return the job with each kind of checkpointing that it leaves open, the fastest first if memory suffices. A job
-    that names its checkpointing is returned alone."""
+    """Return the job with each kind of checkpointing that it leaves open, the fastest first if memory suffices. If the
+    job names its checkpointing, return only the job itself."""
     if job.checkpointing is not None or job.recompute:
         return [job]
     return [job.with_fields(**how, warmups=job.warmups) for how in CHECKPOINTINGS_TRIED]

@@ -323,8 +323,8 @@ class ChoiceAnnealing:
     def _first_plans(self, shape_searches: list[ShapeSearch], *, chains: bool = False) -> Iterator[Candidate]:
         """Try structured placements of every shape.
 
-        Simulations take long, so only the best of each shape is simulated. Shapes of one stage come first: their
-        estimates are exact, and the others have to beat them. The others follow in the order of their estimates.
+        If plans have to be simulated, which takes long, only the best of each shape is. Shapes of one stage come first:
+        their estimates are exact, and the others have to beat them. The others follow in the order of their estimates.
         """
         quick = all(self._pricer(shape_search).replays for shape_search in shape_searches)
         for i in range(Starts.most_rows):

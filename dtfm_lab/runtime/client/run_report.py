@@ -18,7 +18,7 @@ class DeviceRow(NamedTuple):
     condition: str
     """What has happened to it: lost, gone (it left permanently), back, paused or 2 x slower; empty if nothing."""
     busy: float | None
-    """Share of the last whole iteration that it spent computing; None before there is one."""
+    """Share of the last complete iteration that it spent computing; None before there is one."""
 
 
 def device_rows(run: RunRecord) -> list[DeviceRow]:

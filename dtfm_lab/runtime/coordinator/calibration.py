@@ -43,9 +43,9 @@ took less than LONG_S together."""
 PADDING = 5.0
 """Paced clock: minimum ratio of a computation's padded time to its wall time in calibration (the 90th percentile)."""
 LARGEST_SCALE = 40.0
-"""Paced clock: maximum wall seconds per second of the run. Only unequal devices may exceed it: see ``LONGEST_S``. If it
-is too little, because the devices are much faster than this machine, computations are stretched to what the machine can
-keep up with. The profile reports how many were."""
+"""Paced clock: maximum wall seconds per second of the run. Only unequal devices may exceed it: see ``LONGEST_S``. If
+this scale is too small, because the devices are much faster than this machine, computations are stretched to what the
+machine can keep up with. ``RunCalibration.stretched`` counts them."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06

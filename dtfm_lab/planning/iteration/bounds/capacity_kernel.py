@@ -37,7 +37,7 @@ processing it."""
 
 
 class Rules(NamedTuple):
-    """Settings that hold for all devices."""
+    """Settings of ``fill_capacities`` that hold for all devices."""
 
     limit_s: float
     """Seconds within which the iteration has to end."""

@@ -147,8 +147,8 @@ def seconds_of(
 
 @compiled
 def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held: float, device: int) -> float:
-    """Return the number of micro-batches that a device of stage s can hold at once, beside its static bytes; 0 if the
-    stage does not fit."""
+    """Return the number of micro-batches that a device of stage s can hold at once, in addition to its static bytes; 0
+    if the stage does not fit."""
     inputs = least.input_bytes[0 if s == 0 else 1]
     free = least.memory[device] - static
     if free < held + tables.passes.hop_bytes[tables.passes.least] * ((s > 0) + (s < n - 1)):
