@@ -257,7 +257,7 @@ def replan(
     """Return the plan to switch to when devices leave or join, or links change, and what the switch costs.
 
     The result has ``.plan`` and ``.moves``: the parameters and optimizer states that move, with sender and receiver.
-    They take ``.move_s`` seconds over these links. ``.stay`` is the old plan with idle or new devices instead of the
+    The moves take ``.move_s`` seconds in all. ``.stay`` is the old plan with idle or new devices instead of the
     lost ones (None if there are too few, or if it does not fit). After ``.pays_after_s`` seconds, the new plan has done
     more iterations than ``.stay`` (None if never). Devices stay where they are unless a move pays off within
     ``horizon_s`` seconds of training, an hour by default. The search looks near the old plan for ``seconds``, by

@@ -296,8 +296,8 @@ def nearest_partners(group_s: FloatArray) -> IntArray:
 class _Partners:
     """Lower bounds on each device's seconds with its D - 1 partners.
 
-    They are the sum over its D - 1 cheapest partners. In a long segment, only part of each cluster can be its partners,
-    so the sum may be larger.
+    A device's bound is the sum over its D - 1 cheapest partners. In a long segment, only part of each cluster can be
+    its partners, so the sum may be larger.
     """
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:

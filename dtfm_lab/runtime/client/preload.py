@@ -159,8 +159,8 @@ class RunProcess:
     def set_ended(self, returncode: int | None) -> None:
         """Record the process's exit status, and kill workers that outlive it by ``STRAGGLERS_S``.
 
-        ``returncode`` is None if the status stays unknown because the fork server died. Then nothing is killed, as the
-        run may continue.
+        With None, the status stays unknown because the fork server died. Then nothing is killed, as the run may
+        continue.
         """
         self.returncode = returncode
         self._end_known.set()

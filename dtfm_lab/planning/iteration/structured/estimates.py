@@ -126,8 +126,8 @@ class Estimator:
     def promise_s(self, members: IntArray) -> float:
         """Return a rough time of an iteration on these devices, which decides what to try first.
 
-        It is the time of the passes, plus the time to send all gradients and receive the averages. They take the
-        slowest link that is needed to join the devices.
+        It is the time of the passes, plus the time to send all gradients and receive the averages over one link: the
+        slowest that is needed to join the devices.
         """
         some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
         if len(some) == 1:
