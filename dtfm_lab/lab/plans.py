@@ -117,8 +117,8 @@ def load_job(
 def default_job(topology: Topology) -> Job:
     """Return the job to use if none is named.
 
-    On a small network it is ``small``, cut to use every device. On a network of the paper's size it is the paper's job.
-    Otherwise it is ``gpt3-xl``, with stages and replicas left to the planner.
+    On a small network it is ``small``, cut to use every device, or as many as its batch allows. On a network of the
+    paper's size it is the paper's job. Otherwise it is ``gpt3-xl``, with stages and replicas left to the planner.
     """
     if len(topology) <= SMALL_NETWORK:
         return fitted(load_job("small"), len(topology))
