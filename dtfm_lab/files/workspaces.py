@@ -241,7 +241,7 @@ MOST_CHARACTERS = 100_000
 MOST_BYTES = 4_000_000
 """Maximum number of bytes that a link may unpack to: a short link could expand to gigabytes."""
 PICTURE = "."
-"""Separates the state from the picture in a link."""
+"""Separates the state from the picture (see ``link_of``) in a link."""
 LINKED = ("network", "plan")
 """Panels whose settings are saved in a link."""
 

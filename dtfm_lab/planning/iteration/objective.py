@@ -165,7 +165,8 @@ def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
 
 
 MOST_CHOICES = 4
-"""Maximum number of choices that are annealed. With more, each gets too little time to gain anything."""
+"""Maximum number of choices (combinations of ``OF_CHOICES``) that are annealed. With more, each gets too little time to
+gain anything."""
 CLOSE = 1.3
 """A choice is annealed only if its best structured plan takes at most this multiple of the best choice's time.
 Annealing gains up to 30 % on irregular networks, and less on clusters."""
@@ -196,7 +197,7 @@ _Fields = tuple[tuple[str, Any], ...]
 
 @dataclass(eq=False)
 class _Choice:
-    """One choice and the progress of its annealing."""
+    """One choice (a combination of ``OF_CHOICES``) and the progress of its annealing."""
 
     plans: Iterator[Candidate]
     """Its annealing, paused between two turns."""

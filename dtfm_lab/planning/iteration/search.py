@@ -1,4 +1,6 @@
-"""The search of one choice: shape, devices, cut, micro-batches, pairing, order of passes, checkpointing.
+"""The search within one choice, which fixes tensor parallelism, sharding and averaging (``layouts.OF_CHOICES``).
+
+It varies shape, devices, cut, micro-batches, pairing, order of passes and checkpointing.
 
 A shape is a number of stages and of replicas. The search keeps a ``ShapeSearch`` for each shape, with its best plan so
 far and the annealing that improves it. Annealing starts from a structured or a random placement, from the best plan of
@@ -154,7 +156,7 @@ def _run(
 
 
 class ChoiceAnnealing:
-    """The search of one choice, which ``objective.Search`` runs.
+    """The search within one choice (a combination of ``OF_CHOICES``), which ``objective.Search`` runs.
 
     ``begin`` gives each shape structured placements, and ``improve`` anneals a shape when its turn comes. The best plan
     of a shape becomes the best of all once ``judge`` has priced it exactly.

@@ -405,7 +405,8 @@ class ShapeSearch:
         """Return a plan, priced by the replay if ``exact``, else by the estimate. ``tables`` replace the tables of this
         search.
 
-        ``factor`` sets the warm-ups, as a multiple of those that a steady pipeline needs. With 0 they stay as they are.
+        ``factor`` sets the warm-ups, as a multiple of those that a steady pipeline needs (``kernels.state.warm_up``).
+        With 0 they stay as they are.
         """
         microbatch_counts = self.even_counts() if microbatch_counts is None else microbatch_counts
         begin = KernelPlan(

@@ -216,7 +216,7 @@ def _grid(chain: tuple[int, ...], members: list[IntArray], n_replicas: int) -> I
 
 
 STEADY = 1.5
-"""Warm-up forwards of new plans, as a multiple of those that a steady pipeline needs."""
+"""Warm-up forwards of new plans, as a multiple of those that a steady pipeline needs (``kernels.state.warm_up``)."""
 HOT = 0.006
 """First temperature for a plan that does not come from annealing, as a share of the objective."""
 REHEATED = (0.001, 0.01)

@@ -67,7 +67,7 @@ class Stages(NamedTuple):
 
 
 class BestLinks(NamedTuple):
-    """The possible neighbours of each class."""
+    """The possible pipeline neighbours of a device of each class, and the links to them."""
 
     neighbours: IntArray
     """(C, J) classes that are tried as a neighbour. -1 stands for all other classes on one side of the cut together,

@@ -178,7 +178,7 @@ def _bisected(
 def cases_of(
     classes: DeviceClasses, families: tuple[Family, ...], *, synchronises: bool = True
 ) -> Iterator[PlanFamily]:
-    """Yield one case for every shape, micro-batch size and family of schedules that the job allows."""
+    """Yield a PlanFamily for every shape, micro-batch size and family of schedules that the job allows."""
     problem = classes.problem
     job, n_devices, n_blocks = problem.job, problem.n_devices, problem.n_blocks
     stages = range(1, n_blocks + 1) if job.n_stages is None else [job.n_stages]

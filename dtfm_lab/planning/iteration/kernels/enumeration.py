@@ -206,7 +206,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
 
 
 START, BACK, CAPACITY = range(3)
-"""Rows of ``way``: limits that the stages before a stage set for it.
+"""Rows of the array ``way`` in ``least_of_cuts``: limits that the stages before a stage set for it.
 
 - START: minimum seconds before the stage's first forward
 - BACK: minimum seconds after the stage's last backward to the inputs

@@ -118,8 +118,8 @@ def candidate_of(
 
 REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
 REPLAYED_CHOICES = (*MEMORY_ONLY, "tensor_parallel", "checkpointing", "sharding", "attention", "gradient_dtype")
-"""Job choices that the replay plays exactly like the simulator. Choices whose messages overlap the passes are left
-out."""
+"""Fields of a job that may differ from their defaults while the replay still equals the simulator. Left out are fields
+whose messages overlap the passes."""
 
 
 class PlanPricer:

@@ -46,7 +46,7 @@ NICs, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
 """Cap on micro-batches in flight, so that the number that memory has room for fits an integer."""
 KEPT_PER_SHARDING = 2
-"""Number of best ways per layout and sharding that are kept for the simulator."""
+"""Number of the best ways to train, per layout and sharding, that are kept for the simulator."""
 
 
 @dataclass(frozen=True, eq=False, order=False)
