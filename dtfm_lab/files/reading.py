@@ -29,7 +29,7 @@ MOST_YAML_NODES = 1_000_000
 """Maximum number of values in a YAML file. All links of 256 devices need half as many. Each takes a kilobyte of
 memory."""
 LONGEST_NUMBER = 10_000
-"""Maximum number of bits in an integer: about 3,000 digits."""
+"""Maximum number of bits in an integer of a YAML file: about 3,000 digits, which Python can still turn into text."""
 MOST_COPIES = 100_000
 """Maximum number of nodes that YAML aliases may repeat. Ten lines of nested aliases can expand to a billion."""
 MOST_SHOWN = 10_000
@@ -40,7 +40,7 @@ MOST_LEVELS = 100
 LONGEST_SCALAR = 100_000
 """Maximum number of characters in one value of a YAML file."""
 VERSION = 1
-"""Version of all formats that have keys."""
+"""Current version of every file format that has keys, as in ``dtfm_job: 1``."""
 UNREADABLE = "cannot be read"
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's loader on libyaml, which PyYAML's wheels include. It is ten times as fast."""

@@ -58,7 +58,7 @@ def load_schedule(path: str | os.PathLike[str]) -> Schedule:
 
 
 def _pass(word: str, where: str) -> Action:
-    """Return the computation that a word stands for."""
+    """Return the computation that a word such as ``0F3`` stands for. Raises FileError for any other word."""
     try:
         action = Action.parse(word)
     except ScheduleError as error:

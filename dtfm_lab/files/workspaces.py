@@ -97,7 +97,7 @@ class PackedTrace(Section):
 
 
 def _trace_to_mapping(trace: Trace) -> dict[str, Any] | None:
-    """Return the trace in plain JSON types; None if it is too long to keep."""
+    """Return the trace in plain JSON types; None if it is too long to keep (``MOST_ROWS``)."""
     if len(trace) > MOST_ROWS:
         return None
     columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}

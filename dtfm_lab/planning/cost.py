@@ -233,7 +233,7 @@ tried, but at least 3."""
 CLUSTERS_UP_TO = 2048
 """Maximum number of devices for the cluster bound. With more devices, the bound uses only order statistics."""
 MAX_BUDGETS = 400
-"""Maximum number of data-parallel costs x to try."""
+"""Maximum number of data-parallel costs x that the cluster bound tries (``_budgets``)."""
 
 
 def lower_bound_s(topology: Topology, job: Job) -> float:

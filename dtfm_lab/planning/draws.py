@@ -44,7 +44,7 @@ number for each of ``bandwidth``, ``latency`` and ``compute``."""
 DRAWS = 1000
 """Default number of draws. A share of one half then has a standard error of 1.6 percentage points."""
 CONFIDENCE = 0.95
-"""Confidence level of an interval."""
+"""Confidence level of the interval of an ``Overtaking``."""
 QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
 """Column of the table of plans -> share of draws in which the plan takes at most the seconds in this column."""
 

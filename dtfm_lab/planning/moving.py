@@ -59,7 +59,7 @@ class Moves:
     """Stage that the receiver has in the new plan."""
     n_bytes: IntArray
     start_s: FloatArray
-    """Seconds since the beginning of all moves."""
+    """Seconds from the beginning of all moves until the sender begins with the piece."""
     end_s: FloatArray
     """Seconds from the beginning of all moves until the last byte arrives."""
 

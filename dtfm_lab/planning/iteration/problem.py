@@ -561,9 +561,9 @@ class PassTable(NamedTuple):
     """Seconds of one micro-batch on each of K kinds of devices, for a model of L blocks."""
 
     forward_s: FloatArray
-    """(K, L + 1) prefix sums over blocks."""
+    """(K, L + 1) prefix sums over blocks: seconds of a forward."""
     backward_s: FloatArray
-    """(K, L + 1) prefix sums over blocks, including recomputation."""
+    """(K, L + 1) prefix sums over blocks: seconds of a backward, including recomputation."""
     ends_s: FloatArray
     """(2, 2, K) seconds of the embedding and of the head (first index), forward and backward (second index)."""
     receive_s: FloatArray

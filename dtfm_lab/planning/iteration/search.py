@@ -120,7 +120,7 @@ LONGER = 4
 about equally long. The shapes kept have the best plans by ``price``, raised a little by earlier annealing
 (``CURIOSITY``)."""
 FEWEST_LONGER = 24
-"""Minimum number of shapes in a round."""
+"""Minimum number of shapes that a round of annealing covers (see ``LONGER``)."""
 Given = tuple[Plan | None, Sequence[Plan]]
 """The plan that a search starts with, and the plans that it stays near."""
 

@@ -168,7 +168,7 @@ MOST_NEIGHBOURS = 32
 MOST_ORDERED = 256
 """Up to this number of devices the order of the tree's branches is optimised. With more it takes too long."""
 MOST_STAGES = 16
-"""Maximum number of stages of chains of clusters."""
+"""Maximum number of stages for which chains of clusters are tried (``starts.cluster_chains``)."""
 
 
 class Nearness:
@@ -520,7 +520,7 @@ def _first_warmups(job: Job, n_stages: int) -> IntArray:
 
 
 OTHER_SHAPES = 60
-"""Maximum number of shapes for every micro-batch size but the first."""
+"""Maximum number of shapes that are tried from the start, for every micro-batch size but the smallest."""
 APART = 2
 """Minimum ratio of two micro-batch sizes that a search begins with. Sizes between them follow, for the best shape."""
 

@@ -68,7 +68,7 @@ class RunRecord:
         self.faults: tuple[Fault, ...] = ()
         """Each loss of a worker from which the run has recovered."""
         self.held_out: tuple[tuple[int, float], ...] = ()
-        """(iterations done, mean loss on held-out text)."""
+        """(iterations done, mean loss on held-out text) of each evaluation."""
         self.unigram_entropy: float | None = None
         """Entropy of the held-out text in nats per byte if bytes were independent."""
         self.checkpoints: tuple[tuple[int, str], ...] = ()
@@ -76,12 +76,12 @@ class RunRecord:
         self.notes: tuple[str, ...] = ()
         """The newest warnings, one sentence each, such as checkpoints that were not written."""
         self.text: str | None = None
-        """Text that the trained model generated after ``prompt``."""
+        """Text that the trained model generated after ``prompt``; None if it has generated none so far."""
         self.prompt = ""
         self.conditions: dict[str, str] = {}
         """Device name -> lost, gone (it left permanently), back, paused or 2 x slower. Other devices are left out."""
         self.slowdowns: dict[str, float] = {}
-        """Device name -> its slowdown factor. Its replacement is equally slow."""
+        """Device name -> its slowdown factor. A worker that replaces a lost one is equally slow."""
         self.earlier: tuple[Trace, ...] = ()
         """Traces measured under each earlier plan, complete iterations only."""
         self.replans: tuple[Event, ...] = ()

@@ -55,7 +55,8 @@ three quarters of the time."""
 HALVINGS = 20
 """Steps of the bisection for the seconds of a message. 20 halvings reach a millionth of the iteration."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
-"""Computations whose amount may differ between replicas of one stage."""
+"""Computations whose amount may differ between replicas of one stage. ``calibrate`` averages only the others over
+replicas."""
 
 Work = tuple[int, int, Kind]
 """A kind of computation of one worker: (stage, replica, kind)."""

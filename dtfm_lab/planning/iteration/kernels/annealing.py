@@ -68,7 +68,7 @@ That cycle sets the pipeline's seconds. Chosen by hand."""
 
 
 class FixedFields(NamedTuple):
-    """The fields that a search may not change."""
+    """Which fields of a plan annealing may not change."""
 
     fixed_counts: bool
     """True if the micro-batches of each pipeline are fixed."""

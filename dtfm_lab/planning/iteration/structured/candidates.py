@@ -140,7 +140,7 @@ class PlanPricer:
         self.replays = self.polishes and not problem.links.has_nics
         """True if the replay is exact for this job, so no simulation is needed."""
         self.refusal = ""
-        """Why the newest plan that could not be simulated was refused."""
+        """Why the newest plan that could not be simulated was refused; empty if all could."""
 
     def __call__(self, shape_search: ShapeSearch, found: KernelPlan) -> KernelPlan:
         if self.replays:
