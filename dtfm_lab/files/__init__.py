@@ -64,7 +64,9 @@ def save(thing: Topology | Job | Plan | Schedule | Trace | Any, path: str | os.P
       connection
     - trace: .json, .chrome.json for ui.perfetto.dev, or .csv for its losses
 
-    Returns the path. Raises FileError for any other suffix or thing.
+    Returns the path. Raises FileError for any other suffix or thing, or if the file cannot be written. Raises
+    MissingExtra for .html without the packages that widgets need, and TraceError for a trace that the format cannot
+    hold: without losses as .csv, or of more than 104 days as .chrome.json.
     """
     path = Path(path)
     writers = next((each for noun, each in WRITERS.items() if isinstance(thing, noun)), None)

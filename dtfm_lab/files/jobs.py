@@ -74,7 +74,8 @@ def override(job: Job, **values: Any) -> Job:
     changes, as ``Job.with_fields`` describes. A new ``model`` also sets the job's name, and the dtype in its
     config.json sets the job's dtype, unless you give ``name`` or ``dtype``.
 
-    Raises JobError if a job without a model is cut into other stages and the size of their gradient is not given.
+    Raises UnknownName for an unknown field, JobError for impossible values, and what ``load_model`` raises. A job
+    without a model raises JobError for another number of stages, unless ``gradient_bytes`` is given.
     """
     refuse_unknown(values, [option.name for option in options_of(JobChanges)], "job field")
     # Files have shorter names for these sizes.

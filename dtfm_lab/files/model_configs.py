@@ -1,7 +1,7 @@
 """Read models from the config.json of a Hugging Face checkpoint.
 
 Keys, and the defaults of missing or null ones, come from the configuration classes of ``transformers``. The model is
-the one with a language-modelling head. Sizes are required here, although transformers has defaults for them.
+the one with a language-modelling head. Most sizes are required here, although transformers has defaults for them.
 """
 
 from dataclasses import replace
@@ -181,9 +181,9 @@ WITH_MODULE = "any other torch module is planned with --module FILE.PY:FUNCTION"
 def model_from_config(data: dict[str, Any], *, where: str = "config.json", name: str = "model") -> ModelSpec:
     """Return the model that a config.json describes, with the longest sequences it names.
 
-    ``where`` begins every error message. The architecture follows from ``model_type``, else from ``architectures``,
-    else from the language model inside a larger one. Raises FileError (missing key, wrong type, heads that do not
-    divide), UnknownName (model_type) or JobError (a model too large to count).
+    ``where`` begins every error message. The architecture follows from ``model_type``, else from ``architectures``. If
+    the config of a larger model holds a language model's config, that one counts. Raises FileError (missing key, wrong
+    type, heads that do not divide), UnknownName (model_type) or JobError (a model too large to count).
     """
     part, data = _language_model(data)
     model_type = _type_of(data)
@@ -214,7 +214,8 @@ def model_from_config(data: dict[str, Any], *, where: str = "config.json", name:
 
 
 def _language_model(data: dict[str, Any]) -> tuple[tuple[str, str] | None, dict[str, Any]]:
-    """Return the larger model's type and the key of its language model (or None), and the language model's config."""
+    """Return the config of the language model. If that is a part of a larger model's config, return the larger model's
+    type and the key of the part before it, otherwise None."""
     key = next((key for key in TEXT_PARTS if isinstance(data.get(key), dict)), None)
     # a config that has sizes itself is a language model
     if key is None or (_type_of(data) is not None and "hidden_size" in data):
@@ -250,7 +251,8 @@ DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "
 
 
 def dtype_from_config(data: dict[str, Any], *, where: str = "config.json") -> str | None:
-    """Return the job dtype that a config.json states as ``torch_dtype`` or ``dtype``; None if it states none.
+    """Return the job dtype that a config.json states as ``torch_dtype`` or ``dtype``; None if it states none or
+    ``auto``.
 
     Raises FileError for a dtype that no job supports.
     """

@@ -101,7 +101,7 @@ def load_model(
     folder
         Base folder of a relative path.
 
-    Raises FileError, JobError or UnknownName. A mistake in a config.json names the file and the key.
+    Raises FileError, JobError or UnknownName. The error for a mistake in a config.json names the file and the key.
     """
     name = model_or_file(name_or_path, MODELS, folder)
     model = MODELS[name] if name in MODELS else _from_path(name, Path(folder, name))
@@ -111,7 +111,7 @@ def load_model(
 def dtype_of_model(name_or_path: str | os.PathLike[str], *, folder: str | os.PathLike[str] = "") -> str | None:
     """Return the dtype stated in the config.json that ``load_model`` reads; None for a preset or if it states none.
 
-    Raises FileError for a dtype that no job supports.
+    Raises FileError for a dtype that no job supports or a file that cannot be read, UnknownName for an unknown name.
     """
     name = model_or_file(name_or_path, MODELS, folder)
     if name in MODELS:

@@ -71,9 +71,9 @@ class PlanFile(Section):
 
 
 PROVENANCE = [field.name for field in fields(Plan) if field.name in PlanFile.model_fields.keys() - NOUNS]
-"""Fields of a plan that are written unchanged."""
+"""Fields of a plan that are written unchanged, except an ``efficiency`` that is a function: it is written as null."""
 UNSAID = {field.name: field.default for field in fields(Device) if field.name in ("host", *GROUP_FIELDS)}
-"""Device fields that are left out of a file if they have these values. One of them is infinite, which JSON cannot
+"""Device fields that are left out of a file if they have these values. One value is infinite, which JSON cannot
 hold."""
 
 

@@ -21,24 +21,26 @@ from dtfm_lab.domain.units import counted
 T = TypeVar("T")
 
 MOST_BYTES = 2**30
-"""Maximum size of a file. A plan of 4,096 devices takes about 700 MB as JSON."""
+"""Maximum size of a file in bytes, unless it is YAML. A plan of 4,096 devices takes about 700 MB as JSON."""
 MOST_YAML_BYTES = 2**24
-"""Maximum size of a YAML file. All links of 256 devices take 7 MB, and PyYAML reads about 0.4 MB per second."""
+"""Maximum size of a YAML file in bytes. All links of 256 devices take 7 MB, and PyYAML reads about 0.4 MB per
+second."""
 MOST_YAML_NODES = 1_000_000
 """Maximum number of values in a YAML file. All links of 256 devices need half as many. Each takes a kilobyte of
 memory."""
 LONGEST_NUMBER = 10_000
-"""Maximum number of bits in an integer: about 3,000 digits."""
+"""Maximum number of bits in an integer of a YAML file: about 3,000 digits, which Python can still turn into text."""
 MOST_COPIES = 100_000
 """Maximum number of nodes that YAML aliases may repeat. Ten lines of nested aliases can expand to a billion."""
 MOST_SHOWN = 10_000
-"""Reading stops after this many values of a YAML file whose top level is a list. No file of the lab is a list."""
+"""Reading stops after this many values of a YAML file whose top level is a list. No list that the lab reads is as
+long."""
 MOST_LEVELS = 100
 """Maximum nesting of collections in a YAML file."""
 LONGEST_SCALAR = 100_000
 """Maximum number of characters in one value of a YAML file."""
 VERSION = 1
-"""Version of all formats that have keys."""
+"""Current version of every file format that has keys, as in ``dtfm_job: 1``."""
 UNREADABLE = "cannot be read"
 FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's loader on libyaml, which PyYAML's wheels include. It is ten times as fast."""
@@ -180,10 +182,10 @@ def read_text(path: Path, most: int | None = None, advice: str = "") -> str:
 
 
 def cells_of(text: str, path: Path, n_before: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the cells of each non-empty CSV row. ``n_before`` lines come before the text in the
-    file.
+    """Yield the line number and the stripped cells of each non-empty CSV row. ``n_before`` lines come before the text
+    in the file.
 
-    Raises FileError with the line number.
+    Raises FileError, with the line number, for broken CSV.
     """
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:

@@ -22,7 +22,8 @@ ENDINGS = (".csv", ".txt")
 
 
 def save_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> Path:
-    """Write a schedule in the format that the path's suffix names. Raises FileError."""
+    """Write a schedule in the format that the path's suffix names. Raises FileError for another suffix, a name that the
+    format cannot hold, or if the file cannot be written."""
     path = Path(path)
     if ending_of(path, ENDINGS) == ".csv":
         rows = io.StringIO()
@@ -35,7 +36,8 @@ def save_schedule(schedule: Schedule, path: str | os.PathLike[str]) -> Path:
 def load_schedule(path: str | os.PathLike[str]) -> Schedule:
     """Read a schedule from a ``.txt`` or ``.csv`` file.
 
-    Raises FileError, with the place in the file, if a word is not a pass or the passes do not form a valid schedule.
+    Raises FileError if the file cannot be read, if a word is not a pass (with its place in the file), or if the passes
+    do not form a valid schedule.
     """
     path = Path(path)
     if ending_of(path, ENDINGS) == ".csv":
@@ -56,7 +58,7 @@ def load_schedule(path: str | os.PathLike[str]) -> Schedule:
 
 
 def _pass(word: str, where: str) -> Action:
-    """Return the computation that a word stands for."""
+    """Return the computation that a word such as ``0F3`` stands for. Raises FileError for any other word."""
     try:
         action = Action.parse(word)
     except ScheduleError as error:

@@ -17,11 +17,11 @@ FORMAT = {"dtfm_sweep_rows": 1}
 class SweepRows:
     """Rows by key. When ``keep`` returns, the row is on its way to disk, so a killed process loses none.
 
-    A partially written line is dropped. Only one sweep at a time may use a file.
+    A partially written line is dropped when the file is opened. Only one sweep at a time may use a file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Open or create the file. Raises FileError if it is another kind of file or in use."""
+        """Open or create the file. Raises FileError if it is in use, too large, damaged or another kind of file."""
         if not isinstance(path, str | os.PathLike):
             raise FileError(f"resume is {shortened(path)}; wanted the path of a file of rows, there or not")
         self._name = os.fspath(path)

@@ -69,7 +69,7 @@ class MachineReader(Protocol):
 
 
 MACHINE_READERS: Registry[MachineReader] = Registry("reader of machines", group="dtfm_lab.machine_readers")
-"""Readers for lists of files. The first entry is used."""
+"""Readers for lists of files that describe machines. The first entry is used."""
 
 
 def topology_names() -> list[str]:

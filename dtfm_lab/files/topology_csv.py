@@ -27,7 +27,8 @@ MATRICES = SPEEDS[: len(LINKS)]
 
 
 def read(path: Path) -> Topology:
-    """Read the topology of a list of links, or of a matrix and its companion. Raises FileError or TopologyError."""
+    """Read the topology in a list of links, or in two matrices: ``path`` names one, and the other lies next to it.
+    Raises FileError or TopologyError."""
     import pandas as pd  # takes a while to load
 
     if named := _matrix_of(path):
@@ -46,7 +47,10 @@ def read(path: Path) -> Topology:
 
 
 def write(topology: Topology, path: Path) -> Path:
-    """Write links and names. Matrices are written as both files. Return the given path."""
+    """Write links and names. If ``path`` names a matrix, write both matrices. Return ``path``.
+
+    Raises FileError for a device name with blanks around it, and for a list of links of a single device.
+    """
     for name in topology.names:
         # The reader cuts blanks off.
         if name != name.strip():

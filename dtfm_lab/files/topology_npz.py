@@ -5,6 +5,7 @@ An archive must hold ``latency_ms`` and ``bandwidth_gbps``, (N, N), from row to 
 
 - ``names`` and the devices' ``region``, ``host``, ``gpu``, ``peak_flop_per_s``, ``memory_bytes`` and
   ``price_per_hour``, (N,), and ``position``, (N, 2) with NaN for none
+- for devices of several GPUs, ``gpus``, ``inner_latency_s`` and ``inner_bandwidth_bytes_per_s``, (N,)
 - the texts ``name`` and ``description``, and the number ``link_spread``
 - ``estimates``, (E, 4): 0 for links inside hosts or 1 for those between hosts, then the estimated bandwidth, its
   minimum and its maximum in bytes per second

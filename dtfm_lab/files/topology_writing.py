@@ -104,10 +104,10 @@ def _nics(gbps: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _uncapped(region_of: list[str], gbps: FloatArray, cap_gbps: FloatArray) -> FloatArray:
-    """Return (N, N) bandwidths between regions without the effect of NICs.
+    """Return (N, N) bandwidths within and between regions without the effect of NICs.
 
-    For each pair of regions, it is the largest bandwidth below the cap of the devices' NICs. If no bandwidth is below
-    the cap, it is the largest bandwidth of the network.
+    For each region and pair of regions, it is the largest bandwidth below the cap of the devices' NICs. If no bandwidth
+    is below the cap, it is the largest bandwidth of the network.
     """
     lines = np.full_like(gbps, gbps[~np.eye(len(gbps), dtype=bool)].max())
     members = {r: [i for i, region in enumerate(region_of) if region == r] for r in region_of}
@@ -123,7 +123,8 @@ def _entries(
 ) -> dict[str, Any]:
     """Return the file's ``default``, ``regions``, ``between``, ``hosts`` and ``links``.
 
-    With ``cap_gbps``, (N, N), the file also has uplinks and downlinks, which cap the bandwidths between regions.
+    With ``cap_gbps``, (N, N), the file also has uplinks and downlinks. They cap the bandwidths that ``default``,
+    ``regions`` and ``between`` give.
     """
     n = len(topology)
     region_of, host_of = _codes([d.region for d in topology.devices]), _codes([d.host for d in topology.devices])

@@ -97,7 +97,7 @@ class HardwareSection(UnitSection):
     """Hardware of a device, or the default for all devices of a region."""
 
     gpu: Name | None = None
-    """Name of the GPU. It sets peak and memory if the hardware table has it."""
+    """Name of the GPU. If the hardware table has it, it sets peak and memory that are not given."""
     host: Name | None = None
     """Machine whose NIC the devices share."""
     peak_tflops: float | None = Field(default=None, gt=0)
@@ -130,7 +130,7 @@ class DeviceSection(HardwareSection):
 
 
 class RegionSection(HardwareSection):
-    """Devices with the same speed between any two of them."""
+    """Devices with the same speed between any two of them, unless `inside_host`, `hosts` or `links` says otherwise."""
 
     name: Name
     """Name, unique among regions."""
@@ -237,7 +237,7 @@ class MeasuredGpuSection(Section):
 
 
 class MeasuredSection(Section):
-    """Measurements of a network: times of messages, and of blocks on its GPUs."""
+    """Measurements of a network: times of messages, and of transformer blocks on its GPUs."""
 
     message_bytes: list[float] = Field(default_factory=list)
     """Message sizes, increasing."""
@@ -302,7 +302,7 @@ class TopologyFile(Section):
     links: Annotated[list[LinkSection], FailFast()] = Field(default_factory=list)
     """Speeds of single links. They take precedence over all others."""
     measured: MeasuredSection | None = None
-    """Measured times of messages of several sizes, and of blocks."""
+    """Measured times of messages of several sizes, and of transformer blocks."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -334,7 +334,8 @@ def topology_from_mapping(
 ) -> Topology:
     """Return the topology that a YAML file's mapping describes. ``where`` begins every error message.
 
-    A region without devices is refused unless ``empty_regions``, because usually its count is missing.
+    A region without devices is refused unless ``empty_regions``, because usually its count is missing. Raises
+    FileError, TopologyError or UnknownName.
     """
     file = parse(TopologyFile, data, where, version="dtfm_topology")
     with located(where):
@@ -461,7 +462,7 @@ def _measured_gpu(section: MeasuredGpuSection) -> MeasuredGpu:
 def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict[str, Any]:
     """Return ``message_bytes`` and ``message_s`` of a Topology, with NaN for pairs that were not measured.
 
-    Empty if no pair was measured.
+    Empty if the file states neither message sizes nor links that were measured.
     """
     if measured is None or not (measured.message_bytes or measured.links):
         return {}
@@ -487,7 +488,8 @@ def _message_times(measured: MeasuredSection | None, at: dict[str, int]) -> dict
 def _region_speeds(
     file: TopologyFile, regions: dict[str, RegionSection], devices: list[Device]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return (N, N) latency_ms and bandwidth_gbps from regions and the default; NaN if neither states them."""
+    """Return (N, N) latency_ms and bandwidth_gbps that the file's ``default``, ``regions`` and ``between`` give. Each
+    of these overrides the ones before it. NaN where none states a value."""
     n = len(devices)
     latency_ms, gbps = np.full((n, n), np.nan), np.full((n, n), np.nan)
     if file.default:

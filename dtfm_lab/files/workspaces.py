@@ -1,8 +1,8 @@
-"""The state of the lab as one versioned JSON file, or packed into a link.
+"""The state of the lab as one versioned JSON file, or packed into a link to share (a URL).
 
-The file holds network, job, plan, traces and the settings of all controls. A link holds network, job, plan and tab
-after the ``#`` of an address, which browsers do not send to a server. It leaves out traces, and settings that name
-files of the user who made the link.
+The file holds network, job, plan, traces and the settings of all controls. A link holds the same after the ``#`` of the
+URL, which browsers do not send to a server. It leaves out traces, and the settings of all panels except ``LINKED``:
+some of them name files of the user who made the link.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 MOST_ROWS = 1_000_000
 """Maximum number of rows of a trace that is kept. A million rows take about ten megabytes."""
 COMPRESSION_LEVEL = 1
-"""The fastest level of zlib. Slower levels save little here."""
+"""Level of zlib for the columns of traces: the fastest. Slower levels save little here."""
 SAME = {"same": "plan"}
 """What a file holds instead of a network that equals the plan's."""
 
@@ -97,7 +97,7 @@ class PackedTrace(Section):
 
 
 def _trace_to_mapping(trace: Trace) -> dict[str, Any] | None:
-    """Return the trace in plain JSON types; None if it is too long to keep."""
+    """Return the trace in plain JSON types; None if it is too long to keep (``MOST_ROWS``)."""
     if len(trace) > MOST_ROWS:
         return None
     columns = {name: getattr(trace, name) for name in (*COLUMNS, "after")}
@@ -158,7 +158,7 @@ class WorkspaceState(Section):
     schedule: str = "gpipe"
     queueing: Annotated[str, BeforeValidator(partial(current_name, "queueing"))] = "pairs"
     choices: dict[str, Any] = Field(default_factory=dict)
-    """Field of the plan's job -> the value that the what-if panel uses instead."""
+    """Field of the plan's job -> the value that predictions and runs use instead."""
     predicted: KeptTrace = None
     measured: KeptTrace = None
     pane: str = ""
@@ -237,13 +237,13 @@ def _check_choices(state: WorkspaceState) -> None:
 
 MARK = "#dtfm-lab="
 MOST_CHARACTERS = 100_000
-"""Maximum length of a link. A shell accepts no word above 128 KiB; 64 devices take about 10,000 characters."""
+"""Maximum length of a link in characters. A shell accepts no word above 128 KiB. 64 devices take about 10,000."""
 MOST_BYTES = 4_000_000
 """Maximum number of bytes that a link may unpack to: a short link could expand to gigabytes."""
 PICTURE = "."
-"""Separates the state from the picture in a link."""
+"""Separates the state from the picture (see ``link_of``) in a link."""
 LINKED = ("network", "plan")
-"""Panels whose settings a link holds."""
+"""Panels whose settings are saved in a link."""
 
 
 def link_of(state: WorkspaceState, picture: bytes = b"") -> str:

@@ -136,7 +136,8 @@ class SimulationOptions:
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:
-    """Return the plan itself, or the plan in a file. Raises PlanError if it is neither a Plan nor a path."""
+    """Return the plan itself, or the plan in a file. Raises PlanError if it is neither a Plan nor a path, or if it
+    names a network, and FileError for a file that holds no plan."""
     if isinstance(plan, Plan):
         return plan
     if not isinstance(plan, str | os.PathLike):

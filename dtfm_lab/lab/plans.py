@@ -117,8 +117,8 @@ def load_job(
 def default_job(topology: Topology) -> Job:
     """Return the job to use if none is named.
 
-    On a small network it is ``small``, cut to use every device. On a network of the paper's size it is the paper's job.
-    Otherwise it is ``gpt3-xl``, with stages and replicas left to the planner.
+    On a small network it is ``small``, cut to use every device, or as many as its batch allows. On a network of the
+    paper's size it is the paper's job. Otherwise it is ``gpt3-xl``, with stages and replicas left to the planner.
     """
     if len(topology) <= SMALL_NETWORK:
         return fitted(load_job("small"), len(topology))
@@ -164,7 +164,7 @@ def _larger(topology: Topology) -> Job | None:
 def fitted(job: Job, n_devices: int) -> Job:
     """Return the job with the numbers of stages and replicas that use all devices, or else as many as possible.
 
-    The job's own numbers are kept if they do so. Otherwise they become as equal as its batch allows.
+    The job's own numbers are kept if they use all devices. Otherwise the two become as equal as its batch allows.
     """
     if job.shaped and job.n_tasklets == n_devices:
         return job
@@ -176,10 +176,11 @@ def fitted(job: Job, n_devices: int) -> Job:
 def plan(topology: Topology | str, job: Job | str | None = None, **options: Unpack[PlanKeywords]) -> Plan:
     """Return the best plan that a planner finds within ``seconds`` or ``steps``; 2 s by default.
 
-    For a job with a model, that is the plan with the fastest iteration. The planner chooses everything that the job
-    leaves open: stages and replicas, idle devices, blocks of each stage, micro-batches of each pipeline, and the order
-    of passes. Ctrl-C keeps the best plan so far. With ``steps``, the same seed gives the same plan. If devices lack
-    memory, or the iteration cannot be simulated, a warning in the log says so.
+    The best plan has the fastest iteration, unless ``objective`` or the job asks for something else. For such a plan,
+    the planner chooses everything that the job leaves open: stages and replicas, idle devices, blocks of each stage,
+    micro-batches of each pipeline, and the order of passes. Ctrl-C keeps the best plan so far. With ``steps``, the same
+    seed gives the same plan. If devices lack memory, or the iteration cannot be simulated, a warning in the log says
+    so.
 
     With a ``spread``, the good plans that the search has found are simulated on random variations of the network (see
     ``compare``). The one with the shortest expected iteration is returned.
@@ -256,10 +257,11 @@ def replan(
     """Return the plan to switch to when devices leave or join, or links change, and what the switch costs.
 
     The result has ``.plan`` and ``.moves``: the parameters and optimizer states that move, with sender and receiver.
-    They take ``.move_s`` seconds over these links. ``.stay`` is the old plan with idle or new devices instead of the
-    lost ones (None if there are too few). After ``.pays_after_s`` seconds, the new plan has done more iterations than
-    ``.stay`` (None if never). Devices stay where they are unless a move pays off within ``horizon_s`` seconds of
-    training, an hour by default. The search looks near the old plan for ``seconds``, 0.2 s by default.
+    The moves take ``.move_s`` seconds in all. ``.stay`` is the old plan with idle or new devices instead of the
+    lost ones (None if there are too few, or if it does not fit). After ``.pays_after_s`` seconds, the new plan has done
+    more iterations than ``.stay`` (None if never). Devices stay where they are unless a move pays off within
+    ``horizon_s`` seconds of training, an hour by default. The search looks near the old plan for ``seconds``, by
+    default for 24 steps, which take some 0.2 s.
 
     Parameters
     ----------
@@ -276,7 +278,8 @@ def replan(
     UnknownName
         A lost device is not in the plan's network.
     PlanError
-        No device is left, a network lacks a device that is not lost, or no plan fits the remaining devices.
+        No device is left, a device is both lost and joined, a network lacks a device that joins or is not lost, or no
+        plan fits the remaining devices.
     JobError
         The plan's job has no model, so the amount of data to move is unknown.
     """
@@ -287,7 +290,7 @@ def replan(
 
 @runtime_checkable
 class Explainable(Protocol):
-    """An object, such as another system's outcome, that can explain its own cost."""
+    """An object of an extension that can explain its own cost."""
 
     def why(self, against: Any = None, *, progress: Progress | None = None) -> Any: ...
 
@@ -304,7 +307,7 @@ def explain(plan: Plan | Explainable | str, against: Any = None, *, progress: Pr
     To see what would change it, use ``.worth()`` for each device and ``.sensitivity()`` for each link and device.
     ``lab.compare`` compares two plans.
 
-    Other objects with a method ``why``, such as an outcome of another system, are explained by that method.
+    Objects of extensions are explained by their own method ``why``, if they have one.
     """
     if not isinstance(plan, Plan | str | Explanation) and isinstance(plan, Explainable):
         return plan.why(against, progress=progress)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @takes_options(SimulationOptions)
 def simulate(plan: Plan | str, schedule: AnySchedule | None = None, **options: Unpack[SimulateKeywords]) -> Trace:
-    """Predict one iteration in virtual time.
+    """Predict one iteration in virtual time; two if replicas average only every few iterations.
 
     ``schedule`` is a name, a Schedule, or a schedule file (.txt, or torch's .csv). If None, the job's schedule is used.
     ``like`` is a measured Trace. It makes this a prediction of that run: of the part of the plan that ran, with the

@@ -30,8 +30,8 @@ from dtfm_lab.planning.iteration.structured.candidates import unpriced_plan
 from dtfm_lab.planning.search import network_of, require_fit, value_of
 
 NEARLY = 0.9
-"""A vacant place is filled only by a device of at least this fraction of the speed of the plan's slowest device. If too
-few devices are that fast, any device may fill it."""
+"""``starting_plans`` fills the vacant places with devices of at least this fraction of the speed of the plan's slowest
+device, and with no less memory than its smallest. If there are too few of them, any device may fill a place."""
 
 
 def adapt_plan(plan: Plan, topology: Topology, job: Job) -> Plan:
@@ -74,8 +74,8 @@ def _with_holes(plan: Plan, network: Topology) -> list[list[str | None]]:
 def _as_planned(job: Job, planned: Job) -> Job:
     """Return the job with its open fields copied from a planned job.
 
-    Cut, schedule, warm-ups and recomputation are copied only if shape, micro-batch, model and batch are the same,
-    because they were chosen for these.
+    Cut, micro-batches per pipeline, schedule, warm-ups and recomputation are copied only if shape, micro-batch, model
+    and batch are the same, because they were chosen for these.
     """
     left = {what: getattr(planned, what) for what in ("tensor_parallel", "sharding") if getattr(job, what) is None}
     job = job.with_fields(**left) if left else job
@@ -267,8 +267,8 @@ def _equals(plan: Plan, network: Topology, free: list[str], n_holes: int) -> lis
 
 
 def shared_out(counts: IntArray, total: int) -> tuple[int, ...]:
-    """Return whole numbers, each 1 or more, proportional to ``counts`` and summing to ``total``, by largest
-    remainder."""
+    """Return whole numbers that sum to ``total``. Each gets 1, and the rest is shared in proportion to ``counts`` by
+    largest remainder."""
     exact = counts * (total - len(counts)) / max(counts.sum(), 1)
     whole = np.floor(exact).astype(np.int64)
     spare = total - len(counts) - int(whole.sum())

@@ -1,4 +1,4 @@
-"""Threads beside a search: background work that a planner starts, and cancellation of a search.
+"""Threads during a search: background work that a planner starts, and cancellation of a search.
 
 A search waits for threads such as a constraint solver's in short steps and counts their CPU time. A ``Cancellation``
 ends a search from another thread, even inside a compiled loop.
@@ -173,7 +173,7 @@ if hasattr(os, "register_at_fork"):
 
 def start_once(key: Callable[..., object], work: Callable[[], object]) -> BackgroundTask[object]:
     """Return the task that runs ``work``, which compiles kernels. Only the first call with a key in this process starts
-    it."""
+    it, unless compiling failed."""
     with _lock:
         if key not in _tasks:
             _tasks[key] = BackgroundTask(work, "dtfm-lab compiles")

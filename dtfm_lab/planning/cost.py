@@ -233,7 +233,7 @@ tried, but at least 3."""
 CLUSTERS_UP_TO = 2048
 """Maximum number of devices for the cluster bound. With more devices, the bound uses only order statistics."""
 MAX_BUDGETS = 400
-"""Maximum number of data-parallel costs x to try."""
+"""Maximum number of data-parallel costs x that the cluster bound tries (``_budgets``)."""
 
 
 def lower_bound_s(topology: Topology, job: Job) -> float:
@@ -257,7 +257,8 @@ def _kept_bound_s(pair: PairCosts, n_stages: int, n_replicas: int) -> float:
 
 
 def bound_of_pairs(pair: PairCosts, n_stages: int, n_replicas: int, *, clusters: bool = True) -> float:
-    """Return the bound of ``lower_bound_s`` for S stages of D replicas on any symmetric pair costs."""
+    """Return the bound of ``lower_bound_s`` for S stages of D replicas on any symmetric pair costs. 0 if there are
+    fewer devices than S x D, or only one. Without ``clusters``, it uses only order statistics."""
     n_devices = len(pair.hop_s)
     if n_devices < max(2, n_stages * n_replicas):
         return 0.0
@@ -295,8 +296,8 @@ def nearest_partners(group_s: FloatArray) -> IntArray:
 class _Partners:
     """Lower bounds on each device's seconds with its D - 1 partners.
 
-    They are the sum over its D - 1 cheapest partners. In a long segment, only part of each cluster can be its partners,
-    so the sum may be larger.
+    A device's bound is the sum over its D - 1 cheapest partners. In a long segment, only part of each cluster can be
+    its partners, so the sum may be larger.
     """
 
     def __init__(self, group_s: FloatArray, n_stages: int, n_replicas: int) -> None:

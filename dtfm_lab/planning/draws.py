@@ -44,7 +44,7 @@ number for each of ``bandwidth``, ``latency`` and ``compute``."""
 DRAWS = 1000
 """Default number of draws. A share of one half then has a standard error of 1.6 percentage points."""
 CONFIDENCE = 0.95
-"""Confidence level of an interval."""
+"""Confidence level of the interval of an ``Overtaking``."""
 QUANTILES = {"low_s": 0.05, "median_s": 0.5, "high_s": 0.95}
 """Column of the table of plans -> share of draws in which the plan takes at most the seconds in this column."""
 
@@ -154,7 +154,7 @@ class Draws:
     @property
     def sentence(self) -> str:
         """The plan with the smallest expected seconds, and how often it is faster than the nominally best plan. If they
-        are the same plan: how often the nominally second one is faster."""
+        are the same plan: how often the nominally second one is faster. A single plan gets only its seconds."""
         best = self.expected_best
         low_s, high_s = self.quantile_s(0.05)[best], self.quantile_s(0.95)[best]
         drawn = f"{format_s(self.mean_s[best])} expected, {format_s(low_s)} to {format_s(high_s)} in nine draws of ten"
@@ -185,7 +185,7 @@ def drawn(given: Sequence[Plan], spread: GivenSpread, *, n: int = DRAWS, seed: i
     """Return the seconds of plans of one network in n random draws of it. The same seed gives the same draws for any
     plans.
 
-    Raises PlanError if there are no plans, if they belong to several networks, or if the spread or n is out of range.
+    Raises PlanError if there are no plans, if they belong to several networks, or if spread, n or seed is out of range.
     Raises UnknownName for an unknown name of a spread, and whatever ``simulate`` raises.
     """
     spreads = checked_spread(spread)

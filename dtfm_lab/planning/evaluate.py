@@ -54,8 +54,8 @@ def evaluate(
     Raises
     ------
     PlanError
-        Not exactly one of the three is given, groups differ in size, a device is given twice, or the ranks are
-        not 0 to n - 1 once each.
+        Not exactly one of the three is given, groups differ in size, or a device is given twice. A rank map does not
+        have one entry per device, its ranks are not 0 to n - 1 once each, or they do not fill the job's stages.
     TopologyError, UnknownName
         A device is out of range, or the topology has no device of that name.
     JobError
@@ -157,7 +157,7 @@ def _from_ranks(topology: Topology, job: Job, rank_map: Sequence[int | None]) ->
 
 SHAPE = ("n_stages", "n_replicas", "blocks_per_stage", "microbatches_per_replica", "warmups")
 SETTLED = ("tensor_parallel", "sharding", "synchronisation", "overlap")
-"""Fields that ``opened`` keeps as the plan has them. Its network may already be one of device groups, and the
+"""Fields that ``opened`` keeps as the plan has them. The plan's network may already be one of device groups, and the
 parameters and optimizer states stay sharded and averaged as before."""
 
 

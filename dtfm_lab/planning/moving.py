@@ -4,13 +4,14 @@ seconds.
 A model's state is treated as two lines of equal length: the parameters of its layers, first layer first, and their
 optimizer states in the same order. Every device of a plan holds pieces of it: its stages and, on the last stage, the
 copy of a tied embedding. If replicas shard the state (``sharding``), a device holds only its shard. A device of the new
-plan gets only what it does not hold yet. A device with the same stage in both plans gets nothing. If a stage is cut at
-another place, only the part that changed hands moves.
+plan gets only what it does not hold yet. A device with the same stage and shard in both plans gets nothing. If a stage
+is cut at another place, only the part that changed hands moves.
 
-Each piece comes whole from one remaining device that held it in the old plan: the one that delivers it first. Links
-follow the simulator's rule (``domain.network.topology``). With ``pairs``, every directed pair is a separate link. If
-NICs queue, messages leave a NIC one at a time and arrive one at a time. Larger pieces are sent first. A device does not
-forward a piece that it has just received. Training waits for the last piece.
+Each piece comes from a single remaining device that held it in the old plan: the one that delivers it first. Links
+follow the simulator's rule (``domain.network.topology``). With ``pairs``, every directed pair is a separate link,
+except that devices of one host share its NIC. If NICs queue, messages leave a NIC one at a time and arrive one at a
+time. Larger pieces are sent first. A device does not forward a piece that it has just received. Training waits for the
+last piece.
 
 A piece that no remaining device holds comes from a checkpoint. The location of checkpoints is unknown, so the piece is
 assumed to arrive over the fastest link into its device, without waiting for other pieces.
@@ -58,7 +59,7 @@ class Moves:
     """Stage that the receiver has in the new plan."""
     n_bytes: IntArray
     start_s: FloatArray
-    """Seconds since the beginning of all moves."""
+    """Seconds from the beginning of all moves until the sender begins with the piece."""
     end_s: FloatArray
     """Seconds from the beginning of all moves until the last byte arrives."""
 
@@ -151,7 +152,8 @@ def _alive(old: Plan, new: Plan, present: Iterable[str] | None) -> IntArray:
 
 
 class _Piece(NamedTuple):
-    """Parts of one line, in numbers of parameters: ``device[i]`` holds it from ``low[i]`` to below ``high[i]``."""
+    """Parts of one line of state, counted in parameters: ``device[i]`` holds it from ``low[i]`` to below
+    ``high[i]``."""
 
     device: IntArray
     low: IntArray

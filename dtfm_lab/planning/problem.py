@@ -47,7 +47,8 @@ class Individual:
     generation: int = 0
     """The generation in which it was made; 0 if the search does not count them."""
     parents: tuple["Individual", ...] = ()
-    """One or two parents, stored without their own parents. The operator changed a copy of the first."""
+    """Up to two parents, stored without their own parents. The operator changed a copy of the first. Empty if it was
+    made from scratch."""
     is_estimate: bool = False
     """True if its cost is only an estimate so far."""
     chosen: Callable[[], Job] | None = field(default=None, repr=False)

@@ -132,7 +132,9 @@ def network_after(
     """Return the plan's network after devices were lost or joined, or links changed. Its devices are in the order of
     ``joined`` or ``changed`` if either is a network.
 
-    Raises PlanError or UnknownName for names that do not exist, and if no device is left. See ``lab.replan``.
+    Raises UnknownName for a lost device that the plan's network does not have. Raises PlanError for a joined device
+    that the new network does not have, a device that is both lost and joined, a remaining device that the new network
+    lacks, two networks, arguments of the wrong type, and if no device is left. See ``lab.replan``.
     """
     there = plan.topology
     if isinstance(joined, Topology):

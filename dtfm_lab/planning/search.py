@@ -29,8 +29,7 @@ from dtfm_lab.simulation.schedules import schedules
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 PROVEN = 1e-9
-"""A plan counts as proven best if its relative gap to the lower bound is at most this, because that is only rounding.
-"""
+"""A plan counts as proven best if its relative gap to the lower bound is below this, because that is only rounding."""
 
 OF_THE_SEARCH = (
     *("planner", "objective", "queueing", "efficiency", "seed"),

@@ -65,8 +65,8 @@ def teach(
     *,
     most_generations: int = MOST_GENERATIONS,
 ) -> Iterator[PopulationFrame]:
-    """Yield frames of a teaching search in the job's shape, or in the most square one if the job names none. It ends
-    when it has not improved for long, or after ``most_generations``.
+    """Yield frames of a teaching search in the job's shape, or in the most square one if the job names none. The search
+    ends when its best placement has not improved for long, or after ``most_generations``.
 
     Equal arguments and seeds yield equal frames. Raises PlanError if the job does not fit the network.
     """

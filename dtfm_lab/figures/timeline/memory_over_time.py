@@ -1,4 +1,4 @@
-"""Memory that devices hold in the course of an iteration, compared with their limits."""
+"""Figure of the memory that each device holds in the course of an iteration, and of its limit."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from dtfm_lab.figures.theme import curve, figure_of, literal, time_unit, titled,
 from dtfm_lab.simulation.memory import MemoryReport
 
 MOST_DEVICES = 8
-"""Maximum number of panels by default."""
+"""Maximum number of devices that are shown by default, each in its own panel."""
 PANEL_PX = 132
 HEADING_PX = 40
 MOST_POINTS = 160
 """Maximum number of points of a curve. A panel is some 400 pixels wide."""
 IN_SIGHT = 2.0
-"""Limits up to this multiple of the highest peak are drawn. Higher ones would flatten the curves."""
+"""A limit is drawn if it is at most this multiple of the highest peak that is shown. A higher one would flatten the
+curves."""
 BANDS = {"parameters": GREEN, "gradients": PURPLE, "optimiser states": BLUE, "activations": ORANGE, "messages": SKY}
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 
 class Curve(NamedTuple):
-    """The bytes of each band that one device holds from each time on. Without durations, a time is a number of
-    computations."""
+    """Bytes that one device holds from each time on, by band, such as parameters or activations. Without durations, a
+    time is the number of the device's computations so far."""
 
     time: FloatArray
     bands: dict[str, FloatArray]
@@ -71,7 +72,7 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
     Parameters
     ----------
     devices
-        Names. None means all devices, or the eight with least to spare if there are more.
+        Names. None or an empty list means all devices, or the eight with least memory to spare if there are more.
 
     Raises UnknownName for a device that the plan does not have.
     """
@@ -107,7 +108,7 @@ def memory_over_time(report: MemoryReport, *, devices: Sequence[str] | None = No
 
 
 def _chosen(report: MemoryReport, devices: Sequence[str] | None) -> list[tuple[int, int]]:
-    """Return (position, replica) of the devices to draw, in stage order."""
+    """Return (position in the pipeline, replica) of the devices to draw, in stage order."""
     all_positions = list(np.ndindex(report.limit_bytes.shape))
     if devices is None:
         # The devices with least to spare are the ones that decide whether it fits.
@@ -153,7 +154,7 @@ def _thinned(time: FloatArray, moving: dict[str, FloatArray]) -> tuple[FloatArra
 
 
 def _drawn(held: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
-    """Return the bands, then what exceeds the limit and the limit itself, if that is in the range of the axis."""
+    """Return the bands. If the limit is in the range of the axis, what exceeds it and the limit itself follow."""
     x = np.append(held.time, axes.until) * axes.x_scale
     unit, per_unit = axes.y_unit
     # a band that never changes only needs its two ends

@@ -44,7 +44,7 @@ CHANGES = {
 }
 """The possible changes of a device, each with the verb for a sentence about it."""
 PATH = {"device": "computations", "link": "messages", "synchronisation": "averages of gradients"}
-"""Class of causes on the critical path (``IterationAnalysis.by_class``) -> words for it."""
+"""Key of ``IterationAnalysis.by_class`` -> words for that part of the critical path."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,8 +138,8 @@ class Difference:
 
     @property
     def choices(self) -> dict[str, tuple[object, object]]:
-        """Fields other than the placement that differ between the plans' jobs, such as the schedule: {name: (before,
-        after)}."""
+        """What else differs between the plans: {words: (before, after)}. It compares blocks, micro-batches, schedule,
+        warm-ups, checkpointing, tensor parallelism and sharding."""
         was, now = _chosen(self.before), _chosen(self.after)
         return {what: (was[what], now[what]) for what in was if was[what] != now[what]}
 

@@ -127,7 +127,8 @@ class Explanation(CostAnalysis):
         return f"{seconds}\nBy the communication cost alone: {sentences.of_device(self, chosen)}"
 
     def summary(self, device: str | int | None = None) -> dict[str, Any]:
-        """Return the plan or one device in plain types, as ``dtfm-lab explain --json`` prints it."""
+        """Return the explanation of the plan, or of one device, in plain types, as ``dtfm-lab explain --json`` prints
+        it."""
         if device is not None:
             row = self.service.iloc[[self.plan.topology.at(device)]]
             return {**plain_rows(row)[0], "text": self.why(device), "places": plain_rows(self.places(device))}

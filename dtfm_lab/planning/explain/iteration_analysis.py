@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 CLASSES = {"compute": "device", "synchronisation": "synchronisation"} | dict.fromkeys(
     ("latency", "bandwidth", "queue"), "link"
 )
-"""The class of each cause on the critical path: ``device``, ``link`` or ``synchronisation``."""
+"""Cause on the critical path -> what it belongs to: ``device``, ``link`` or ``synchronisation``. Any other cause
+belongs to ``device``."""
 FACTOR = 2.0
 """To find what a link or device alone is worth, its bandwidth or speed is multiplied by this, its latency divided by
 it."""
@@ -91,7 +92,8 @@ class IterationAnalysis:
 
     @property
     def binds(self) -> str:
-        """The class that takes most of the critical path: ``device``, ``link`` or ``synchronisation``."""
+        """What takes most of the critical path: ``device``, ``link`` or ``synchronisation``, the keys of
+        ``by_class``."""
         return next(iter(self.by_class))
 
     @cached_property

@@ -18,7 +18,7 @@ CAUSES = {
     "queue": "messages that wait for others",
     "synchronisation": "synchronisation",
 }
-"""Causes on the critical path in words."""
+"""Cause on the critical path -> words for it."""
 WAITS = {
     "dependency_s": "for passes of other devices",
     "latency_s": "for latency",

@@ -42,7 +42,7 @@ STEPS = 4
 NEGLIGIBLE = 1e-6
 """A worth below this share of the cost counts as zero, because it is only rounding."""
 MOST_STAGES = 4
-"""Maximum number of stages in which a device is tried. Stages with the least work come first."""
+"""Maximum number of stages in which ``with_device`` tries an idle device. Stages with the least work come first."""
 HALVINGS = 4
 """Maximum number of times that the micro-batches of a slow device's pipeline are halved, as long as that helps."""
 
@@ -338,7 +338,7 @@ def _with_device(plan: Plan, device: int) -> Iterator[Plan | None]:
 
 def _with_share(job: Job, replica: int, factor: float) -> Job:
     """Return the job with the micro-batches of one pipeline multiplied by a factor below 1. The other pipelines share
-    the rest. With one pipeline or another factor, the job stays as it is."""
+    the rest. With one pipeline, or a factor of 1 or more, the job stays as it is."""
     if job.n_replicas == 1 or factor >= 1:
         return job
     count = max(1, round(job.microbatch_counts[replica] * factor))

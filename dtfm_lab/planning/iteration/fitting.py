@@ -241,7 +241,7 @@ def _held_bytes(problem: IterationProblem, microbatch: int, n_held: int, replica
 
 
 NEVER_BYTES = 1e30
-"""More bytes than any device has."""
+"""More bytes than any device has. ``_in_a_row`` gives them to blocks beyond the end of the model."""
 
 
 def _in_a_row(prefix: FloatArray, *, first: bool, last: bool) -> FloatArray:

@@ -47,7 +47,7 @@ UNITS = {
     "without_price": "devices in use without a price, counted as free",
     "gpus": "GPUs in use",
 }
-"""Columns of the table, and what they hold."""
+"""Column of the table of a frontier -> its unit, or what it holds."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -127,7 +127,8 @@ class Frontier:
         return replace(self, plans=tuple(cheaper))
 
     def lower_bound_s(self, price_per_hour: float = math.inf, global_batch: int | None = None) -> float:
-        """Return seconds of an iteration that no plan of at most ``price_per_hour`` US dollars per hour can beat."""
+        """Return seconds of an iteration that no plan of at most ``price_per_hour`` US dollars per hour can beat.
+        ``global_batch`` is the job's by default."""
         batch = self.job.global_batch if global_batch is None else global_batch
         bound = PriceBound.of(self.topology, self.job)
         spent = bound.iteration_s(self.job.with_fields(global_batch=batch).flop, price_per_hour)

@@ -23,7 +23,7 @@ DEFAULT_SECONDS = 20.0
 FIRST, SECOND = 0.25, 0.15
 """Shares of the time for the fastest plan and for the cheapest one. The searches under price limits share the rest."""
 LEAST_S = 0.1
-"""Minimum seconds of a search."""
+"""Minimum seconds of one search, even if the time limit of all searches leaves less."""
 
 
 def stream_frontier(
@@ -58,6 +58,8 @@ def stream_frontier(
         No device has a price, no plan fits the devices, or a number is out of range.
     JobError
         The job has no model, or its micro-batches do not divide a batch.
+    UnknownName
+        No such planner, schedule or queueing.
     """
     require_prices(topology)
     if isinstance(searches, bool) or not isinstance(searches, int) or searches < 2:

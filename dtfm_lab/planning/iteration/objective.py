@@ -70,7 +70,11 @@ class SimulatedObjective:
         return found
 
     def search(self, request: SearchRequest) -> Iterator[PlanStep]:
-        """Search everything that the job leaves open: shape, devices, cut, micro-batches, schedule, recomputation."""
+        """Search everything that the job leaves open: shape, devices, cut, micro-batches, schedule, recomputation.
+
+        A planner other than ``evolutionary`` only places devices in each shape. Raises JobError for a job without a
+        model.
+        """
         request.job.modelled()
         if request.planner != OWN_PLANNER:
             return self._placed(request)
@@ -161,7 +165,8 @@ def _in_dollars(held: Callable[[], Population], factor: float) -> Population:
 
 
 MOST_CHOICES = 4
-"""Maximum number of choices that are annealed. With more, each gets too little time to gain anything."""
+"""Maximum number of choices (combinations of ``OF_CHOICES``) that are annealed. With more, each gets too little time to
+gain anything."""
 CLOSE = 1.3
 """A choice is annealed only if its best structured plan takes at most this multiple of the best choice's time.
 Annealing gains up to 30 % on irregular networks, and less on clusters."""
@@ -192,7 +197,7 @@ _Fields = tuple[tuple[str, Any], ...]
 
 @dataclass(eq=False)
 class _Choice:
-    """One choice and the progress of its annealing."""
+    """One choice (a combination of ``OF_CHOICES``) and the progress of its annealing."""
 
     plans: Iterator[Candidate]
     """Its annealing, paused between two turns."""
@@ -229,7 +234,8 @@ class Search:
     3. ``judge`` keeps a plan if it is the best so far.
     4. ``bound`` raises the lower bound, which says how much faster any other plan could be.
 
-    ``steps`` calls them. Inside, plans are ``Candidate`` objects with the seconds or dollars of an iteration.
+    ``steps`` calls them. Within these methods, plans are ``Candidate`` objects with the seconds or dollars of an
+    iteration.
     ``_shown`` turns the best one into a ``PlanStep`` for every step that is shown.
     """
 
@@ -240,7 +246,7 @@ class Search:
         self.best: Candidate | None = None
         self.choices: list[_Choice] = []
         self.error: LabError | None = None
-        """The error of the latest choice that had no plan."""
+        """The latest error from annealing a choice. ``steps`` raises it if the search finds no plan."""
         self.start: Plan | None = None
         """The plan that the user gave, on the network of its groups of GPUs."""
         self._retried: set[tuple[bytes, Job]] = set()
@@ -360,7 +366,8 @@ class Search:
 
     def _requests(self) -> list[SearchRequest]:
         """Return one request per choice to anneal, the most promising first. If the user gave a plan, its choice comes
-        before all others. Empty if the network is too large for annealing (``MOST_ANNEALED``)."""
+        before all others. If no structured plan fits, they are for the choices that may fit nevertheless
+        (``_roomiest``). Empty if the network is too large for annealing (``MOST_ANNEALED``)."""
         request = self.request
         of: dict[tuple[object, ...], tuple[_Fields, list[Plan]]] = {}
         if self.start is not None:

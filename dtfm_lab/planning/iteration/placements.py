@@ -33,11 +33,12 @@ SCHEDULE = "1f1b"
 def placements_by(
     request: SearchRequest, problem: IterationProblem, target: SearchTarget, rng: np.random.Generator
 ) -> Iterator[Candidate]:
-    """Yield the best placement so far that a planner for communication finds, one step per shape and round.
+    """Yield the best placement so far that a planner for communication finds, after each shape in each round. Yields
+    nothing before the first placement that fits.
 
     Shapes that use most devices come first. In each round the planner has twice the generations of the round before, up
     to ``MOST_STEPS``. Raises PlanError: at the call if the job's shape rules all out, after the first round if none
-    fits.
+    fits or can be simulated.
     """
     require_shapes(problem)
     return _placements_by(request, _shapes(problem), target, rng)

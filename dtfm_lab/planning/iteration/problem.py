@@ -64,7 +64,8 @@ Beyond it, smaller micro-batches gain next to nothing, and one simulation takes 
 
 
 def checkpointings_of(job: Job) -> list[Job]:
-    """Return the job with each kind of checkpointing that it leaves open, the fastest first if memory suffices."""
+    """Return the job with each kind of checkpointing that it leaves open, the fastest first if memory suffices. If the
+    job names its checkpointing, return only the job itself."""
     if job.checkpointing is not None or job.recompute:
         return [job]
     return [job.with_fields(**how, warmups=job.warmups) for how in CHECKPOINTINGS_TRIED]
@@ -560,9 +561,9 @@ class PassTable(NamedTuple):
     """Seconds of one micro-batch on each of K kinds of devices, for a model of L blocks."""
 
     forward_s: FloatArray
-    """(K, L + 1) prefix sums over blocks."""
+    """(K, L + 1) prefix sums over blocks: seconds of a forward."""
     backward_s: FloatArray
-    """(K, L + 1) prefix sums over blocks, including recomputation."""
+    """(K, L + 1) prefix sums over blocks: seconds of a backward, including recomputation."""
     ends_s: FloatArray
     """(2, 2, K) seconds of the embedding and of the head (first index), forward and backward (second index)."""
     receive_s: FloatArray

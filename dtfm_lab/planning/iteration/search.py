@@ -1,4 +1,6 @@
-"""The search of one choice: shape, devices, cut, micro-batches, pairing, order of passes, checkpointing.
+"""The search within one choice, which fixes tensor parallelism, sharding and averaging (``layouts.OF_CHOICES``).
+
+It varies shape, devices, cut, micro-batches, pairing, order of passes and checkpointing.
 
 A shape is a number of stages and of replicas. The search keeps a ``ShapeSearch`` for each shape, with its best plan so
 far and the annealing that improves it. Annealing starts from a structured or a random placement, from the best plan of
@@ -118,7 +120,7 @@ LONGER = 4
 about equally long. The shapes kept have the best plans by ``price``, raised a little by earlier annealing
 (``CURIOSITY``)."""
 FEWEST_LONGER = 24
-"""Minimum number of shapes in a round."""
+"""Minimum number of shapes that a round of annealing covers (see ``LONGER``)."""
 Given = tuple[Plan | None, Sequence[Plan]]
 """The plan that a search starts with, and the plans that it stays near."""
 
@@ -154,7 +156,7 @@ def _run(
 
 
 class ChoiceAnnealing:
-    """The search of one choice, which ``objective.Search`` runs.
+    """The search within one choice (a combination of ``OF_CHOICES``), which ``objective.Search`` runs.
 
     ``begin`` gives each shape structured placements, and ``improve`` anneals a shape when its turn comes. The best plan
     of a shape becomes the best of all once ``judge`` has priced it exactly.
@@ -323,8 +325,8 @@ class ChoiceAnnealing:
     def _first_plans(self, shape_searches: list[ShapeSearch], *, chains: bool = False) -> Iterator[Candidate]:
         """Try structured placements of every shape.
 
-        Simulations take long, so only the best of each shape is simulated. Shapes of one stage come first: their
-        estimates are exact, and the others have to beat them. The others follow in the order of their estimates.
+        If plans have to be simulated, which takes long, only the best of each shape is. Shapes of one stage come first:
+        their estimates are exact, and the others have to beat them. The others follow in the order of their estimates.
         """
         quick = all(self._pricer(shape_search).replays for shape_search in shape_searches)
         for i in range(Starts.most_rows):
@@ -615,7 +617,7 @@ def start_kernels(n_devices: int) -> Callable[[], None]:
 
 
 def kernels_are_ready() -> bool:
-    """Return True if this process has its kernels, so that a replay begins at once."""
+    """Return True if this process has compiled or loaded the search's kernels, so that a replay begins at once."""
     return is_done(_compile) or is_done(_compile_of_few)
 
 

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 
 MOST_SHAPES = 320
-"""Maximum number of shapes that are tried from the start. If there are more, only numbers of replicas on a geometric
-scale are kept."""
+"""Maximum number of shapes that are tried from the start, with the smallest micro-batch (see ``OTHER_SHAPES``). If
+there are more, only numbers of replicas on a geometric scale are kept."""
 
 
 def shapes_of(problem: IterationProblem, microbatch: int, most_shapes: int = MOST_SHAPES) -> list[tuple[int, int]]:
@@ -124,7 +124,7 @@ class FittingPlan:
     ``problem`` fits."""
 
     problem: IterationProblem
-    """The problem with this plan's checkpointing."""
+    """The IterationProblem in which the job uses this plan's kind of checkpointing."""
     others: tuple[IterationProblem, ...]
     """The problems with other kinds of checkpointing that may fit, too."""
     microbatch: int
@@ -168,7 +168,7 @@ MOST_NEIGHBOURS = 32
 MOST_ORDERED = 256
 """Up to this number of devices the order of the tree's branches is optimised. With more it takes too long."""
 MOST_STAGES = 16
-"""Maximum number of stages of chains of clusters."""
+"""Maximum number of stages for which chains of clusters are tried (``starts.cluster_chains``)."""
 
 
 class Nearness:
@@ -405,7 +405,8 @@ class ShapeSearch:
         """Return a plan, priced by the replay if ``exact``, else by the estimate. ``tables`` replace the tables of this
         search.
 
-        ``factor`` sets the warm-ups, as a multiple of those that a steady pipeline needs. With 0 they stay as they are.
+        ``factor`` sets the warm-ups, as a multiple of those that a steady pipeline needs (``kernels.state.warm_up``).
+        With 0 they stay as they are.
         """
         microbatch_counts = self.even_counts() if microbatch_counts is None else microbatch_counts
         begin = KernelPlan(
@@ -519,7 +520,7 @@ def _first_warmups(job: Job, n_stages: int) -> IntArray:
 
 
 OTHER_SHAPES = 60
-"""Maximum number of shapes for every micro-batch size but the first."""
+"""Maximum number of shapes that are tried from the start, for every micro-batch size but the smallest."""
 APART = 2
 """Minimum ratio of two micro-batch sizes that a search begins with. Sizes between them follow, for the best shape."""
 
@@ -527,8 +528,8 @@ APART = 2
 class ShapeSearches:
     """The searches of all shapes of a problem, by shape, micro-batch size and kind of checkpointing.
 
-    It begins with the problem's own checkpointing. Searches of ``others``, the problems with other kinds, are begun
-    later. With ``begun=False``, all searches are begun later.
+    The constructor begins the searches with the problem's own checkpointing. Searches of ``others``, the problems with
+    other kinds, are begun later. With ``begun=False``, all searches are begun later.
     """
 
     def __init__(

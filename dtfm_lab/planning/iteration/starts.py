@@ -136,7 +136,8 @@ def cluster_chains(
     clusters: IntArray, distance_s: FloatArray, flop_per_s: FloatArray, shape: tuple[int, int], *, closed: bool
 ) -> list[IntArray]:
     """Return (S, R) grids along cheap chains of clusters, with each stage inside one cluster. Empty if the clusters are
-    too small for the shape.
+    too small for the shape, for a single cluster, and with more than ``MOST_CLUSTERS`` clusters or ``MOST_STAGES``
+    stages.
 
     Parameters
     ----------
@@ -215,7 +216,7 @@ def _grid(chain: tuple[int, ...], members: list[IntArray], n_replicas: int) -> I
 
 
 STEADY = 1.5
-"""Warm-up forwards of new plans, as a multiple of those that a steady pipeline needs."""
+"""Warm-up forwards of new plans, as a multiple of those that a steady pipeline needs (``kernels.state.warm_up``)."""
 HOT = 0.006
 """First temperature for a plan that does not come from annealing, as a share of the objective."""
 REHEATED = (0.001, 0.01)

@@ -42,9 +42,9 @@ class AnnealingState(NamedTuple):
     n_stages: int
     n_replicas: int
     group_s: FloatArray
-    """(N, N) pair costs in a group."""
+    """(N, N) seconds that two devices cost as partners in a group (``PairCosts``)."""
     hop_s: FloatArray
-    """(N, N) pair costs over a hop."""
+    """(N, N) seconds that two devices cost as neighbours in a pipeline (``PairCosts``)."""
     classes: IntArray
     """(N,) class of each device. Swapping two devices of one class changes nothing."""
     similar: IntArray
@@ -60,9 +60,9 @@ class AnnealingState(NamedTuple):
     worst_s: FloatArray
     """(S - 1,) cost of each hop: its bottleneck matching."""
     reals: FloatArray
-    """(D + 4, D) scratch."""
+    """(D + 4, D) working memory: D + 2 rows for matchings, and two for the sums of changed groups."""
     integers: IntArray
-    """(4, D) scratch."""
+    """(4, D) working memory, for matchings and for rows that change places."""
 
 
 def annealing_state(

@@ -10,8 +10,8 @@ from dtfm_lab.domain.compiling import compiled
 from dtfm_lab.domain.units import FloatArray, IntArray
 
 TOURS = 4
-"""Number of tours tried for a short path. Each starts at another node, visits nearest neighbours and is then
-improved."""
+"""Number of tours that ``short_path`` builds. It keeps the shortest. Each begins at a different node, goes to the
+nearest unvisited node each time, and is then improved."""
 
 
 @compiled

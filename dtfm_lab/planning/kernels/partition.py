@@ -20,9 +20,9 @@ class CyclicSearch(NamedTuple):
 
     n_replicas: int
     hop_s: FloatArray
-    """(N, N) pair costs over a hop."""
+    """(N, N) seconds that two devices cost as neighbours in a pipeline (``PairCosts``)."""
     freed_s: FloatArray
-    """(N, N) cost of a pair over a hop minus its cost in a group."""
+    """(N, N) seconds of two devices as neighbours in a pipeline, minus their seconds as partners in a group."""
     classical: bool
     """True if gains count all links (``_by_all_links``). False if they count only the fastest link within a stage
     (``_by_fastest_link``)."""
@@ -193,9 +193,9 @@ class Pricing(NamedTuple):
     """Pair costs, and the scratch space to price one partition into S stages of D replicas."""
 
     group_s: FloatArray
-    """(N, N) pair costs in a group."""
+    """(N, N) seconds that two devices cost as partners in a group (``PairCosts``)."""
     hop_s: FloatArray
-    """(N, N) pair costs over a hop."""
+    """(N, N) seconds that two devices cost as neighbours in a pipeline (``PairCosts``)."""
     groups: IntArray
     """(S, D) groups of the partition that was priced last, with their devices in ascending order."""
     order: IntArray

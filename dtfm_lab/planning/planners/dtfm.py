@@ -1,4 +1,4 @@
-"""The paper's own search, compiled: the baseline that a new planner has to beat in equal CPU time.
+"""The search of the DT-FM paper, compiled: the baseline that a new planner has to beat in equal CPU time.
 
 It is a genetic algorithm on partitions into data-parallel groups. From a population of 100 it takes two random parents.
 A crossover copies a few genes, and a cyclic local search improves the offspring (Kang and Moon, *A hybrid genetic

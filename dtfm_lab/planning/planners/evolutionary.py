@@ -44,11 +44,12 @@ GROWTH = 1 / 3
 RANDOM_HOT = 0.1
 """Initial temperature of a random placement, as a fraction of the best cost if there are 8 stages. See ``COLD``."""
 CLUSTERED_HOT = (0.003, 0.01)
-"""Range of the initial temperature of a placement made from clusters. A value is drawn from it."""
+"""Range of the initial temperature of a placement made from clusters, as a fraction like ``RANDOM_HOT``. A random value
+from it is used."""
 PARENT_HOT = (0.001, 0.012)
-"""Range of the initial temperature of a copy of a parent."""
+"""Range of the initial temperature of a copy of a parent, as a fraction like ``RANDOM_HOT``."""
 RECOMBINED_HOT = (0.0008, 0.006)
-"""Range of the initial temperature of an offspring of two parents."""
+"""Range of the initial temperature of an offspring of two parents, as a fraction like ``RANDOM_HOT``."""
 DONOR_SHARE = (0.1, 0.5)
 """Minimum and maximum share of the devices that a recombination takes from the donor."""
 COLD = 1e-4

@@ -15,7 +15,8 @@ RULE = "Only the best is kept. The others are some of the placements that were t
 
 @planners.register("random")
 def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Generation]:
-    """Try random groups endlessly, each with the best pairing of its pipelines and its stages in the best order."""
+    """Try random groups endlessly, each with the best pairing of its pipelines and its stages in the best order that
+    was found."""
     n, n_stages, d = problem.n_tasklets, problem.n_stages, problem.n_replicas
     begin = problem.grid(rng.permutation(problem.n_devices)) if problem.start is None else problem.start
     best = problem.rematched(begin)
@@ -30,8 +31,8 @@ def random_search(problem: Problem, rng: np.random.Generator) -> Iterator[Genera
     tried: deque[Individual] = deque(maxlen=SHOWN - 1)
 
     def held() -> Population:
-        """Return the best placement and up to ``SHOWN`` - 1 others. The others are the placements that were the newest
-        when this function was called, now or before."""
+        """Return the best placement, then up to ``SHOWN`` - 1 others, cheapest first. Each call records the newest
+        placement unless it is the best. The others are the latest ones recorded."""
         if evaluations != found_as:
             tried.append(_individual(evaluations, align(prices.groups, prices.order, problem.pair.hop_s), cost_s))
         others = sorted((one for one in tried if one.number != found_as), key=lambda one: one.cost_s)

@@ -51,8 +51,8 @@ def start(plan: Plan, schedule: str | Schedule | None = None, **options: Any) ->
     MissingExtra
         torch is not installed.
     UnknownName, JobError, LabError
-        The schedule or clock is unknown, an option is out of range, this machine cannot compute the job, or the job
-        has only message sizes.
+        The schedule or clock is unknown, an option is out of range, a file or folder cannot be used, this machine
+        cannot compute the job, or the job has only message sizes.
     TopologyError
         ``emulated`` has another number of devices, or devices share a NIC on the paced clock.
     ScheduleError

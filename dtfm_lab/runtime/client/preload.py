@@ -120,7 +120,7 @@ class RunProcess:
             self._all_gone.wait(STOP_PATIENCE_S)
 
     def kill(self) -> None:
-        """Kill the process and its workers. Do nothing if they are all gone."""
+        """Kill the process and its workers. Do nothing if it has not started, or if they are all gone."""
         if self.pid is not None and not self._all_gone.is_set():  # while one lives, no other group gets this number
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -159,7 +159,8 @@ class RunProcess:
     def set_ended(self, returncode: int | None) -> None:
         """Record the process's exit status, and kill workers that outlive it by ``STRAGGLERS_S``.
 
-        None if the status stays unknown because the fork server died. Then nothing is killed, as the run may continue.
+        With None, the status stays unknown because the fork server died. Then nothing is killed, as the run may
+        continue.
         """
         self.returncode = returncode
         self._end_known.set()

@@ -27,7 +27,7 @@ MOST_CHECKPOINTS = 100
 """Maximum number of checkpoints in a record: the newest. On disk, a run keeps only two of its checkpoints."""
 LAST_EVENTS = ("done", "failed", "stopped")
 SHOWN = 2
-"""Number of whole iterations whose spans stay in memory, for views that show the newest one while the next is
+"""Number of complete iterations whose spans stay in memory, for views that show the newest one while the next is
 measured."""
 ROW = np.dtype([(name, "f8" if name.endswith("_s") else "i8") for name in Span._fields])
 """Layout of a span in the spill buffer. ``action`` is an index into the record's table of actions."""
@@ -68,7 +68,7 @@ class RunRecord:
         self.faults: tuple[Fault, ...] = ()
         """Each loss of a worker from which the run has recovered."""
         self.held_out: tuple[tuple[int, float], ...] = ()
-        """(iterations done, mean loss on held-out text)."""
+        """(iterations done, mean loss on held-out text) of each evaluation."""
         self.unigram_entropy: float | None = None
         """Entropy of the held-out text in nats per byte if bytes were independent."""
         self.checkpoints: tuple[tuple[int, str], ...] = ()
@@ -76,14 +76,14 @@ class RunRecord:
         self.notes: tuple[str, ...] = ()
         """The newest warnings, one sentence each, such as checkpoints that were not written."""
         self.text: str | None = None
-        """Text that the trained model generated after ``prompt``."""
+        """Text that the trained model generated after ``prompt``; None if it has generated none so far."""
         self.prompt = ""
         self.conditions: dict[str, str] = {}
         """Device name -> lost, gone (it left permanently), back, paused or 2 x slower. Other devices are left out."""
         self.slowdowns: dict[str, float] = {}
-        """Device name -> its slowdown factor. Its replacement is equally slow."""
+        """Device name -> its slowdown factor. A worker that replaces a lost one is equally slow."""
         self.earlier: tuple[Trace, ...] = ()
-        """Traces measured under each earlier plan, whole iterations only."""
+        """Traces measured under each earlier plan, complete iterations only."""
         self.replans: tuple[Event, ...] = ()
         """Each switch to another plan: the next ``iteration``, the numbers of iterations ``undone`` and of workers
         ``kept`` and ``started``, and whether the state came ``from_checkpoint``. ``lost_s``, the wall seconds that the
@@ -91,9 +91,9 @@ class RunRecord:
         self._since = spec.first_iteration
         """Number of the first iteration under this plan."""
         self._spans: dict[int, list[Span]] = defaultdict(list)
-        """Spans by iteration. Whole iterations that no view shows any more are only in ``_rows``."""
+        """Spans by iteration. Complete iterations that no view shows any more are only in ``_rows``."""
         self._rows = SpillBuffer()
-        """ROWs of the whole iterations before ``_next``, in order."""
+        """ROWs of the complete iterations before ``_next``, in order."""
         self._next = spec.first_iteration
         """Number of the first iteration that is not in ``_rows``."""
         self._actions: dict[Action, int] = {}
@@ -116,11 +116,11 @@ class RunRecord:
 
     @property
     def last_whole(self) -> int:
-        """Number of the last whole iteration; before there is one, the first iteration's number minus one."""
+        """Number of the last complete iteration; before there is one, the first iteration's number minus one."""
         return self.spec.first_iteration + len(self.losses) - 1
 
     def busy(self) -> dict[str, float]:
-        """Return device name -> share of the last whole iteration that it spent computing. Empty before there is
+        """Return device name -> share of the last complete iteration that it spent computing. Empty before there is
         one."""
         with self._lock:
             spans = self._spans.get(self.last_whole, [])
@@ -132,9 +132,9 @@ class RunRecord:
         return {name: seconds / whole_s if whole_s else 0.0 for name, seconds in computing_s.items()}
 
     def trace(self) -> Trace:
-        """Return what was measured so far, whole iterations only.
+        """Return what was measured so far under the current plan, complete iterations only.
 
-        Raises RunError if the run failed, or if there is no whole iteration.
+        Raises RunError if the run failed, or if there is no complete iteration.
         """
         # A failed run has no measurement to trust.
         if self.error is not None:
@@ -246,7 +246,7 @@ class RunRecord:
         self.replans += ({key: event[key] for key in ("iteration", "undone", "kept", "started", "from_checkpoint")},)
 
     def _part(self) -> Trace | None:
-        """Return the trace of this plan's whole iterations so far; None if they have no spans."""
+        """Return the trace of this plan's complete iterations so far; None if they have no spans."""
         self._write_rows(self.last_whole + 1)
         rows = np.frombuffer(self._rows.view(), ROW)
         return self._trace_of(rows, tuple(self._actions), self.context()) if len(rows) else None

@@ -142,7 +142,8 @@ class Run(RunRecord):
             del self.conditions[device]
 
     def slow(self, device: str, factor: float = 2.0) -> None:
-        """Slow this device's computations by ``factor`` from the next one on. 1 is its own speed."""
+        """Slow this device's computations by ``factor`` from the next one on. A factor of 1 restores its speed. Raises
+        LabError for a factor out of range, UnknownName for a device without a worker, RunError if the run is over."""
         times = self.check_factor(factor)
         self._command(device, "slow", factor=times)
         self.slowdowns[device] = times

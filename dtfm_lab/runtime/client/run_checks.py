@@ -1,7 +1,7 @@
 """Check a run before anything starts: paths, folders, networks and the job. Each error is one line.
 
-If workers cannot train the job's own model, they train a stand-in. Messages keep the sizes of the job's model. On the
-paced clock, computations also keep its durations.
+If workers cannot train the job's own model, they train a small substitute model (``stand_in``). Messages keep the sizes
+of the job's model. On the paced clock, computations also keep its durations.
 """
 
 import os
@@ -210,8 +210,9 @@ def checked_spec(
     """Return the spec of a run: a plan, a schedule (the job's own if None), and the settings with names and paths
     resolved.
 
-    Raises JobError if workers cannot compute the job, TopologyError if devices share a NIC on the paced clock, and
-    ScheduleError if the schedule would deadlock them.
+    Raises LabError for a path, network or substitute model that cannot be used. Raises JobError if workers cannot
+    compute the job, TopologyError if devices share a NIC on the paced clock, and ScheduleError if the schedule would
+    deadlock the workers.
 
     Parameters
     ----------

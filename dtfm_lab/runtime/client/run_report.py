@@ -18,7 +18,7 @@ class DeviceRow(NamedTuple):
     condition: str
     """What has happened to it: lost, gone (it left permanently), back, paused or 2 x slower; empty if nothing."""
     busy: float | None
-    """Share of the last whole iteration that it spent computing; None before there is one."""
+    """Share of the last complete iteration that it spent computing; None before there is one."""
 
 
 def device_rows(run: RunRecord) -> list[DeviceRow]:
@@ -63,7 +63,8 @@ def describe_lateness(run: RunRecord) -> str:
 
 
 def describe_pace(run: RunRecord) -> str:
-    """Say how many times slower than the devices the paced clock runs; empty for other clocks."""
+    """Say how many times slower than the devices the paced clock runs; empty for other clocks and before the
+    calibration has ended."""
     if run.spec.clock != "paced" or not run.profile:
         return ""
     text = f"slowed down {run.time_scale:.3g} times"

@@ -62,7 +62,7 @@ class SpillBuffer:
         return memoryview(self.read(0, len(self)))
 
     def _spill(self) -> None:
-        """Write the tail to the file. A later attempt overwrites what a failed one has written."""
+        """Write the bytes in memory to the file. A later attempt overwrites what a failed one has written."""
         if self._descriptor is None:
             file = tempfile.TemporaryFile(prefix="dtfm_lab-")  # noqa: SIM115
             # Closed with the buffer, so that no caller can forget it.

@@ -43,9 +43,9 @@ took less than LONG_S together."""
 PADDING = 5.0
 """Paced clock: minimum ratio of a computation's padded time to its wall time in calibration (the 90th percentile)."""
 LARGEST_SCALE = 40.0
-"""Paced clock: maximum wall seconds per second of the run. Only unequal devices may exceed it: see ``LONGEST_S``. If it
-is too little, because the devices are much faster than this machine, computations are stretched to what the machine can
-keep up with. The profile reports how many were."""
+"""Paced clock: maximum wall seconds per second of the run. Only unequal devices may exceed it: see ``LONGEST_S``. If
+this scale is too small, because the devices are much faster than this machine, computations are stretched to what the
+machine can keep up with. ``RunCalibration.stretched`` counts them."""
 LONGEST_S = 10.0
 """Paced clock, on a network of unequal devices: maximum wall seconds of an iteration in which they keep their ratio."""
 SPREAD_UNDER_LOAD = 0.06
@@ -55,7 +55,8 @@ three quarters of the time."""
 HALVINGS = 20
 """Steps of the bisection for the seconds of a message. 20 halvings reach a millionth of the iteration."""
 UNEQUAL = (Kind.PACK, Kind.REDUCE, Kind.STEP)
-"""Computations whose amount may differ between replicas of one stage."""
+"""Computations whose amount may differ between replicas of one stage. ``calibrate`` averages only the others over
+replicas."""
 
 Work = tuple[int, int, Kind]
 """A kind of computation of one worker: (stage, replica, kind)."""

@@ -37,7 +37,7 @@ processing it."""
 
 
 class Rules(NamedTuple):
-    """Settings that hold for all devices."""
+    """Settings of ``fill_capacities`` that hold for all devices."""
 
     limit_s: float
     """Seconds within which the iteration has to end."""
@@ -67,7 +67,7 @@ class Stages(NamedTuple):
 
 
 class BestLinks(NamedTuple):
-    """The possible neighbours of each class."""
+    """The possible pipeline neighbours of a device of each class, and the links to them."""
 
     neighbours: IntArray
     """(C, J) classes that are tried as a neighbour. -1 stands for all other classes on one side of the cut together,
@@ -149,8 +149,11 @@ class Above(NamedTuple):
 
 
 class Below(NamedTuple):
-    """The neighbour after a device: the links to and from it, and the round trip over them. Fields without a docstring
-    are as in ``Above``."""
+    """The neighbour after a device: the links to and from it, and the round trip over them.
+
+    ``wait_from_s`` and ``wait_to_s`` are the latencies of the links from and to this neighbour. Other fields without a
+    docstring are as in ``Above``.
+    """
 
     from_s: float
     to_s: float

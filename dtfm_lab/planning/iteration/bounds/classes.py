@@ -213,7 +213,7 @@ TYPICAL_BYTES = 2.0**23
 
 @dataclass(frozen=True, eq=False)
 class DeviceClasses:
-    """C classes of the N devices of a problem."""
+    """C classes of similar devices, which together are the N devices of a problem."""
 
     problem: IterationProblem
     of_device: IntArray

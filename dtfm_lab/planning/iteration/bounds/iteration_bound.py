@@ -45,7 +45,7 @@ from dtfm_lab.planning.iteration.problem import IterationProblem, SearchTarget, 
 from dtfm_lab.planning.search import SearchRequest
 
 TOLERANCE = 2e-3
-"""Relative width at which bisection ends."""
+"""Relative width of the interval of seconds at which the bisection for a bound ends."""
 ROUNDING = 1 - 1e-9
 JUST_BELOW = 1 - 5e-10
 """After bisection, one last proof tries to rule out every plan faster than this share of the best plan's seconds. The
@@ -178,7 +178,7 @@ def _bisected(
 def cases_of(
     classes: DeviceClasses, families: tuple[Family, ...], *, synchronises: bool = True
 ) -> Iterator[PlanFamily]:
-    """Yield one case for every shape, micro-batch size and family of schedules that the job allows."""
+    """Yield a PlanFamily for every shape, micro-batch size and family of schedules that the job allows."""
     problem = classes.problem
     job, n_devices, n_blocks = problem.job, problem.n_devices, problem.n_blocks
     stages = range(1, n_blocks + 1) if job.n_stages is None else [job.n_stages]
@@ -296,7 +296,7 @@ def _most_speeds(topology: Topology, job: Job, efficiency: GivenEfficiency) -> F
 
 
 MOST_ENUMERATED = 6
-"""Grids are enumerated up to this number of devices."""
+"""Grids are enumerated up to this number of devices. Their number grows with the factorial of the devices."""
 
 
 def enumerable(problem: IterationProblem, families: tuple[Family, ...]) -> bool:

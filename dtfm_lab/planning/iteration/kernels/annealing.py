@@ -68,7 +68,7 @@ That cycle sets the pipeline's seconds. Chosen by hand."""
 
 
 class FixedFields(NamedTuple):
-    """The fields that a search may not change."""
+    """Which fields of a plan annealing may not change."""
 
     fixed_counts: bool
     """True if the micro-batches of each pipeline are fixed."""
@@ -317,8 +317,8 @@ def _draw_position(random: RandomState, state: SearchState, n: int, r: int, exac
 
 @compiled
 def _near_neighbour(tables: Tables, state: SearchState, random: RandomState, p: int) -> int:
-    """Draw the position of a device near one of the neighbours of the device at position p. A neighbour is in its
-    group, or in the stage before or after it."""
+    """Draw the position of a device near one of the neighbours of the device at position p. A neighbour is a member of
+    its group, or comes directly before or after it in its pipeline."""
     n, r = state.grid.shape
     s, i = p // r, p % r
     u = uniform(random)

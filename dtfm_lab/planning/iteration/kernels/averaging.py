@@ -50,8 +50,8 @@ class GroupMessages(NamedTuple):
 
 @compiled
 def average(tables: Tables, row: IntArray, n_parameters: float, done: FloatArray, last_s: FloatArray) -> None:
-    """Turn ``done``, (R,), from the times at which each replica has its own whole gradients into the times at which it
-    has its averages.
+    """Turn ``done``, (R,), from the times at which each replica has finished its gradients into the times at which it
+    has their averages.
 
     ``row`` (R,) are the group's devices. ``last_s`` (R,) becomes the seconds that decoding takes after that.
     """

@@ -147,8 +147,8 @@ def seconds_of(
 
 @compiled
 def places_of(tables: Tables, least: Least, s: int, n: int, static: float, held: float, device: int) -> float:
-    """Return the number of micro-batches that a device of stage s can hold at once, beside its static bytes; 0 if the
-    stage does not fit."""
+    """Return the number of micro-batches that a device of stage s can hold at once, in addition to its static bytes; 0
+    if the stage does not fit."""
     inputs = least.input_bytes[0 if s == 0 else 1]
     free = least.memory[device] - static
     if free < held + tables.passes.hop_bytes[tables.passes.least] * ((s > 0) + (s < n - 1)):
@@ -206,7 +206,7 @@ def fill_costs(tables: Tables, least: Least, grids: Grid) -> None:
 
 
 START, BACK, CAPACITY = range(3)
-"""Rows of ``way``: limits that the stages before a stage set for it.
+"""Rows of the array ``way`` in ``least_of_cuts``: limits that the stages before a stage set for it.
 
 - START: minimum seconds before the stage's first forward
 - BACK: minimum seconds after the stage's last backward to the inputs

@@ -67,7 +67,8 @@ class Tables(NamedTuple):
     """How the values that come back are coded: averages or, if replicas split the optimizer states, parameters."""
     splits_states: bool
     static_bytes: float
-    """Bytes per parameter: itself, its gradient and its optimizer state."""
+    """Bytes that a device holds per trained parameter: the parameter, its gradient and its optimizer state. Sharding
+    and extra copies are included."""
     codes_gradients: bool
     codec_bytes_per_s: float
     synchronisation: int

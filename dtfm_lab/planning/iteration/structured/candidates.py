@@ -118,8 +118,8 @@ def candidate_of(
 
 REPLAYED_SCHEDULES = (None, "1f1b", "gpipe", "adaptive-1f1b")
 REPLAYED_CHOICES = (*MEMORY_ONLY, "tensor_parallel", "checkpointing", "sharding", "attention", "gradient_dtype")
-"""Job choices that the replay plays exactly like the simulator. Choices whose messages overlap the passes are left
-out."""
+"""Fields of a job that may differ from their defaults while the replay still equals the simulator. Left out are fields
+whose messages overlap the passes."""
 
 
 class PlanPricer:
@@ -140,7 +140,7 @@ class PlanPricer:
         self.replays = self.polishes and not problem.links.has_nics
         """True if the replay is exact for this job, so no simulation is needed."""
         self.refusal = ""
-        """Why the newest plan that could not be simulated was refused."""
+        """Why the newest plan that could not be simulated was refused; empty if all could."""
 
     def __call__(self, shape_search: ShapeSearch, found: KernelPlan) -> KernelPlan:
         if self.replays:
@@ -175,7 +175,8 @@ class PlanPricer:
 MOST_POOLS = 4
 """Up to this number of pools (``device_sets``), every selection of them is tried, which is at most 15."""
 MOST_CLUSTERED = 64
-"""Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save."""
+"""Maximum number of pools that are joined into clusters. Joining more would take longer than the plans save. Also the
+maximum number of kinds or regions that are tried one by one."""
 RATIO = 1.6
 """Ratio of the sizes of successive prefixes of the devices, sorted by speed or by connection. It keeps their number
 below 20 for each of the two orders."""
@@ -211,14 +212,15 @@ def device_sets(topology: Topology) -> list[IntArray]:
 
 
 def starting_sets(topology: Topology) -> list[IntArray]:
-    """Return ``device_sets``, each region and each kind alone, a host of each kind, and prefixes of the devices by
-    speed and by connection."""
+    """Return ``device_sets``, the devices of each kind of GPU and of each region, a host of each kind, and prefixes of
+    the devices by speed and by connection. No set is returned twice."""
     found = [*device_sets(topology), *_alone(topology), *_hosts(topology), *_prefixes(topology)]
     return [*{one.tobytes(): one for one in found}.values()]
 
 
 def _alone(topology: Topology) -> Iterator[IntArray]:
-    """Yield each kind of GPU alone, and each region alone."""
+    """Yield the devices of each kind of GPU, then of each region. A grouping with only one group, or with more than
+    ``MOST_CLUSTERED``, is skipped."""
     for key in ("gpu", "region"):
         groups = by_key((getattr(device, key), i) for i, device in enumerate(topology.devices))
         if 1 < len(groups) <= MOST_CLUSTERED:

@@ -34,19 +34,19 @@ from dtfm_lab.planning.iteration.structured.layouts import (
 )
 
 MOST_LOOKED_AT = 48
-"""Maximum number of devices of a set whose links are examined before the set is tried."""
+"""Maximum number of devices of a set whose links ``Estimator.promise_s`` examines."""
 SHARDINGS_TOGETHER = (("none", "zero-1"), ("zero-2",), ("zero-3",))
 """Groups of shardings whose passes take the same time."""
 LONGEST_LOOP = 4
-"""Maximum number of neighbouring stages whose waiting loops are priced, in addition to the loop of all stages. Longer
-ones seldom bind."""
+"""Maximum number of stages in a loop of neighbouring stages that is priced. The loop of all stages is priced, too.
+Loops between the two lengths seldom bind."""
 WARMUP_FACTOR = 1.25
 """Factor on the number of micro-batches in flight that hides the messages of a steady pipeline. The waits for shared
 NICs, which the period does not count, need some more."""
 MOST_IN_FLIGHT = 10**6
 """Cap on micro-batches in flight, so that the number that memory has room for fits an integer."""
 KEPT_PER_SHARDING = 2
-"""Number of best ways per layout and sharding that are kept for the simulator."""
+"""Number of the best ways to train, per layout and sharding, that are kept for the simulator."""
 
 
 @dataclass(frozen=True, eq=False, order=False)
@@ -126,8 +126,8 @@ class Estimator:
     def promise_s(self, members: IntArray) -> float:
         """Return a rough time of an iteration on these devices, which decides what to try first.
 
-        It is the time of the passes, plus the time to send all gradients and receive the averages. They take the
-        slowest link that is needed to join the devices.
+        It is the time of the passes, plus the time to send all gradients and receive the averages over one link: the
+        slowest that is needed to join the devices.
         """
         some = members[np.linspace(0, len(members) - 1, min(len(members), MOST_LOOKED_AT)).astype(int)]
         if len(some) == 1:
@@ -591,8 +591,8 @@ def _joining_link(bandwidth: FloatArray) -> tuple[int, int]:
 
 
 def _overlaps(job: Job, n_replicas: int, sharding: str) -> list[bool]:
-    """Return the values of ``overlap`` to try: the job's, or both if it is open. There is nothing to overlap with one
-    replica or zero-3."""
+    """Return the values of ``overlap`` to try: the job's, or both if it is open. With one replica or zero-3 there is
+    nothing to overlap, so only False is tried."""
     if job.overlap is not None:
         return [job.overlap]
     return [False] if n_replicas == 1 or sharding == "zero-3" else [False, True]

@@ -47,7 +47,8 @@ def leaves_open(job: Job) -> bool:
 
 
 def degrees_of(topology: Topology, job: Job) -> list[int]:
-    """Return the degrees of tensor parallelism that the hosts and the model's heads allow, or the job's own.
+    """Return the degrees of tensor parallelism that the hosts and the model's heads allow, or only the degree that the
+    job gives.
 
     Raises PlanError if none is possible.
     """
@@ -167,7 +168,8 @@ class NeighbourLinks:
     alone_s_per_byte: FloatArray
     """(R,) seconds per byte of each pipeline's slowest link if no message waits."""
     busiest_s_per_byte: float
-    """Seconds per byte for which one micro-batch of every pipeline occupies the busiest link or NIC."""
+    """Seconds for which the busiest link or NIC is occupied if every pipeline passes on one micro-batch, per byte of
+    its activation."""
 
     @classmethod
     def of(cls, layout: GridLayout) -> NeighbourLinks:
@@ -405,8 +407,8 @@ class _Messages:
             self._into[host_b] += s_per_byte
 
     def slowest(self, n_stages: int, *, shared: bool) -> tuple[FloatArray, FloatArray]:
-        """Return (S,) seconds per byte and (S,) latency of each stage's slowest message. Pass ``shared`` if each host
-        has one NIC."""
+        """Return (S,) the highest seconds per byte and (S,) the highest latency of each stage's messages. Pass
+        ``shared`` if each host has one NIC."""
         seconds, late = np.zeros(n_stages), np.zeros(n_stages)
         for stage, s_per_byte, latency_s, host_a, host_b in self._rows:
             if shared and host_a != host_b:  # what goes through a NIC goes one after the other
