@@ -143,7 +143,7 @@ class WorkerHandle:
         return not self._closed
 
     def why_gone(self) -> str | None:
-        """Return how the worker ended, or None while it lives."""
+        """Return how the worker's process ended. None while it lives, or if it runs on another host."""
         code = None if self.process is None else self.process.exitcode
         if code is None:
             return None

@@ -180,7 +180,7 @@ class RunSpec(RunSettings):
 
     @cached_property
     def trained(self) -> Job:
-        """The job that workers compute: the plan's, or the same with the stand-in's model and precision.
+        """The job that workers compute: the plan's, or the same with the substitute model (``stand_in``) in fp32.
 
         Workers execute the plan's programs. Messages that the plan's job sends uncompressed, because its numbers are
         short already, are not compressed here either.

@@ -1,7 +1,7 @@
 """Measures what this machine computes: seconds of transformer blocks and of launches, and memory of a training step.
 
 ``python -m dtfm_lab.runtime.worker.block_times QUESTION`` runs as a separate process, because only workers load torch.
-It prints one line of JSON per measurement. It ends when its standard input does, or after the question's ``ends_s``
+It prints one line of JSON per measurement. It ends early if its standard input ends, or after the question's ``ends_s``
 seconds.
 """
 

@@ -19,8 +19,8 @@ RESIDUAL = ("attention_out.weight", "mlp_out.weight")
 """Weights whose outputs are added to the residual stream."""
 TOKEN_STD = 0.3
 """Standard deviation of an embedding that is not tied. With GPT-2's value, the first norm magnifies every step fifty
-times. ``small`` then stays at the text's unigram entropy for forty iterations. With this value it is below after ten.
-"""
+times. The loss of the model ``small`` then stays at the text's unigram entropy for forty iterations. With this value it
+is below after ten."""
 
 
 class Embedding(nn.Module):

@@ -192,7 +192,8 @@ def consists_of(state: LabState) -> str:
 
 
 def shape_of(state: LabState) -> str:
-    """Return the job's planned shape and its batch."""
+    """Return the planned shape and the batch: ``4 stages x 2 replicas, batch 64``. While the shape is open, return only
+    the batch, and without a model only the shape."""
     plan, job = state.plan, state.job
     assert job is not None
     # A stale plan may have another shape than the job has now.
@@ -216,7 +217,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     - ``ask`` is {name, label, title} of a button next to the number.
     - ``why`` is the tooltip that says why the number is a guess, or how it was calibrated.
 
-    Empty if nothing can be planned.
+    Empty without a plan, or if nothing can be planned.
     """
     plan = state.bounded_plan
     if plan is None or not state.can_be_planned:

@@ -143,7 +143,7 @@ def _memory(now: WhatIfAnswer) -> str:
 
 
 def empty(text: str) -> str:
-    """Return a text that is shown while there is no answer."""
+    """Return ``text`` as HTML, to show while there is no answer."""
     return f'<div class="dtfm-what-if-empty">{escape(text)}</div>'
 
 
