@@ -53,13 +53,14 @@ is a round number above both. The planner ignores this share. It fills memory up
 ``fragmentation=0.1`` sets that limit to this share.
 """
 LEAST_MEMORY = "1f1b"
-"""Name of the schedule that holds least memory, among the schedules that keep all devices busy on infinitely fast
-links."""
+"""Name of the schedule that ``remedies`` tries. It holds least memory among those that keep all devices busy on
+infinitely fast links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
 }
-"""Ways to recompute activations. The second, which holds one block at a time, is tried if the first does not fit."""
+"""Ways to recompute activations that ``remedies`` tries. The second, which holds one block at a time, is tried if the
+first does not fit."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.peer = self.own_address = ""
-        """The IP addresses of the other end and of this one, for a TCP connection."""
+        """The IP addresses of the other end and of this one. Empty for a socket that is not TCP."""
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             # small messages leave at once
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

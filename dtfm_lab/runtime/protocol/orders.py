@@ -140,7 +140,10 @@ class Write:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave:
-    """Report the digest of the trained parameters. ``Exit`` follows, unless a worker is lost before all have answered."""
+    """Report the digest of the trained parameters.
+
+    ``Exit`` follows, unless a worker is lost before all have answered.
+    """
 
     do: ClassVar[str] = "leave"
 

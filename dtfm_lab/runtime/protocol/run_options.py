@@ -222,7 +222,8 @@ class RunSpec(RunSettings):
 
     @property
     def replays(self) -> bool:
-        """True if the coordinator replays the spans, because workers cannot determine the order of messages."""
+        """True if the coordinator replays the spans, because workers cannot determine the order of messages. That is so
+        with NICs, and if averaging is delayed on the virtual clock."""
         return self.links.has_nics or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
 
     @cached_property

@@ -162,8 +162,8 @@ def _launch_s(runs_on: str) -> float:
 
 
 def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
-    """Return the peak memory of two training steps of a block with Adam, in fp32. 0 if the system does not report
-    it."""
+    """Return the bytes that two training steps of a block with Adam add to the memory held before, at their peak, in
+    fp32. 0 if the system does not report it."""
     before = _reset_peak(runs_on)
     block, inputs = _block(shape, runs_on, torch.float32)
     optimizer = torch.optim.Adam(block.parameters())

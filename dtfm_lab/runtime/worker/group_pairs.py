@@ -269,7 +269,8 @@ class GroupWire:
             return (self._group.send if what == "send" else self._group.recv)([content], self._to, tag)
 
     def _transfer(self, what: str, content: torch.Tensor, tag: int, within_s: float | None = None) -> None:
-        """Post an operation and wait for its end."""
+        """Post an operation and wait for its end. Raises ConnectionError if it fails, or takes longer than
+        ``within_s``."""
         if not (n_bytes := content.numel()):
             return
         within_s = LEAST_TRANSFER_S + n_bytes / SLOWEST_BYTES_PER_S if within_s is None else within_s

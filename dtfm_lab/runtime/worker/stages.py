@@ -1,4 +1,5 @@
-"""A GPT cut into stages, in torch. Initial parameters depend on the seed and the layer, never on the cut."""
+"""A GPT cut into stages, in torch. Initial parameters depend on the seed and the layer, never on where the model is
+cut."""
 
 import math
 from collections.abc import Iterable, Mapping

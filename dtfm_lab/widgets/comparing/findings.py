@@ -24,7 +24,7 @@ MOST_SENTENCES = 12
 MOST_ROWS = 200
 """Maximum rows of a table. The most suspicious rows are kept."""
 ROUNDING = 1e-9
-"""Relative difference up to which two times count as equal."""
+"""Relative difference up to which two durations count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
 HUES = {"F": "forward", "B": "backward"}
 """Hue of a link, by the last letter of the most frequent kind of its messages. Other kinds get averaging's hue."""

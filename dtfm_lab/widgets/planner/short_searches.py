@@ -48,7 +48,7 @@ class Replanned(NamedTuple):
 
     plan: Plan
     change: PlanChange | None = None
-    """None for a first plan."""
+    """The change from the plan before the edit. None for a first plan."""
     gain: str = ""
     """The gain of a longer search, such as "A longer search found a plan that is 12 % faster"."""
 

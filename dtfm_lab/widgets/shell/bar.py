@@ -213,6 +213,7 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     - ``was`` is the value before the last edit. Empty if it did not change.
     - ``short`` replaces the note if there is little room.
     - ``bad`` is True for a number to warn about, such as the time of a plan that does not fit in memory.
+    - ``word`` is the number's entry in the glossary.
     - ``under`` is a line below, and a shorter one for little room.
     - ``ask`` is {name, label, title} of a button next to the number.
     - ``why`` is the tooltip that says why the number is a guess, or how it was calibrated.

@@ -226,7 +226,7 @@ class WhatIfAnswer:
     peak_bytes: float
     """Peak memory of the device that lacks most, or has least to spare."""
     limit_bytes: float
-    """Memory in bytes of the device in ``worst``."""
+    """Bytes that a plan may use on the device in ``worst``."""
     worst: str
     """Name of the device that lacks most memory, or has least to spare."""
     n_over: int

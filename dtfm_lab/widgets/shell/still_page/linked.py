@@ -30,7 +30,7 @@ FORMAT = 1
 """Version of the data that a shared link holds for the page. If it is newer than the page, the page says so in one
 line."""
 TICKS = 1e9
-"""Ticks per iteration: times in a link are whole ticks, so that equal durations are equal numbers."""
+"""Ticks per iteration: times in a shared link are whole ticks, so that equal durations are equal numbers."""
 NOTHING, A_BAR, A_MESSAGE = range(3)
 """What a bar waited for last: nothing, another bar, or a message."""
 KEPT = {
