@@ -31,7 +31,7 @@ MOST_IN_FLIGHT = 1000
 POLL_S = 0.02
 """Seconds between two checks of futures that do not come from ``concurrent.futures``."""
 TRIES = 2
-"""Number of times that a task is tried if its worker is lost."""
+"""Maximum number of times that a task is tried, the first included, if its workers are lost."""
 LOSSES = ("KilledWorker", "CancelledError")
 """Names of Dask's errors that report a lost worker."""
 UNPACKED = 32
@@ -81,9 +81,9 @@ def results_of(
     ``done`` is called with the number of a task and its result as soon as the result arrives. A task whose worker is
     lost is tried once more. If that worker is lost too, the task's result is a ``TaskLost``, and all other tasks
     continue. If the iterator is closed early, it cancels tasks that have not begun. The executor stays open. ``named``
-    returns the words for a task in errors, given its number. Raises RunError if the executor cannot run anything, if a
-    task cannot be sent, or if the function raises anything but a LabError. A LabError of the function is raised as it
-    is.
+    returns the words for a task in errors, given its number. Raises LabError for an object that is not an executor.
+    Raises RunError if the executor cannot run anything, if a task cannot be sent, or if the function raises anything
+    but a LabError. A LabError of the function is raised as it is.
     """
     check_executor(executor)
     yield from _Tasks(executor, function, tasks, named, done).results()
@@ -102,7 +102,8 @@ class _Tasks(Generic[T]):
     """The tasks of one call. Each is waiting, in flight or done.
 
     If a worker is lost, so are its tasks. A pool of processes then loses all tasks in flight. Which task ended the
-    worker is unknown, so each of these tasks is tried again alone. A task that fails alone is lost.
+    worker is unknown, so each of these tasks is tried again while no other task is in flight. A task that then fails is
+    lost.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class _Tasks(Generic[T]):
         self._packed: dict[int, bytes] = {}
         self._waiting = deque(range(len(tasks)))
         self._alone: deque[int] = deque()
-        """Tasks to try again alone, because they were in flight when a worker was lost."""
+        """Tasks to try again one at a time, because they were in flight when a worker was lost."""
         self._flying: dict[Any, int] = {}
         self._tries: Counter[int] = Counter()
         self._found: dict[int, T | TaskLost] = {}
@@ -285,7 +286,8 @@ def opened(given: AnyExecutor | None) -> Iterator[Executor | None]:
     """Yield an executor to use. A named executor is opened and closed at the end. An object or None is yielded as it
     is.
 
-    Raises LabError for a value that is not an executor, and RunError if no scheduler answers.
+    Raises LabError for a value that is not an executor, RunError if no scheduler of Dask answers, and MissingExtra if
+    Dask is not installed.
     """
     if not isinstance(given, str):
         if given is not None:

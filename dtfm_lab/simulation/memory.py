@@ -53,13 +53,14 @@ is a round number above both. The planner ignores this share. It fills memory up
 ``fragmentation=0.1`` sets that limit to this share.
 """
 LEAST_MEMORY = "1f1b"
-"""Name of the schedule that holds least memory, among the schedules that keep all devices busy on infinitely fast
-links."""
+"""Name of the schedule that ``remedies`` tries. It holds least memory among those that keep all devices busy on
+infinitely fast links."""
 RECOMPUTED = {
     "recomputation": {"recompute": True, "checkpointing": "none"},
     "checkpointing block": {"recompute": False, "checkpointing": "block"},
 }
-"""Ways to recompute activations. The second, which holds one block at a time, is tried if the first does not fit."""
+"""Ways to recompute activations that ``remedies`` tries. The second, which holds one block at a time, is tried if the
+first does not fit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +255,9 @@ def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace |
     order of passes. With a trace, which may cover only a part of the plan, messages count as long as they waited.
 
     A name means the variant of that schedule that holds least. None means the job's own schedule, or the trace's.
-    Raises JobError if the job holds only message sizes or its model does not fit the schedule, and UnknownName for an
-    unknown schedule. Raises TraceError if the trace is of another plan or of other stages.
+    Raises JobError if the job holds only message sizes or its model does not fit the schedule. Raises UnknownName for
+    an unknown schedule, and ScheduleError for one of other sizes. Raises TraceError if the trace is of another plan or
+    of other stages.
     """
     plan.job.modelled()
     plan = plan if trace is None else cut_subplan(plan, trace.context.rehearsed)
@@ -444,8 +446,8 @@ def _advice(plan: Plan, schedule: str | Schedule | None, report: MemoryReport) -
 
 
 def remedies(plan: Plan, schedule: str | Schedule | None = None) -> tuple[Remedy, ...]:
-    """Return the ways to make the plan fit with the fewest changes to its job. If nothing fits, return all that were
-    tried.
+    """Return the ways to make the plan fit with the fewest changes to its job. If nothing fits, return the best form of
+    each combination of changes that the job allows.
 
     Changes are recomputation, smaller micro-batches and 1F1B, one at a time and then together. Each is used in its
     mildest form that fits. Empty if all devices have enough already.

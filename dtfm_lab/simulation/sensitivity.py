@@ -37,7 +37,7 @@ WHAT = ("bandwidth", "latency", "compute")
 NEGLIGIBLE = 1e-9
 """Slack of up to this share of the iteration counts as none, because it is only rounding."""
 LEAST_REPORTED = 5e-6
-"""A sentence reports "no change" below this relative change."""
+"""``SensitivityGain.sentence`` reports "no change" below this relative change."""
 COLUMNS = ["what", "of", "name", "iteration_s", "change_s", "change", "sentence"]
 DOLLARS = ["price_per_billion_tokens", "change_per_billion_tokens"]
 """Columns in US dollars; 0 if no device of the plan has a price."""

@@ -137,7 +137,7 @@ class SimulatedIterations(NamedTuple):
     profile: tuple[ComputeTime, ...]
     """Seconds of computations: the given profile, or the seconds computed for the last simulated iteration."""
     profiled: bool
-    """True if a profile was given."""
+    """True if a profile was given, or if ``like`` has one."""
     times: list[TaskTimes]
     """Times of one iteration. If only some iterations synchronise: times of one that does not, then times of one that
     does."""

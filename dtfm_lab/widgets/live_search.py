@@ -96,7 +96,7 @@ class LiveSearch:
 
     def __init__(self) -> None:
         self.shown: list[Shown] = []
-        """Steps that improved or have a population, and the last step of each search."""
+        """Steps that improved the plan or the bound, or that have a population, and the last step of each search."""
         self.is_over = False
         self.n_searches = 0
         self._before: PlanStep | None = None

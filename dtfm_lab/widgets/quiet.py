@@ -1,9 +1,10 @@
 """The ipywidgets that the lab uses. Each can be kept in Python until the page shows it.
 
 A widget normally sends its state to the page as soon as it is made. A lab has 800 widgets. Most are in panes that the
-user has not opened yet, and no notebook shows the widgets of a still page. So widgets made inside ``untold`` stay in
-Python. Their state is sent once a widget on the page refers to them. Modules of the lab import this one instead of
-ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages are still sent at once.
+user has not opened yet, and no notebook shows the widgets of an exported page (``still_page``). So widgets made inside
+``untold`` stay in Python. Their state is sent once a widget on the page refers to them. Modules of the lab import this
+one instead of ipywidgets: ``from dtfm_lab.widgets import quiet as w``. Widgets of other packages are still sent at
+once.
 """
 
 from collections.abc import Iterator

@@ -119,7 +119,7 @@ class OncePerTurn:
 
     @property
     def is_due(self) -> bool:
-        """True if the work is requested and not done."""
+        """True if the work is requested and has not started."""
         return self._due is not None
 
     def ask(self, delay_s: float = 0.0) -> None:

@@ -389,7 +389,8 @@ class Lab(w.VBox):
 
 
 def _variable_of(noun: object) -> str:
-    """Return the name of the notebook variable that holds this object, so that a new kernel can assign it again."""
+    """Return the name of the notebook variable that holds this object, so that a new kernel can assign it again.
+    ``the_lab`` if no variable does."""
     shell = get_ipython()
     names = {} if shell is None else dict(shell.user_ns)
     own = (name for name, value in names.items() if value is noun and not name.startswith("_"))

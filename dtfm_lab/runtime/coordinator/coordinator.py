@@ -1,13 +1,14 @@
 """A run from its first connection to its last iteration: keeps the workers in step and recovers from losing them.
 
 An iteration counts once every worker has finished it. If a worker is lost before that, the others return to the
-beginning of the iteration. A replacement gets its state from a replica, or all workers read a checkpoint. Then the
-iteration is repeated, so the losses are the same as in an undisturbed run.
+beginning of the iteration. A replacement gets its state from a replica. If no replica has it, all workers read a
+checkpoint, and the iterations since then are repeated. The losses are the same as in an undisturbed run.
 
 A device that has left permanently is not replaced: the run waits for a new plan. A new plan may come at any time, and
-is followed between two iterations, or instead of an interrupted one. One replica of each stage writes its state.
-Workers whose devices are in both plans take their new places; others end or are started. All are calibrated again, and
-read the state. If a plan only lacks devices that left, the remaining workers keep their stages and the calibration.
+is followed between two iterations, or instead of an interrupted one. One replica of each stage writes its state, or
+every worker if replicas differ. Workers whose devices are in both plans take their new places; others end or are
+started. All are calibrated again, and read the state. If a plan only lacks devices that left, the remaining workers
+keep their stages and the calibration.
 """
 
 import time
@@ -42,11 +43,13 @@ from dtfm_lab.runtime.protocol.processes import CommandReader, emit, warn
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 
 HEAD_START_S = 0.02
-"""Seconds from the order to begin an iteration to time 0 of that iteration, so that the order arrives before."""
+"""Seconds from the order to begin an iteration to time 0 of that iteration, so that the order arrives before. The
+longest round trip to a worker is added."""
 PROMPT = "It is a truth "
 """The prompt for a model trained on the lab's own text."""
 MOST_LOSSES = 3
-"""Maximum number of times that one device may be lost in one iteration. The run fails at the next loss."""
+"""Maximum number of times that one device's worker, or connections, may be lost in one iteration. The run fails at the
+next loss."""
 FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
 """Iteration numbers that training never uses: calibrations count up from the first number, evaluations down from the
 second."""
@@ -64,7 +67,7 @@ class Coordinator:
         self._measured: dict[Work, MeasuredDurations] = {}
         self._calibration: RunCalibration | None = None
         self._calibrated_s: list[float] = []
-        """Seconds of each calibration iteration that is counted and synchronises."""
+        """Seconds of each calibration iteration after the warm-up in which replicas average."""
         self._train_orders: dict[int, orders.Train] | None = None
         """The ``Train`` order of each rank; None before the calibration is over."""
         self._without_state: dict[int, tuple[str, float]] = {}
@@ -73,7 +76,8 @@ class Coordinator:
         """The state from which training continues under a new plan. All workers read it until the first iteration under
         that plan is done; then None."""
         self._span_rows: list[list[Any]] = []
-        """The spans of this iteration, if they are replayed before they are emitted."""
+        """Spans (start and end of each action) of this iteration, if ``spec.replays``. Otherwise they are emitted at
+        once."""
         self._n_losses: Counter[tuple[int | None, int]] = Counter()
         """How often each (rank, iteration) was lost. Rank None counts broken connections."""
         self._late_messages = self._overruns = self._n_evaluations = 0
@@ -230,7 +234,8 @@ class Coordinator:
             emit("checkpoint", iteration=done, folder=str(folder))
 
     def _generate_text(self, done: int) -> None:
-        """Make one worker generate text with the trained model."""
+        """Generate text with the trained model. Does nothing if the run was set back, or if its last checkpoint was not
+        written."""
         newest = self._checkpoints.newest
         if self._done != done or newest is None or newest[0] != done:
             return
@@ -262,7 +267,11 @@ class Coordinator:
         return find_recovery(self._spec, lost, self._done, self._checkpoints.newest)
 
     def _replace(self, lost: dict[int, str]) -> None:
-        """Start new workers for the lost ones, and bring all workers to a state from which the run can continue."""
+        """Start new workers for the lost ones, and bring all workers to a state from which the run can continue.
+
+        If a device has left permanently, drop the lost workers and follow a new plan instead. Raises RunFailed if the
+        state is lost, if one worker is lost too often, or if no new plan comes.
+        """
         pool = self._pool
         for rank, how in lost.items():
             emit("lost", device=pool.device(rank), iteration=self._done, how=how, gone=rank in pool.gone)
@@ -289,8 +298,8 @@ class Coordinator:
         self._join()
 
     def _refuse_unrecoverable(self, lost: Mapping[int, tuple[str, float]]) -> Recovery | None:
-        """Return how to continue without the memory of these ranks, or None before training. Raises RunFailed if their
-        state is lost."""
+        """Return how to continue without the memory of these ranks, or None before training. Damaged checkpoints are
+        dropped. Raises RunFailed if the state is lost."""
         if self._train_orders is None:
             return None
         damaged: list[str] = []

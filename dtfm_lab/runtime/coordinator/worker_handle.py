@@ -27,7 +27,8 @@ from dtfm_lab.runtime.protocol.run_options import RunSpec
 LEAST_S = 30.0
 """Seconds that a computation may always take, because machines swap and have other users."""
 TIMES = 20.0
-"""Maximum duration of a computation, as a multiple of the longest one in calibration."""
+"""Maximum duration of a computation, as a multiple of the longest one in calibration, if that is more than ``LEAST_S``.
+"""
 UNKNOWN_S = 300.0
 """Limit in seconds for anything that has not been timed."""
 GAP_S = 2.0
@@ -106,7 +107,7 @@ class WorkerHandle:
     """One worker. ``process`` stays None if it runs on another host."""
 
     round_trip_s = 0.0
-    """Seconds that an order and its answer travel."""
+    """Seconds that an order and its answer travel. 0 for a worker on this machine."""
     is_silent = False
     """True if nothing is known of the worker because its link may be down. Its work is then not checked against the
     limits."""
@@ -143,7 +144,7 @@ class WorkerHandle:
         return not self._closed
 
     def why_gone(self) -> str | None:
-        """Return how the worker ended, or None while it lives."""
+        """Return how the worker's process ended. None while it lives, or if it runs on another host."""
         code = None if self.process is None else self.process.exitcode
         if code is None:
             return None

@@ -22,7 +22,7 @@ BLAME_S = 1.0
 TIMEOUT_S = 300.0
 """The run fails if for this many seconds no worker makes progress, or no new plan follows after a device has left."""
 STUCK_TIMEOUT_S = 30.0
-"""The run fails if a worker that cannot be replaced is stuck for this many seconds."""
+"""The run fails if a worker that cannot be replaced is stopped (SIGSTOP) and has sent nothing for this many seconds."""
 STOOD_STILL = "stood still"
 """``Fault.how`` of a worker that was stopped or silent."""
 
@@ -117,9 +117,10 @@ class WorkerPool:
         """Make the live workers write the state after ``done`` iterations for a new plan. Workers lost during that time
         are dropped.
 
-        The state goes through files in the layout of a checkpoint, which any cut can read. Returns their folder, or
-        None if a part of the state is lost, because no live worker has it. ``folder`` makes a folder. ``stateless`` are
-        the ranks whose workers have not received their state yet. Raises RunFailed if a worker cannot write its part.
+        The state goes through files in the layout of a checkpoint. Workers of any division into stages can read it.
+        Returns their folder, or None if a part of the state is lost, because no live worker has it. ``folder`` makes a
+        folder. ``stateless`` are the ranks whose workers have not received their state yet. Raises RunFailed if a
+        worker cannot write its part.
         """
         while (givers := holders(self._spec, self.workers.keys() - set(stateless))) is not None:
             written, unlike = str(folder()), len(givers) > self._spec.plan.job.n_stages
@@ -149,7 +150,7 @@ class WorkerPool:
         return before.orders == spec.orders and as_before and named <= living
 
     def rest(self, seconds: float) -> None:
-        """Let time pass while checking the workers. Raises WorkersLost."""
+        """Let time pass while checking the workers. Raises WorkersLost and RunFailed."""
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             self._receive(left_s)
@@ -312,7 +313,8 @@ class WorkerPool:
                     self.workers[rank].signal(SIGNALS[what])
 
     def _leave(self, name: str) -> None:
-        """Record that a device has left permanently. A new plan that uses it is discarded."""
+        """Record that a device has left permanently, and kill its worker. A waiting new plan that uses the device is
+        discarded."""
         if self.new_plan is not None and name in self.new_plan["devices"]:
             # that plan was made before the device left
             self.new_plan = None

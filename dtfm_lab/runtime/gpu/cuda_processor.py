@@ -29,7 +29,7 @@ from dtfm_lab.runtime.protocol.locks import open_lock
 
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 WORKSPACES = (":4096:8", ":16:8")
-"""Settings with which cuBLAS always sums in the same order."""
+"""Values of CUBLAS_WORKSPACE_CONFIG with which cuBLAS always sums in the same order."""
 NO_FORM = re.compile(r"(\S+) does not have a deterministic implementation")
 
 

@@ -26,7 +26,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 class Certificates:
     """Paths of a run's certificate and private key, and the TLS contexts made from them.
 
-    The contexts raise FileError if a file is missing or invalid.
+    The contexts raise FileError if a file is missing or invalid, or if others may read the key.
     """
 
     certificate: Path
@@ -122,7 +122,11 @@ def write_private(file: Path, secret: bytes) -> None:
 
 
 def require_private(file: Path) -> None:
-    """Raise FileError if others than its owner can read a file that holds a secret, as ssh does for its keys."""
+    """Raise FileError if anyone but the owner has any permission on a file that holds a secret, as ssh does for its
+    keys.
+
+    A missing file is accepted, and so is every file on systems without POSIX permissions.
+    """
     if os.name != "posix":
         return
     try:

@@ -26,7 +26,7 @@ LONGEST_ANSWER = 4096
 LONGEST_REASON = 300
 """Maximum characters of a refusal that are shown."""
 LARGEST = 2**31
-"""Largest number allowed in a hello."""
+"""Largest number that ``whole_number`` accepts from another process."""
 HANDSHAKE_S = 5.0
 """Seconds within which each message of a handshake must arrive."""
 SILENT_S = 30.0
@@ -49,7 +49,7 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.peer = self.own_address = ""
-        """The IP addresses of the other end and of this one, for a TCP connection."""
+        """The IP addresses of the other end and of this one. Empty for a socket that is not TCP."""
         if connection.family in (socket.AF_INET, socket.AF_INET6):
             # small messages leave at once
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -58,7 +58,8 @@ class Channel:
             self.own_address = plain_address(str(connection.getsockname()[0]))
 
     def lose_when_silent(self, silent_s: float = SILENT_S) -> None:
-        """Let the system end a TCP connection if the other end has acknowledged nothing for ``silent_s``."""
+        """Let the system end a TCP connection if the other end has acknowledged nothing for ``silent_s``. Systems other
+        than Linux use their default time."""
         if self.socket.family not in (socket.AF_INET, socket.AF_INET6):
             return
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -80,7 +81,8 @@ class Channel:
     def receive(self, within_s: float, longest: int = LONGEST_LINE) -> dict[str, Any]:
         """Return the next line, of at most ``longest`` bytes.
 
-        Raises ConnectionLost if none arrives in time, Refused if it is a refusal.
+        Raises ConnectionLost if none arrives in time, or if it is too long or not a JSON object. Raises Refused if it
+        is a refusal.
         """
         deadline_s = time.monotonic() + within_s
         line = b""

@@ -47,7 +47,8 @@ class Checkpoint:
     iteration: int
     """Number of iterations done."""
     job: Job
-    """The job that was trained, with the stand-in as its model if there was one."""
+    """The job that was trained. If the run used a smaller substitute model (``stand_in``), the job has that model and
+    its precision."""
     seed: int
     learning_rate: float
     text: str
@@ -207,8 +208,9 @@ def resumable(checkpoint: Checkpoint, spec: RunSpec) -> tuple[str, ...]:
     """Return how a run differs from the one that wrote the checkpoint, one sentence each; empty if it does not.
 
     Another text, seed, batch, precision or rate is allowed, so that users can continue with their own text. Another
-    model is not, and raises LabError. Cut, placement and schedule are free, because tensors are named by the whole
-    model's layers. Only the same cut and schedule, which order the sums, continue bit for bit.
+    model is not, and raises LabError. The division into stages, the placement and the schedule may differ, because
+    tensors are named by the whole model's layers. Only the same stages and schedule, which order the sums, continue bit
+    for bit.
     """
     job = spec.trained
     found, wanted = checkpoint.model, job.modelled()
@@ -241,9 +243,11 @@ def _sorted(parent: Path) -> list[Path]:
 
 
 def read(folder: Path, *, contents: bool = True) -> Checkpoint:
-    """Return the checkpoint in a folder. Raises FileError if it is missing or damaged.
+    """Return the checkpoint in a folder. Raises FileError if it is missing or damaged, or if workers cannot train in
+    its precision.
 
-    The contents of its files are compared with their digests. ``contents=False`` skips that, which saves reading them.
+    The contents of its files are compared with their digests. ``contents=False`` skips that for the tensors, which
+    saves reading them.
     """
     path = folder / META
     data = read_mapping(path)
@@ -296,8 +300,8 @@ def _sizes(model: ModelSpec) -> str:
 def resumed(spec: RunSpec) -> RunSpec:
     """Return the spec that continues after the newest checkpoint in the run's own checkpoint folder.
 
-    Without such a checkpoint, the spec is unchanged. Raises LabError if the checkpoint is of another run, or if no
-    iteration is left.
+    Without such a checkpoint, the spec is unchanged, except for notes on damaged ones. Raises LabError if the
+    checkpoint is of another run, or if no iteration is left.
     """
     if spec.checkpoint_folder is None:
         return spec

@@ -204,7 +204,8 @@ def connect(
     """Return a connection to a listener, not yet authenticated: see ``respond``.
 
     One attempt takes at most ``HANDSHAKE_S``. Attempts are repeated for ``retry_s``. Raises ConnectionLost, Refused if
-    the other end does not hold the key of ``certificates``, and LabError for a port out of range.
+    the other end does not hold the key of ``certificates``, and LabError for a port out of range or certificates that
+    cannot be read.
     """
     if not 0 < port < 2**16:  # glibc would use the port modulo 2**16
         raise LabError(f"port {port} is out of range; wanted 1 to 65535")
@@ -236,7 +237,8 @@ def authenticated(
     it.
 
     A connection that is lost in the process is made again for ``retry_s``, because a flooded listener drops some.
-    Raises ConnectionLost, Refused if the other end gives a reason, and LabError for a port out of range.
+    Raises ConnectionLost, Refused if the other end gives a reason or does not hold the key of ``certificates``, and
+    LabError for a port out of range or certificates that cannot be read.
     """
     deadline_s = time.monotonic() + retry_s
     while True:
@@ -280,5 +282,6 @@ def is_loopback(address: str) -> bool:
 
 
 def any_address() -> str:
-    """Return the address to listen on so that every address of this machine works, IPv4 and IPv6."""
+    """Return the address that listens on all addresses of this machine: IPv4 and IPv6 if the system supports both on
+    one socket, otherwise IPv4 only."""
     return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"

@@ -38,7 +38,8 @@ def shards_of(
     """Return the shard that each synchronisation message of one device's program carries, sent or received.
 
     It is ``WHOLE``, or the shard of the member that averages it. In a ring, a replica sends in round i the shard that
-    it received in round i - 1, beginning with its own.
+    it received in round i - 1. The gradients begin with the shard of the replica's index, the averages with the shard
+    that it averaged.
 
     ``members`` are the replicas that average: all except those whose device is absent.
     """

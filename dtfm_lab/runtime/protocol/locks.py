@@ -121,8 +121,8 @@ LOOK_EVERY_S = 0.2
 def await_turn(commands: CommandReader) -> None:
     """Wait until this run may start. It keeps its place as long as one of its processes lives.
 
-    Raises LabError if the environment variable does not hold a number or the queue's folder cannot be used, and
-    InputClosed if the client stops the run.
+    Returns at once if DTFM_LAB_RUNS_AT_ONCE is not set, or without flock. Raises LabError if the variable does not hold
+    a number from 1 or the queue's folder cannot be used, and InputClosed if the client stops the run.
     """
     said = os.environ.get(AT_ONCE_VARIABLE, "")
     if not said or fcntl is None:

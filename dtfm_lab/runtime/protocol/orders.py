@@ -50,11 +50,11 @@ class Join:
     version: int | None
     """Number of iterations done in this state; None before training."""
     checkpoint: str | None
-    """Folder from which all workers read the state; None if peers send it."""
+    """Folder from which all workers read the state. None if peers send it, or if workers make the initial state."""
     train: Train | None
     """The order to make stages, for a worker that has none yet. None before calibration is over."""
     takes_state_from: int | None
-    """Rank that sends this worker its state."""
+    """Rank that sends this worker its state. None if no peer does."""
     gives_state_to: Sequence[int]
 
 
@@ -140,7 +140,10 @@ class Write:
 
 @dataclass(frozen=True, kw_only=True)
 class Leave:
-    """Report the digest of the trained parameters. Only ``Exit`` follows."""
+    """Report the digest of the trained parameters.
+
+    ``Exit`` follows, unless a worker is lost before all have answered.
+    """
 
     do: ClassVar[str] = "leave"
 

@@ -180,7 +180,7 @@ class RunSpec(RunSettings):
 
     @cached_property
     def trained(self) -> Job:
-        """The job that workers compute: the plan's, or the same with the stand-in's model and precision.
+        """The job that workers compute: the plan's, or the same with the substitute model (``stand_in``) in fp32.
 
         Workers execute the plan's programs. Messages that the plan's job sends uncompressed, because its numbers are
         short already, are not compressed here either.
@@ -222,7 +222,8 @@ class RunSpec(RunSettings):
 
     @property
     def replays(self) -> bool:
-        """True if the coordinator replays the spans, because workers cannot determine the order of messages."""
+        """True if the coordinator replays the spans, because workers cannot determine the order of messages. That is so
+        with NICs, and if averaging is delayed on the virtual clock."""
         return self.links.has_nics or (self.plan.job.fragment_delay > 0 and self.clock == "virtual")
 
     @cached_property

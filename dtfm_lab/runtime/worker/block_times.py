@@ -1,7 +1,7 @@
 """Measures what this machine computes: seconds of transformer blocks and of launches, and memory of a training step.
 
 ``python -m dtfm_lab.runtime.worker.block_times QUESTION`` runs as a separate process, because only workers load torch.
-It prints one line of JSON per measurement. It ends when its standard input does, or after the question's ``ends_s``
+It prints one line of JSON per measurement. It ends early if its standard input ends, or after the question's ``ends_s``
 seconds.
 """
 
@@ -162,8 +162,8 @@ def _launch_s(runs_on: str) -> float:
 
 
 def _step_bytes(shape: dict[str, int], runs_on: str) -> float:
-    """Return the peak memory of two training steps of a block with Adam, in fp32. 0 if the system does not report
-    it."""
+    """Return the bytes that two training steps of a block with Adam add to the memory held before, at their peak, in
+    fp32. 0 if the system does not report it."""
     before = _reset_peak(runs_on)
     block, inputs = _block(shape, runs_on, torch.float32)
     optimizer = torch.optim.Adam(block.parameters())

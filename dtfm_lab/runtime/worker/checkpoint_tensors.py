@@ -1,8 +1,9 @@
 """Reads and writes the tensors of a checkpoint: parameters and the optimizer's state.
 
 A tensor is named as in the whole model: ``3.mlp_in.weight``, with ``3.mlp_in.weight.first_moment`` and
-``.second_moment``, and ``.in_common`` after local updates. Every stage has its own file, so that every device writes
-alone. Reading looks for a layer in all files, because the model may have been cut into other stages.
+``.second_moment``. With local updates, ``.in_common`` has the parameters after the last averaging. Every stage has its
+own file, so that devices need not wait for each other. Reading looks for a layer in all files, because the model may
+have been cut into other stages.
 
 If replicas split the optimizer states, each writes a file with its part of the moments.
 ``3.mlp_in.weight.first_moment.0-512`` are the first 512 elements. Readers join the parts, so any number of replicas can

@@ -154,7 +154,7 @@ class DeviceMath:
     """The stages of one device. All their gradients are one vector, for one optimizer.
 
     The plan's job determines what replicas average, when, and with which compression. The model that is computed may be
-    a stand-in for the job's model.
+    a smaller substitute (``stand_in``) for the job's model.
     """
 
     def __init__(self, spec: RunSpec, position: int, replica: int, device: torch.device = CPU) -> None:

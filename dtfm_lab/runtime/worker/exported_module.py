@@ -99,9 +99,9 @@ class ExportedModule:
         """Index in ``depends`` at which each block except the first begins.
 
         Blocks are the numbered parts of the longest ModuleList or Sequential, if it spans at least half of the
-        operators. What is computed between two parts belongs to the first. Otherwise blocks are the module's parts, in
-        the order in which they compute. A part with more than half of the operators is divided again. Raises JobError
-        if that leaves one block.
+        operators. What is computed between two parts belongs to the earlier one. Otherwise blocks are the module's
+        parts, in the order in which they compute. A part with more than half of the operators is divided again. Raises
+        JobError if that leaves one block.
         """
         rows: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for node, index in self.depends.items():

@@ -56,7 +56,7 @@ LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
 """The content of a message may take a minute, plus its time at 1 Mbit/s. After that the pair counts as broken."""
 PROOF_BYTES = 32
 LONGEST_VALUE = 2**14
-"""Maximum bytes of a value. gloo's are below 1 KiB; NCCL's unique id has 128 bytes."""
+"""Maximum bytes of a value in a ``PairStore``. gloo's are below 1 KiB; NCCL's unique id has 128 bytes."""
 MOST_KEYS = 64
 """Maximum number of keys that the other end may set."""
 
@@ -182,7 +182,8 @@ class GroupCarrier:
         """Return this worker's end of the wire of ``pair``, (sending rank, receiving rank). ``sends`` is True at the
         sending end.
 
-        Raises ConnectionError if the other end fails, or does not hold the secret.
+        Raises ConnectionError if the other end fails, or does not hold the secret. Raises RunError if NCCL cannot be
+        used.
         """
         own, other = pair if sends else pair[::-1]
         names = self._name(own), self._name(other)
@@ -268,7 +269,8 @@ class GroupWire:
             return (self._group.send if what == "send" else self._group.recv)([content], self._to, tag)
 
     def _transfer(self, what: str, content: torch.Tensor, tag: int, within_s: float | None = None) -> None:
-        """Post an operation and wait for its end."""
+        """Post an operation and wait for its end. Raises ConnectionError if it fails, or takes longer than
+        ``within_s``."""
         if not (n_bytes := content.numel()):
             return
         within_s = LEAST_TRANSFER_S + n_bytes / SLOWEST_BYTES_PER_S if within_s is None else within_s
@@ -296,7 +298,7 @@ def _reason(error: BaseException) -> str:
 
 STREAMS = 32
 """Number of streams per priority that torch makes. NCCL's streams have high priority; computations and this module use
-normal priority. Further groups would have to share a stream, and one pair could delay another."""
+normal priority. Further pairs are refused, because two that share a stream could delay each other."""
 WATCHED_BY_US = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 """Turns off torch's watchdog. It would end a worker's process when a peer is lost; here the transport aborts groups."""
 

@@ -35,7 +35,8 @@ FEWEST, LONG_S = 3, 0.1
 def described(source: str, *, timed: bool = False) -> dict[str, Any]:
     """Return the layers of a module as a planner needs them, per sample. Each block is one layer.
 
-    They are the same in every precision, so the module is inspected in fp32, which all operators support.
+    They are the same in every precision, so the module is inspected in fp32, which all operators support. Raises
+    JobError if it cannot be divided into blocks.
     """
     dtype = torch.float32
     own = build(source, 0, dtype)

@@ -29,7 +29,8 @@ class OwnModule(NamedTuple):
     data: Any
     """A dataset with ``len`` and rows by index, or a batch whose rows are the dataset."""
     loss: Callable[[Any, Any], torch.Tensor] | None
-    """Takes the module's output and the last part of the batch, or the whole batch if it is a mapping."""
+    """Takes the module's output and the last part of the batch, or the whole batch if it is a mapping. None if the
+    module itself returns the loss."""
 
     @property
     def n_samples(self) -> int:

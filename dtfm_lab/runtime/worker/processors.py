@@ -63,7 +63,7 @@ class CpuProcessor:
 
 
 class HostBuffer:
-    """A message to send or received by a CPU. It is complete and in host memory from the start."""
+    """A message that a CPU sends or has received. It is complete and in host memory from the start."""
 
     __slots__ = ("_content",)
 

@@ -1,4 +1,5 @@
-"""A GPT cut into stages, in torch. Initial parameters depend on the seed and the layer, never on the cut."""
+"""A GPT cut into stages, in torch. Initial parameters depend on the seed and the layer, never on where the model is
+cut."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -19,8 +20,8 @@ RESIDUAL = ("attention_out.weight", "mlp_out.weight")
 """Weights whose outputs are added to the residual stream."""
 TOKEN_STD = 0.3
 """Standard deviation of an embedding that is not tied. With GPT-2's value, the first norm magnifies every step fifty
-times. ``small`` then stays at the text's unigram entropy for forty iterations. With this value it is below after ten.
-"""
+times. The loss of the model ``small`` then stays at the text's unigram entropy for forty iterations. With this value it
+is below after ten."""
 
 
 class Embedding(nn.Module):

@@ -5,7 +5,7 @@ trip. More of them cost memory, and also time if messages queue. The depth of a 
 forwards. A closed form gives the depths that a steady pipeline needs. Filling and draining need more, for which we have
 no formula. So multiples of the steady depths are simulated, and forwards that save no time are removed.
 
-``Makespans`` simulates many choices of depths, without building a schedule and a task graph for each.
+``Makespans`` simulates many tuples of depths, without building a schedule and a task graph for each.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,8 +30,10 @@ Warmups = tuple[int, ...]
 
 
 class Makespans:
-    """Seconds of one iteration for each choice of warm-ups: called with (devices,) depths, it simulates each choice
-    once. The iteration synchronises if every iteration of the job does.
+    """Simulates one iteration for given warm-ups: called with (devices,) depths, it returns seconds. Equal depths are
+    simulated once.
+
+    Replicas average in this iteration if they do in every one. The job's ``overlap`` and absent devices are ignored.
 
     Warm-ups change only the order in which devices compute and, if sends block, which passes wait for the arrival of a
     message. One task graph without this order is therefore built once. The edges of each order are added to it.
@@ -42,7 +44,7 @@ class Makespans:
         self._simulated: dict[Warmups, float] = {}
 
     def __len__(self) -> int:
-        """Return the number of choices that were simulated."""
+        """Return the number of tuples of depths that were simulated."""
         return len(self._simulated)
 
     def __call__(self, depths: IntArray) -> float:

@@ -47,7 +47,7 @@ A builder raises ScheduleError if it cannot handle the counts or its choices.
 schedules: Registry[Builder] = Registry("pipeline schedule", group="dtfm_lab.schedules")
 
 FLUSHES = "flush_every"
-"""Name of the one choice that is an error if a schedule does not support it. All other choices are ignored."""
+"""The one keyword that is an error if a schedule's builder does not name it. All others are then left out."""
 MOST_PASSES = 2 * 10**6
 """Maximum number of passes of a pipeline, where a forward and its backward count as one. Ordering this many takes some
 ten seconds and half a gigabyte."""
@@ -70,7 +70,8 @@ def build_named(name: str, n_stages: int, n_microbatches: int, choices: Mapping[
     """Return a schedule by name. ``choices`` maps keywords to functions that return their values. Only the functions of
     keywords that the schedule's signature names are called.
 
-    Raises UnknownName, or ScheduleError if it needs a choice that is missing, such as the plan.
+    Raises UnknownName, or ScheduleError if it needs a keyword that is missing, such as the plan, or does not take a
+    given ``flush_every``.
     """
     taken = choices_of(name)
     if missing := [choice for choice, needed in taken.items() if needed and choice not in choices]:
@@ -167,7 +168,7 @@ def _analytic(plan: Plan, efficiency: GivenEfficiency, links: Links | None) -> I
 
 
 def choices_in(job: Job) -> dict[str, Callable[[], object]]:
-    """Return the choices for schedules that a job states, as functions by keyword."""
+    """Return the keywords of builders whose values a job states, each with a function that returns the value."""
     choices: dict[str, Callable[[], object]] = {"stages_per_device": lambda: job.stages_per_device}
     if job.flush_every is not None:
         choices["flush_every"] = lambda: job.flush_every

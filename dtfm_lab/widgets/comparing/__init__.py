@@ -116,7 +116,8 @@ class ComparePanel(Panel):
             self.refitting.begin()
 
     def _plan(self) -> Plan | None:
-        """Return the plan that ran. If it is unknown, return the lab's plan with ``lab_state.choices``."""
+        """Return the plan that ran. If it is unknown, return the lab's plan with ``lab_state.choices``. None without a
+        plan, or if its job does not allow them."""
         try:
             return self._lab_state.ran or self._lab_state.chosen_plan
         except LabError:

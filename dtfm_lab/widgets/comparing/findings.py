@@ -24,7 +24,7 @@ MOST_SENTENCES = 12
 MOST_ROWS = 200
 """Maximum rows of a table. The most suspicious rows are kept."""
 ROUNDING = 1e-9
-"""Relative difference up to which two times count as equal."""
+"""Relative difference up to which two durations count as equal."""
 BOTH = ["duration_s_predicted", "duration_s_measured"]
 HUES = {"F": "forward", "B": "backward"}
 """Hue of a link, by the last letter of the most frequent kind of its messages. Other kinds get averaging's hue."""
@@ -52,7 +52,8 @@ class Findings(NamedTuple):
     links_by_model: bool
     """True if messages were not timed but emulated by the link model."""
     sentences: tuple[str, ...]
-    """The error, the verdict, the suspects, and which action first ends off its prediction."""
+    """The error, the verdict, the prediction's interval, the suspects, and which action first ends off its prediction.
+    """
     suspects: tuple[tuple[str, ...], ...] = ()
     """(source, target) of each suspected link, (name,) of each suspected device."""
 
@@ -128,7 +129,7 @@ def tables(comparison: Comparison) -> list[Table]:
     error_s and second_s are. ``measured`` is the heading of measured_s: "by the link model" for emulated links, which
     are not timed. ``count`` is the number of rows before some are left out. Rows, the largest error first, have
 
-    - id, label and hue
+    - id, label, hue and stage (-1 for a link)
     - predicted_s, measured_s and error_s, per message, or per iteration for computations
     - low_s and high_s, the error's 95 % interval over iterations. None after a single iteration.
     - relative, the error as a share of the predicted time. None if the predicted time is 0.

@@ -193,7 +193,8 @@ def _has_ends(pair: dict[str, Any]) -> bool:
 
 
 def gpus_of(document: Document) -> list[str]:
-    """Return the GPUs that a device may have: first all in the drawing, then all in the GPU table, sorted by name."""
+    """Return the GPUs that a device may have: those in the drawing (``laptop`` if it is empty), then the rest of the
+    GPU table by name."""
     own = dict.fromkeys(device["gpu"] for device in document["devices"]) or {"laptop": None}
     return list(own | dict.fromkeys(sorted(HARDWARE, key=str.casefold)))
 

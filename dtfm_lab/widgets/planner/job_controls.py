@@ -201,7 +201,8 @@ class JobControls(SavedControls):
             self._take_job()
 
     def _follow_network(self) -> None:
-        """Offer shapes for the drawn network. On another network, the shape is the job's own again."""
+        """Offer the shapes that suit the drawn network. An edited network keeps the chosen shape, an unrelated one
+        resets it to the job's."""
         before, now = self._drawn, self._lab_state.topology
         self._drawn = now or before
         another = before is None or now is None or is_another(before, now)

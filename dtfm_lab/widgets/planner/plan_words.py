@@ -104,8 +104,8 @@ LISTED_CHANGES = ("stays", "moved", "gone idle", "come in", "added")
 reported, because the user removed it.
 """
 BY_SHAPE = {"blocks": "stages resized", "shares": "work shares changed", "warm-up forwards": "warm-up changed"}
-"""{choice with a number per stage or pipeline: words for its change}. If the shape changes, so do these choices, and
-they are not reported."""
+"""{part of a plan with a number per stage or pipeline: words for its change}. If the shape changes, so do these parts,
+and they are not reported."""
 
 
 class Move(NamedTuple):

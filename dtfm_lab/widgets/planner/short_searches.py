@@ -33,9 +33,10 @@ PATIENCE_S = 1.0
 COMPILING_S = 300.0
 """Maximum seconds to wait for the last search after an edit, which also waits for the compiler."""
 EXPLAINED_LATER_UP_TO = 64
-"""Maximum devices for which a change is put into words on the kernel's loop, which takes 5 ms.
+"""Up to this many devices, the sentence on what changed is written when it is first read, on the kernel's loop, in 5
+ms.
 
-For more, the search's thread does it: 256 devices take 170 ms.
+For more devices, the search's thread writes it: 170 ms for 256.
 """
 BETTER = 5e-4
 """Minimum share by which a longer search must improve a first plan to replace it. It is small, because the user has not
@@ -47,7 +48,7 @@ class Replanned(NamedTuple):
 
     plan: Plan
     change: PlanChange | None = None
-    """None for a first plan."""
+    """The change from the plan before the edit. None for a first plan."""
     gain: str = ""
     """The gain of a longer search, such as "A longer search found a plan that is 12 % faster"."""
 
@@ -97,7 +98,8 @@ def improved(
 
 
 def without_checkpointing(plan: Plan, job: Job) -> Plan:
-    """Return the plan without activation checkpointing, if the job leaves that open and the plan fits and is no slower.
+    """Return the plan without activation checkpointing, if the job leaves that open and the plan then fits and is no
+    worse. Otherwise return it unchanged.
 
     A short random search may end with activations that are computed again for nothing. And a real run cannot carry out
     every kind of checkpointing.
@@ -220,7 +222,7 @@ def replanned(
 def _on(plan: Plan, topology: Topology, job: Job) -> Plan | None:
     """Return a plan on another network, for another job.
 
-    If it needs more devices than there are, return None if the job leaves its shape open, else raise PlanError.
+    If it does not fit, such as for lack of devices, return None if the job leaves its shape open, else raise LabError.
     """
     try:
         start = adapt_plan(plan, topology, job)

@@ -176,7 +176,8 @@ class Playback:
         self.drawing.playback = rows.tobytes()
 
     def tell(self, run: RunRecord, conditions: Mapping[str, str]) -> None:
-        """Show the condition of each device of a run. ``conditions`` are ``FaultControls.conditions``."""
+        """Show the condition of each device of a run, and which device a replacement got its state from. ``conditions``
+        are ``FaultControls.conditions``."""
         known = set(run.ranks)
         self._tell(
             {name: AS_PLAYED.get(now, now) for name, now in conditions.items() if now},

@@ -129,8 +129,8 @@ class RunPanel(Panel):
         return self.options.chosen(self.iterations.value)
 
     def begin_mystery(self, secret: Secret | np.random.Generator | None = None, title: str = "") -> None:
-        """Start a run in which a link or device is secretly slow: the given ``secret``, or a random one. With a
-        ``title``, guesses get a score."""
+        """Start a run in which a link or device is secretly slow: the one in ``secret``, or a random one, from the
+        generator if one is given. With a ``title``, guesses get a score."""
         if not self.start.disabled:
             self._begin(secret or np.random.default_rng(), title)
 
@@ -147,7 +147,8 @@ class RunPanel(Panel):
         return pane([toolbar(*parts), chart, below], "dtfm-run")
 
     def _begin(self, mystery: Secret | np.random.Generator | None = None, title: str = "") -> None:
-        """Start a run. With ``mystery``, it has this secret, or a random one from the generator."""
+        """Start a run. With ``mystery``, one device or link is secretly slow: the one in this Secret, or one that the
+        generator chooses."""
         self._lab_state.message = ""
         try:
             plan = self._lab_state.chosen_plan

@@ -22,7 +22,7 @@ LOOKS = 40
 FEWEST_ITERATIONS = 2
 """Iterations that must be done before the time left is shown."""
 MOST_LINES = 200
-"""Maximum number of lines. The oldest are dropped."""
+"""Maximum number of lines in the log. The oldest are dropped."""
 
 
 class RunProgress:
@@ -234,7 +234,7 @@ class LossGaps:
 
 
 def written_html(run: RunRecord, measured: Trace) -> str:
-    """Return the trained model's sample text, and a link to the losses."""
+    """Return the trained model's sample text, if it has generated any, and a link that downloads the losses."""
     text = "" if run.text is None else markup.quotation(*run_report.generated_text(run))
     table = losses(measured).to_csv(index=False).encode()
     return text + markup.download("Losses as CSV", "losses.csv", table, "text/csv")

@@ -40,7 +40,7 @@ WAITS = {
 }
 """What an idle device waits for, in words."""
 ON_PATH = {"device": ("computing", "ink"), "link": ("messages", "dark"), "synchronisation": ("averaging", "averaging")}
-"""{class of entries on the critical path: (its name, tone of its share)}, for ``GanttView.shares``."""
+"""{kind of entry on the critical path: (its name, tone of its share)}, for ``GanttView.shares``."""
 FLOP = "FLOP"
 """Source of predicted computing times if there is no profile."""
 AS_SPECIFIED = " from FLOP and peak speed, links as drawn"
@@ -134,7 +134,8 @@ def _idle(frame: pd.DataFrame) -> tuple[float, str, float]:
 
 
 def predicted(plan: Plan, schedule: str, queueing: str, *, may_differ: bool = False) -> ChartedPrediction:
-    """Predict a plan. With ``may_differ``, a schedule that lacks memory is replaced by the first that fits."""
+    """Predict a plan. With ``may_differ``, a schedule that lacks memory is replaced by the first that fits, if any
+    does."""
     charted = ChartedPrediction.of(plan, simulate(plan, schedule, queueing=queueing), AS_SPECIFIED)
     # a trace includes waiting messages, so a schedule whose trace fits also fits by its order of passes
     if not may_differ or charted.memory.fits or (fitting := _fitting(plan, schedule)) == schedule:

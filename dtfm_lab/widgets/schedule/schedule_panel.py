@@ -74,8 +74,9 @@ class SchedulePanel(Panel):
         self.told_before_s: Callable[[], float | None] = lambda: None
         """Returns the iteration time before the last edit, as the bar shows it. None if the bar shows none."""
         self._at_hand: tuple[tuple[object, ...], ChartedPrediction] | None = None
-        """A request of ``_predict``, without its plan, and its prediction: the current plan on the network that was
-        just edited. It is shown while the search for a new plan runs."""
+        """A request (schedule, queueing, may_differ), and the prediction of the current plan on the network that was
+        just edited. It is shown during the search for a new plan, and reused by ``foresee`` if the new plan is the
+        same."""
         self._asked: object = None
         """What the shown prediction is for: network, job, choices, queueing, schedule and source of computing times."""
         self._edited_at_s = 0.0

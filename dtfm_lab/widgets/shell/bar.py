@@ -192,7 +192,8 @@ def consists_of(state: LabState) -> str:
 
 
 def shape_of(state: LabState) -> str:
-    """Return the job's planned shape and its batch."""
+    """Return the planned shape and the batch: ``4 stages x 2 replicas, batch 64``. While the shape is open, return only
+    the batch, and without a model only the shape."""
     plan, job = state.plan, state.job
     assert job is not None
     # A stale plan may have another shape than the job has now.
@@ -212,11 +213,12 @@ def bar_numbers(state: LabState, before: BeforeEdit | None) -> list[dict[str, An
     - ``was`` is the value before the last edit. Empty if it did not change.
     - ``short`` replaces the note if there is little room.
     - ``bad`` is True for a number to warn about, such as the time of a plan that does not fit in memory.
+    - ``word`` is the number's entry in the glossary.
     - ``under`` is a line below, and a shorter one for little room.
     - ``ask`` is {name, label, title} of a button next to the number.
     - ``why`` is the tooltip that says why the number is a guess, or how it was calibrated.
 
-    Empty if nothing can be planned.
+    Empty without a plan, or if nothing can be planned.
     """
     plan = state.bounded_plan
     if plan is None or not state.can_be_planned:

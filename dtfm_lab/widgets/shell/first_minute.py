@@ -24,7 +24,7 @@ PULL, TRAIN, DISTURB, SHARE, DONE = STEPS = "step-pull", "step-train", "step-kil
 """The steps in order. Each but the last is also the name of its button."""
 SKIP, GUESS = "step-skip", "step-guess-"
 RECORD_KILL, CANCEL_RECORDING = "record-kill", "record-kill-cancel"
-"""Pressed by the page once a person has allowed it to record a kill."""
+"""Names that the page sends once a person has allowed it to record a kill, and if they cancel the recording."""
 RUN_S = 10.0
 """Predicted seconds that a run started by a step should take. They set its number of iterations."""
 ITERATIONS = (4, 40)
@@ -221,7 +221,7 @@ class FirstMinute:
         begin(self._kill_soon(run, self._victim), lambda line: self._lab_state.report_error("run", line))
 
     def _why_no_kill(self, is_recorded: bool) -> str:
-        """Return why no device can be killed now. Empty if one can."""
+        """Return why no device can be killed, in the current run or else in a new one. Empty if nothing prevents it."""
         if self._victim:
             return f"{self._victim} is about to be killed already"
         run = self._run_panel.run

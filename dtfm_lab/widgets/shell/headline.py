@@ -161,7 +161,7 @@ def opening_words(state: LabState) -> str:
 
 
 def reason_of(plan: Plan) -> str:
-    """Return what limits a plan, in a sentence or two. Call it on a thread."""
+    """Return what limits a plan, in a sentence or two. Empty if it cannot be explained. Call it on a thread."""
     try:
         explained = planning.explain(plan)
         if plan.job.model is None:

@@ -47,7 +47,7 @@ class LabStep:
     """Short name, as in ``LabState.step``, ``LabState.busy`` and ``LabState.pane``."""
     panel: Panel
     title: str
-    """Title of its page, and of its tab if it has its own."""
+    """Title of the step's page. Also names its tab if ``tab`` is empty."""
     result: Callable[[LabState], str] = _never
     """Returns the result in a few words. Empty without a result."""
     staleness: Callable[[LabState], str] = _never
@@ -64,8 +64,8 @@ class LabStep:
     A pane must have a higher position than the panes whose results it uses.
     """
     tab: str = ""
-    """Name of the tab that the pane is a page of, such as ``"Systems"``. If empty, it has its own tab, named as the
-    pane."""
+    """Name of the tab that the pane is a page of, such as ``"Systems"``. If empty, it has its own tab, named by
+    ``title``."""
     is_offered: Callable[[LabState], bool] = _always
     """Returns True if the tab offers the pane now. A pane that is shown stays."""
 

@@ -37,7 +37,7 @@ from dtfm_lab.widgets.shell.still_page.linked import picture_of
 from dtfm_lab.widgets.tasks import begin
 
 VIEWER = "lab/open.html"
-"""The page of the project's site that shows what a link holds."""
+"""Path on the project's site of the page that shows the plan in a shared link (a URL)."""
 MOST_DOWNLOADED = 4_000_000
 """Maximum bytes of a download link on the page. A larger file is only on the disk."""
 WIDEST = "440px"
@@ -261,7 +261,8 @@ class Workspace:
         return f"{have}. In a browser it asks for the login of your lab. For anyone else, use Save page"
 
     async def open_link(self, link: str) -> None:
-        """Restore what a link holds. Raises LabError in one line."""
+        """Restore the lab that a shared link holds. Raises LabError, in one line, if the link is damaged or the lab
+        cannot be restored."""
         state = await asyncio.to_thread(state_from_link, link)
         restore_state(state, self._lab_state, self._panels)
         self._report(f"opened {_contents(state)} from a link")

@@ -64,7 +64,7 @@ class TopBar(View, page="top_bar"):
     visitor = traitlets.Unicode("").tag(sync=True)
     """Random id of the page's visitor, the same after a reload. Set by the page."""
     shown_as = traitlets.Unicode("").tag(sync=True)
-    """The lab's model id, by which its output is found in a notebook."""
+    """Id of the lab's Jupyter widget model. The page uses it to find the lab's output in the notebook."""
     again = traitlets.Unicode("").tag(sync=True)
     """Code that returns the saved lab. Empty if a notebook's lab is not saved."""
 

@@ -25,7 +25,7 @@ class View(DeferredWidget, anywidget.AnyWidget):
     """
 
     own_id = Unicode().tag(sync=True)
-    """Id by which the page finds its model if the model arrives late, see ``tools/js/shared/view.js``."""
+    """Id by which the page finds its widget model if that arrives late, see ``tools/js/shared/view.js``."""
 
     def __init_subclass__(cls, page: str = "", **options: Any) -> None:
         views, _, module = cls.__module__.rpartition(".views.")

@@ -143,7 +143,7 @@ def _memory(now: WhatIfAnswer) -> str:
 
 
 def empty(text: str) -> str:
-    """Return a text that is shown while there is no answer."""
+    """Return ``text`` as HTML, to show while there is no answer."""
     return f'<div class="dtfm-what-if-empty">{escape(text)}</div>'
 
 
@@ -226,7 +226,7 @@ class WhatIfAnswer:
     peak_bytes: float
     """Peak memory of the device that lacks most, or has least to spare."""
     limit_bytes: float
-    """Memory in bytes of the device in ``worst``."""
+    """Bytes that a plan may use on the device in ``worst``."""
     worst: str
     """Name of the device that lacks most memory, or has least to spare."""
     n_over: int

@@ -132,7 +132,7 @@ class WhatIfSetting:
         return with_factors(topology, joined(topology, a, b), **factors)
 
     def changes_from(self, base: WhatIfSetting) -> dict[str, Any]:
-        """Return the values that differ from another setting's."""
+        """Return the values that differ from another setting's. The link is not compared."""
         before = base.values
         return {name: value for name, value in self.items if value != before[name]}
 

@@ -31,7 +31,7 @@ from dtfm_lab.widgets.what_if.setting import (
 )
 
 MOST_LETTERS = 60
-"""Maximum length of a name. The rest is cut off."""
+"""Maximum letters of a pin's name. The rest is cut off."""
 MOST_RESTORED = 100
 """Maximum number of pins that a saved workspace may bring."""
 

@@ -1,4 +1,5 @@
-"""The page Worth of What if: what each better link and device would save, with the largest saving first."""
+"""The Worth page of the What if pane. It lists how much time each better link or device would save, largest saving
+first."""
 
 from functools import partial
 
@@ -26,7 +27,7 @@ Asked = tuple[Plan, str, str, float]
 
 
 class WorthPanel(Panel):
-    """Simulates ``lab_state.plan`` again with links and devices improved, alone and together.
+    """Simulates ``lab_state.plan`` again with links and devices improved, one at a time and in groups.
 
     Clicking a row selects it.
     """

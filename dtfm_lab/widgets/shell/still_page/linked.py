@@ -1,4 +1,5 @@
-"""The plan and its predicted iteration as bytes of a link, and the page that shows them to people without the lab.
+"""The plan and its predicted iteration as bytes for a shared link (a URL), and the page that shows them to people
+without the lab.
 
 ``views/link_reader`` reads what ``picture_of`` writes. A bar starts after the bar or message that it waited for, and
 many durations are equal. So for each bar, only what it waited for and the indices of its durations are written. This
@@ -26,9 +27,10 @@ from dtfm_lab.widgets.views.map import MapView
 from dtfm_lab.widgets.views.player import PlayerView
 
 FORMAT = 1
-"""Version of the data that a link holds for the page. If it is newer than the page, the page says so in one line."""
+"""Version of the data that a shared link holds for the page. If it is newer than the page, the page says so in one
+line."""
 TICKS = 1e9
-"""Ticks per iteration: times in a link are whole ticks, so that equal durations are equal numbers."""
+"""Ticks per iteration: times in a shared link are whole ticks, so that equal durations are equal numbers."""
 NOTHING, A_BAR, A_MESSAGE = range(3)
 """What a bar waited for last: nothing, another bar, or a message."""
 KEPT = {
@@ -50,7 +52,7 @@ KEPT = {
     ),
     "legend": ("n_stages",),
 }
-"""Traits of each view that a link holds if they differ from ``default_views``. The page computes the others."""
+"""Traits of each view that a shared link holds if they differ from ``default_views``. The page computes the others."""
 
 
 def picture_of(plan: Plan, predicted: Trace | None) -> bytes:

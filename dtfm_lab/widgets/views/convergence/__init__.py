@@ -20,7 +20,7 @@ MOST_ROWS = 1500
 UNSEEN = 1 / 1000
 """Share of the height of the curves below which a change cannot be seen."""
 COARSER = 2.0
-"""Factor by which the threshold grows from one attempt to thin a series to the next."""
+"""Factor by which the smallest change that is kept grows from one attempt to thin a series to the next."""
 
 
 class ConvergenceView(View):

@@ -115,7 +115,7 @@ def cards() -> list[dict[str, str]]:
 
 
 def plan_of(name: str) -> Plan:
-    """Return the stored plan of a network, priced but not simulated."""
+    """Return the stored plan of a network, with its communication cost but not simulated."""
     topology = lab.load_topology(name)
     stages = json.loads(PLANS.read_text("utf-8"))[name]
     job = opening_job(topology).with_fields(n_stages=len(stages), n_replicas=len(stages[0]))

@@ -70,7 +70,8 @@ N_BOUNDS = 40
 
 
 def bounds_of(frontier: Frontier) -> list[list[float]]:
-    """Return ``FrontierView.bounds``: the lower bound on an iteration's seconds at several prices per hour."""
+    """Return ``FrontierView.bounds``: the lower bound on an iteration's seconds at several prices per hour. Empty if no
+    plan has a price."""
     # A logarithmic range of prices cannot begin at 0, so free plans have no place on the line.
     spent = [plan.price_per_hour for plan in frontier.plans if plan.price_per_hour > 0]
     if not spent:

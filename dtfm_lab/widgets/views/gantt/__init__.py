@@ -120,7 +120,7 @@ class GanttView(View):
 
     @property
     def measured(self) -> Bars:
-        """The measured bars of this iteration so far."""
+        """The bars of ``measured_iteration`` so far."""
         return Bars.concatenate(self._measured)
 
     def set_predicted(

@@ -78,7 +78,7 @@ class Bars(NamedTuple):
     row: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 for none."""
+    """Micro-batch of each bar. -1 for none."""
     stage: np.ndarray
 
     @classmethod
@@ -111,7 +111,7 @@ class MessageColumns(NamedTuple):
     arrives: np.ndarray
     kind: np.ndarray
     microbatch: np.ndarray
-    """-1 for none."""
+    """Micro-batch of each message. -1 for none."""
 
     @classmethod
     def of(cls, *columns: npt.ArrayLike) -> MessageColumns:

@@ -22,7 +22,7 @@ class PopulationView(View):
 
     title = traitlets.Unicode("Teaching search").tag(sync=True)
     unit = traitlets.Enum(["s", "$"], "s").tag(sync=True)
-    """Unit of the costs."""
+    """Unit of the costs: seconds, or US dollars per billion tokens."""
     has_curve = traitlets.Bool(True).tag(sync=True)
     """True if best, median and bound are drawn below the pictures."""
     takes = traitlets.Bool(False).tag(sync=True)
