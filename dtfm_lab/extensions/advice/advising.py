@@ -40,14 +40,21 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"adapters": 16, "frozen_weights": "nf4"},
 )
 """Changes to a job that reduce its memory, the mildest first. A job that already has adapters keeps them."""
-FACTOR, LEAST_GAIN, MOST_GAINS = 2.0, 0.01, 3
-"""For upgrades of links: factor on the bandwidth, minimum share of the iteration that a reported upgrade saves, and
-maximum number of reported upgrades."""
-LIFE_S, ABSENCE_S = 12 * 3600.0, 1800.0
-"""Assumed for a spot machine: interrupted every 12 h on average, and half an hour until a replacement."""
-LEAST_S, MOST_S = 24 * 3600.0, 48 * 3600.0
-"""Minimum and maximum seconds of the replay in which spot machines are interrupted. Between these limits, the replay
-lasts as long as the job. A short sample says little."""
+FACTOR = 2.0
+"""Bandwidth of an upgraded link, divided by its bandwidth now."""
+LEAST_GAIN = 0.01
+"""Minimum share of the iteration that an upgrade of a link must save to be reported."""
+MOST_GAINS = 3
+"""Maximum number of upgrades of links to report."""
+LIFE_S = 12 * 3600.0
+"""Assumed seconds until a spot machine is interrupted, on average: 12 h."""
+ABSENCE_S = 1800.0
+"""Assumed seconds until its replacement, on average: half an hour."""
+LEAST_S = 24 * 3600.0
+"""Minimum seconds of the replay in which spot machines are interrupted. A short sample says little. A longer job is
+replayed for as long as it lasts, up to ``MOST_S``."""
+MOST_S = 48 * 3600.0
+"""Maximum seconds of this replay."""
 MAGNITUDES = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 

@@ -12,10 +12,22 @@ from dtfm_lab.figures.palette import BLUE, GREY
 
 MOST_ROWS = 6
 NUMBERS = {1: "one", 2: "two", 4: "four", 8: "eight"}
-WIDTH, HEAD, ROW, FOOT = 720, 92, 44, 34
-NAME_X, TIME_X, MONEY_X, BAR = 24, 214, 478, 150
-"""In pixels: where the names, the bars of time and the bars of dollars begin, and the length of the longest bar. Each
-value is written after its bar."""
+WIDTH = 720
+"""Width of the card in pixels."""
+HEAD = 92
+"""Height in pixels of the part above the rows: two lines of text, and the headings of the bars."""
+ROW = 44
+"""Height of a row in pixels."""
+FOOT = 34
+"""Height in pixels of the line below the rows."""
+NAME_X = 24
+"""Pixels from the left edge to the names."""
+TIME_X = 214
+"""Pixels from the left edge to the bars of time."""
+MONEY_X = 478
+"""Pixels from the left edge to the bars of dollars."""
+BAR = 150
+"""Length of the longest bar in pixels. Each value is written after its bar."""
 LEAST_BAR = 2.0
 """Minimum length of a bar in pixels, so that two minutes are still visible among days."""
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"

@@ -38,17 +38,26 @@ from dtfm_lab.planning.iteration.fitting import Room, room_for
 from dtfm_lab.simulation.simulate import iteration_seconds, simulate
 
 DAY_S = 86400.0
-OWN, MIXED, RENTED = "own", "with rented", "rented"
-KINDS, COUNTS = ("RTX 4090", "A100", "H100"), (1, 2, 4, 8)
-"""Rented hosts to try: kinds of GPU, and numbers of GPUs per host. Prices are the typical ones in the table of
-hardware."""
+OWN = "own"
+"""Kind of an option with only your own machines."""
+MIXED = "with rented"
+"""Kind of an option with your own machines and rented ones."""
+RENTED = "rented"
+"""Kind of an option with only rented machines."""
+KINDS = ("RTX 4090", "A100", "H100")
+"""GPUs of the rented hosts to try. Prices are the typical ones in the table of hardware."""
+COUNTS = (1, 2, 4, 8)
+"""Numbers of GPUs per rented host to try."""
 BESIDE = "A100"
 """GPU to rent in addition to your own machines, if the network has no rented device."""
-LINE_S, LINE_BYTES_PER_S = 0.02, 12.5e6
-"""Assumed link between your own machines and a rented one: 20 ms and 100 Mbit/s."""
-MOST_OFFERS, MOST_SINGLES = 12, 3
-"""Maximum number of a catalogue's hosts to try, the most FLOP/s per dollar first. Maximum number of kinds of your own
-machines. One machine of each kind is tried alone."""
+LINE_S = 0.02
+"""Assumed latency in seconds between your own machines and a rented one."""
+LINE_BYTES_PER_S = 12.5e6
+"""Assumed bandwidth between them: 100 Mbit/s."""
+MOST_OFFERS = 12
+"""Maximum number of a catalogue's hosts to try, the most FLOP/s per dollar first."""
+MOST_SINGLES = 3
+"""Maximum number of kinds of your own machines, the fastest first. One machine of each kind is tried alone."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

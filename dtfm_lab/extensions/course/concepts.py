@@ -14,7 +14,8 @@ from dtfm_lab.extensions.course.mission import TEXTS
 from dtfm_lab.extensions.course.progress import Progress
 from dtfm_lab.files.reading import read_mapping
 
-BEFORE, AFTER = "before", "after"
+BEFORE = "before"
+AFTER = "after"
 WHEN = (BEFORE, AFTER)
 
 

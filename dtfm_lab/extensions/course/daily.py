@@ -13,7 +13,9 @@ from dtfm_lab.domain.trace import LINK_SEPARATOR
 from dtfm_lab.files.workspaces import WorkspaceState
 from dtfm_lab.runtime.client.launch import FACTOR, Secret
 
-NETWORK, JOB, SCHEDULE = "lecture-hall", "small", "gpipe"
+NETWORK = "lecture-hall"
+JOB = "small"
+SCHEDULE = "gpipe"
 STAGES = (("ada", "claude"), ("alan", "barbara"), ("john", "grace"), ("katherine", "edsger"))
 """Devices of each stage, one per replica. The plan is fixed, so that the same links carry messages on every machine."""
 ITERATIONS = 5

@@ -23,10 +23,19 @@ STEP = math.log10(2) / 1.5
 N_SIDE = 10
 """Number of bars on each side of the middle. The last one holds everything further away."""
 N_COLUMNS = 2
-QUESTION_LETTERS, CHOICE_LETTERS = 62, 40
-MOST_LINES, LINE_PX = 3, 18
+QUESTION_LETTERS = 62
+"""Maximum letters per line of a question."""
+CHOICE_LETTERS = 40
+"""Maximum letters of a choice. Longer ones are shortened."""
+MOST_LINES = 3
+"""Maximum lines of a panel's heading: the question, and one line with the answer."""
+LINE_PX = 18
+"""Height of such a line in pixels."""
 MOST_TICKS = 4
-PANEL_PX, GAP_PX = 150, 108
+PANEL_PX = 150
+"""Height of a question's panel in pixels. Also the height of the figure of gains without its bars."""
+GAP_PX = 108
+"""Pixels between two rows of panels, with room for the headings of the lower one."""
 TICKS = {-2: "100 ×<br>too low", -1: "10 ×", 0: "right", 1: "10 ×", 2: "100 ×<br>too high"}
 
 

@@ -11,29 +11,37 @@ from dtfm_lab.domain.units import GB, format_gbps, from_gbps, to_gbps
 from dtfm_lab.extensions.machines.seen import ReportedGpu, ReportedHost
 from dtfm_lab.extensions.machines.text import rows_of
 
-NVLINK_S, PCIE_S = 1e-5, 2e-5
-"""Assumed latency in seconds between two GPUs of a host, over NVLink and over PCIe. As in the networks that ship with
-the lab."""
+NVLINK_S = 1e-5
+"""Assumed latency in seconds between two GPUs of a host over NVLink, as in the networks that ship with the lab."""
+PCIE_S = 2e-5
+"""Assumed latency in seconds over PCIe, also as in these networks."""
 NEAR_S = 1e-4
 """Assumed latency in seconds between two hosts of a cluster."""
 NEAR_GBPS = 10.0
 """Gbit/s between two hosts of a cluster if not measured: ordinary Ethernet."""
-LEAST_NEAR_GBPS, MOST_NEAR_GBPS = 1.0, 100.0
-"""Minimum and maximum Gbit/s of a link that is assumed to have ``NEAR_GBPS``. The maximum is higher if faster NICs are
-sold with the hosts' GPUs."""
+LEAST_NEAR_GBPS = 1.0
+"""Minimum Gbit/s of a link that is assumed to have ``NEAR_GBPS``."""
+MOST_NEAR_GBPS = 100.0
+"""Maximum Gbit/s of such a link. It is higher if faster NICs are sold with the hosts' GPUs."""
 PCIE_GB_PER_S = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 """GB/s of a PCIe lane in one direction, by generation (PCI-SIG, after encoding)."""
-USUAL_PCIE, LEAST_PCIE, MOST_PCIE = (4, 16), (3, 8), (5, 16)
-"""Generation and number of lanes of a PCIe connection that no tool reports: assumed, minimum and maximum."""
+USUAL_PCIE = (4, 16)
+"""Assumed generation and number of lanes of a PCIe connection that no tool reports."""
+LEAST_PCIE = (3, 8)
+"""Minimum generation and number of lanes of such a connection."""
+MOST_PCIE = (5, 16)
+"""Maximum generation and number of lanes of such a connection."""
 GEFORCE = re.compile(r"RTX [2-5]0[5-9]0\b")
 """Matches GeForce GPUs. They copy directly to each other only over NVLink, because NVIDIA's driver does not allow it
 over PCIe."""
-THROUGH_HOST_BYTES_PER_S, MOST_THROUGH_HOST = 6.12e9 / 2, 0.7
-"""Bytes/s between two GPUs that match ``GEFORCE``, each way, and an upper limit as a share of PCIe's rate.
+THROUGH_HOST_BYTES_PER_S = 6.12e9 / 2
+"""Bytes/s each way between two GPUs that match ``GEFORCE``, which send through the host's memory.
 
-These GPUs send through the host's memory. Two RTX 3090s copy 6.11 to 6.13 GB/s in both directions together, on PCIe 3
-x16 (NVIDIA/nccl, issue 1127). The limit is from RTX 4090s: 20 to 22 GB/s one way on PCIe 4 x16 (issue 814).
+Two RTX 3090s copy 6.11 to 6.13 GB/s in both directions together, on PCIe 3 x16 (NVIDIA/nccl, issue 1127).
 """
+MOST_THROUGH_HOST = 0.7
+"""Upper limit between two such GPUs, as a share of PCIe's rate. RTX 4090s copy 20 to 22 GB/s one way on PCIe 4 x16
+(NVIDIA/nccl, issue 814)."""
 HOST_OF_MODULES = 8
 """In hosts with at least this number of GPUs, a name without a form factor (A100) means modules (SXM), not PCIe
 cards."""

@@ -17,7 +17,10 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 
 CLOSE = 1e-5
 """Relative accuracy to which a row's own factor is computed."""
-LEAST_FACTOR, MOST_FACTOR = 1e-3, 1.0
+LEAST_FACTOR = 1e-3
+"""Default lower end of the range in which a row's own factor is searched."""
+MOST_FACTOR = 1.0
+"""Default upper end of this range."""
 
 
 def median(factors: Sequence[float]) -> float:

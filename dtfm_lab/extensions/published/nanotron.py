@@ -36,7 +36,12 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.memory import MOST_USED, memory
 
 SWEEP = DATA / "ultra_scale_sweep.csv"
-SEQUENCE, VOCABULARY, PER_HOST, GPU = 4096, 131072, 8, "H100"
+SEQUENCE = 4096
+"""Tokens per sequence."""
+VOCABULARY = 131072
+PER_HOST = 8
+"""GPUs per host."""
+GPU = "H100"
 ONE_GPU = Device(name=GPU, gpu=GPU)
 """The GPU of the cluster. Its peak and memory come from the hardware table."""
 SHAPES = {

@@ -31,9 +31,10 @@ bytes per parameter.
 CONTEXT_BYTES = 484 * 2**20
 """Bytes of a process with CUDA's context and NCCL, but without a connection to another GPU: 484 MiB on an RTX 3090
 (NVIDIA/nccl, pull request 2366)."""
-PAIR_BYTES, GROUP_BYTES = 544e6, 688e6
-"""Bytes of the buffers of a communicator of two GPUs, and of more than two, on A100s with NVLink (NVIDIA/nccl, issue
-964)."""
+PAIR_BYTES = 544e6
+"""Bytes of the buffers of a communicator of two GPUs, on A100s with NVLink (NVIDIA/nccl, issue 964)."""
+GROUP_BYTES = 688e6
+"""Bytes of the buffers of a communicator of more than two GPUs, from the same issue."""
 
 
 def model_of(name: str) -> ModelSpec | None:

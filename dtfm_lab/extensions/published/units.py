@@ -146,8 +146,10 @@ def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tu
 
 
 PER_HOST = 8
-INSIDE_S, BETWEEN_S = 5e-6, 10e-6
-"""Latencies in seconds, inside a host and between two. Guesses, which do not matter if messages are large or hidden."""
+INSIDE_S = 5e-6
+"""Latency in seconds inside a host. A guess, which does not matter if messages are large or hidden."""
+BETWEEN_S = 10e-6
+"""Latency in seconds between two hosts. Also a guess."""
 
 
 def hosts_of(

@@ -34,8 +34,10 @@ class StrategyOptions(Budget):
     executor: Annotated[AnyExecutor | None, Option(help="Chooses plans on its workers, as in ``sweep``.")] = None
 
 
-USUAL, MOST_VALUES = 7, 1000
-"""Number of values along an axis: by default, and at most."""
+USUAL = 7
+"""Default number of values along an axis."""
+MOST_VALUES = 1000
+"""Maximum number of values along an axis."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,9 +33,10 @@ from dtfm_lab.simulation.executors import Executor
 
 ENDINGS = (".html", ".md", ".csv", ".json")
 """Endings of the files that outcomes can be written to."""
-FAR, LONGEST = 5.0, 4.0
-"""If the slowest system takes more than ``FAR`` times the median, bars longer than ``LONGEST`` times the median are cut
-there."""
+FAR = 5.0
+"""Bars are cut if the slowest system takes more than this many times the median."""
+LONGEST = 4.0
+"""Length at which bars are cut, as a multiple of the median."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

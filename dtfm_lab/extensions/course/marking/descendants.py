@@ -13,8 +13,10 @@ import psutil
 
 MOST_PROCESSES = 256
 """Maximum number of processes of a job. A run of 16 workers has 18."""
-MEMORY, PROCESSES = "memory", "processes"
-"""Reasons for killing a job."""
+MEMORY = "memory"
+"""Reason for killing a job: it uses too much memory."""
+PROCESSES = "processes"
+"""Reason for killing a job: it has too many processes."""
 
 
 def too_much(memory_bytes: int) -> str:

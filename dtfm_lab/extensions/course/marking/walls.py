@@ -26,14 +26,37 @@ import dtfm_lab
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 36, 38
-CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
-    0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000,
-)  # fmt: skip
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x1000, 0x4000, 1 << 18
-SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE = 442, -100, 0x8000
-MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID = 1, 2
-SIOCSIFFLAGS, IFF_UP_RUNNING = 0x8914, 0x41
+# Options of prctl, from linux/prctl.h.
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
+# Flags of unshare, from linux/sched.h.
+CLONE_NEWNS = 0x20000
+CLONE_NEWIPC = 0x8000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+# Flags of mount, from linux/mount.h.
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 1 << 18
+SYS_MOUNT_SETATTR = 442
+"""Number of the system call ``mount_setattr``."""
+# Its arguments, from linux/fcntl.h and linux/mount.h.
+AT_FDCWD = -100
+AT_RECURSIVE = 0x8000
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+SIOCSIFFLAGS = 0x8914
+"""Request of ioctl that sets the flags of a network interface, from linux/sockios.h."""
+IFF_UP_RUNNING = 0x41
+"""The flags ``IFF_UP`` and ``IFF_RUNNING`` together, from linux/if.h."""
 CAPABILITY_VERSION_3 = 0x20080522
 LAST_CAPABILITY = 63
 """Highest number of a capability that a kernel can have. Dropping one that the kernel lacks fails, which is ignored."""

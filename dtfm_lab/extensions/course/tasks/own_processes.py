@@ -51,7 +51,10 @@ def own_ring(function: Callable[..., Any], given: Given) -> TextValues:
     return {"sent": wanted, "n": n}
 
 
-ITERATIONS, MICROBATCHES = 3, 4
+ITERATIONS = 3
+"""Iterations of the run whose losses are compared with the lab's."""
+MICROBATCHES = 4
+"""Micro-batches per iteration of this run."""
 TOLERANCE = 1e-4
 """Maximum relative difference between losses, because sums in another order round differently."""
 

@@ -35,7 +35,10 @@ from dtfm_lab.planning.cost import (
 
 steps = MissionsOf("05_five_steps")
 
-ROWS, COLUMNS = ("ada", "ben", "cleo", "dan"), ("emma", "finn", "gita", "hugo")
+ROWS = ("ada", "ben", "cleo", "dan")
+"""Devices of the first group, one per row of the table of seconds."""
+COLUMNS = ("emma", "finn", "gita", "hugo")
+"""Devices of the second group, one per column."""
 STAGES = "ABCDEF"
 
 

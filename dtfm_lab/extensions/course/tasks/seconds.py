@@ -27,7 +27,10 @@ lesson = MissionsOf("07_communication_or_seconds")
 
 FASTER = 0.95
 """The reader's other plan has to take at most this share of the proven plan's seconds."""
-FAST, SLOW = ("A100", "RTX 4090"), ("V100", "T4")
+FAST = ("A100", "RTX 4090")
+"""GPUs to choose from for the faster machine of ``give_mixed``."""
+SLOW = ("V100", "T4")
+"""GPUs to choose from for the slower machine."""
 
 
 def give_row(rng: np.random.Generator) -> Mapping[str, Any]:

@@ -68,8 +68,12 @@ def able_s(hours: Availability, least: int, start_s: float) -> float:
     return seconds
 
 
-HOUR_S, LOST_S, BACK_S = 3600.0, 1200.0, 3000.0
-"""Length of the replay in seconds, when a region is lost, and when it is back."""
+HOUR_S = 3600.0
+"""Length of the replay in seconds."""
+LOST_S = 1200.0
+"""Seconds from the start of the replay until a region is lost."""
+BACK_S = 3000.0
+"""Seconds from the start of the replay until the region is back."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

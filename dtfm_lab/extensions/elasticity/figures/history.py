@@ -37,7 +37,12 @@ PARTS = {WORDS[TimeUse.TRAINING]: GREEN, REDUNDANT: YELLOW} | {
 """Colour of each part of the time, by its name, in the order in which the parts are stacked."""
 MOST_BINS = 300
 """Number of intervals into which the curve of samples per second and the band of states are divided."""
-DEVICES_PX, RATE_PX, STATES_PX, SAMPLES_PX, DOLLARS_PX = 130, 90, 110, 190, 90
+# Heights of the charts of a history, from top to bottom.
+DEVICES_PX = 130
+RATE_PX = 90
+STATES_PX = 110
+SAMPLES_PX = 190
+DOLLARS_PX = 90
 BETWEEN_PX = 44
 BAND_ROW = 3
 
@@ -178,7 +183,14 @@ MOST_POINTS = 1_500
 MOST_BARS = 120
 """Maximum number of bars that count losses. Each spans one of ``BAR_S`` seconds, or a whole number of days."""
 BAR_S = (1, 10, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-COUNT_PX, LOST_PX, ROW_PX, CROWDED_PX = 150, 90, 18, 11
+COUNT_PX = 150
+"""Height in pixels of the curve of devices online. Twice this if there are no rows of devices."""
+LOST_PX = 90
+"""Height in pixels of the bars that count losses."""
+ROW_PX = 18
+"""Height in pixels of a device's row."""
+CROWDED_PX = 11
+"""Height in pixels of a device's row if there are more than ``MANY_ROWS``."""
 MANY_ROWS = 24
 DAY_H = 24
 

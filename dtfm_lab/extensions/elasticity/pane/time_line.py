@@ -21,8 +21,10 @@ from dtfm_lab.widgets.controls import button, classed, disable, show
 from dtfm_lab.widgets.lab_state import LabState
 from dtfm_lab.widgets.undoing import Undoable
 
-LEFT_PX, RIGHT_PX = 92, 16
-"""Pixels to the left and right of the time axis, the same in the rows of devices and in the charts below them."""
+LEFT_PX = 92
+"""Pixels to the left of the time axis, the same in the rows of devices and in the charts below them."""
+RIGHT_PX = 16
+"""Pixels to the right of the time axis, the same in both."""
 PANEL_PX = 104
 """Height of a panel, with its heading."""
 

@@ -38,7 +38,10 @@ SILENCE_S = 30.0
 """Maximum seconds without a byte before the other host counts as lost."""
 REQUEST = struct.Struct("!cQ")
 """Header of a request: TAKE or GIVE, and the message's size in bytes."""
-TAKE, GIVE = b"T", b"G"
+TAKE = b"T"
+"""Asks the other host to receive a message and to confirm it with ``REPLY``."""
+GIVE = b"G"
+"""Asks the other host to send a message."""
 REPLY = b"received"
 
 
@@ -167,8 +170,10 @@ def _receive(connection: socket.socket, into: memoryview) -> None:
 
 
 # Everything below is used only by the program on a host.
-NONCE, PROOF = 16, 32
-"""Bytes of a random number, and of the proof that its sender holds the token."""
+NONCE = 16
+"""Bytes of a random number."""
+PROOF = 32
+"""Bytes of the proof that its sender holds the token: a SHA-256 digest."""
 REACH_S = 4.0
 """Seconds within which another host must answer and prove that it holds the token."""
 MOST_THREADS = 512

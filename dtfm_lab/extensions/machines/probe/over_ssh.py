@@ -31,14 +31,15 @@ MOST_HOSTS = 16
 """Maximum number of hosts of a probe."""
 START_S = 45.0
 """Seconds within which all hosts must report their GPUs and listen."""
-PAIRS_S, OVERRUN = 100.0, 1.7
-"""Seconds for all pairs together, and the factor by which a pair is expected to exceed its share of them.
-
-With the start, eight hosts take about two minutes. On a slow line a pair takes about 1.5 to 2.1 times its share,
-because every size is timed at least three times.
-"""
-LEAST_S, MOST_S = 1.0, 6.0
-"""Minimum and maximum seconds for a pair, both directions together."""
+PAIRS_S = 100.0
+"""Seconds for all pairs together. With the start, eight hosts take about two minutes."""
+OVERRUN = 1.7
+"""Factor by which a pair is expected to exceed its share of ``PAIRS_S``. On a slow line it takes about 1.5 to 2.1 times
+its share, because every size is timed at least three times."""
+LEAST_S = 1.0
+"""Minimum seconds for a pair, both directions together."""
+MOST_S = 6.0
+"""Maximum seconds for a pair, both directions together."""
 SILENT_S = 10.0
 """Maximum seconds without a byte between two hosts before their pair counts as lost."""
 CLOSE_S = 3.0

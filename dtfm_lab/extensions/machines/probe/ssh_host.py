@@ -25,8 +25,10 @@ ENDS_S = 900.0
 """Seconds after which the program on a host ends by itself, in case it does not notice the end of ssh."""
 SMI_S = 20
 """Maximum seconds for nvidia-smi. Without persistence mode it first initialises every GPU."""
-LONGEST_LINE, MOST_BYTES = 2**16, 2**24
-"""Maximum bytes of one line of a host's output, and of all of it."""
+LONGEST_LINE = 2**16
+"""Maximum bytes of one line of a host's output."""
+MOST_BYTES = 2**24
+"""Maximum bytes of all of a host's output."""
 LONGEST_REMARK = 120
 """Maximum characters shown of a host's own messages."""
 OPTIONS = (

@@ -23,8 +23,12 @@ from dtfm_lab.simulation.simulate import iteration_seconds
 
 CASES = ("datacenter", "spot", "universities", "regional", "worldwide")
 """The paper's cases, in its order."""
-LAYERS, BATCHES = (24, 32, 40), (1024, 2048, 4096)
-DATACENTER, WORLDWIDE = CASES[0], CASES[-1]
+LAYERS = (24, 32, 40)
+"""Numbers of layers in the paper's settings."""
+BATCHES = (1024, 2048, 4096)
+"""Sequences per iteration in the paper's settings."""
+DATACENTER = CASES[0]
+WORLDWIDE = CASES[-1]
 RENTED_GBPS = {"datacenter": 25.0, "spot": 10.0}
 """Gbit/s of an instance's NIC in the cases that use AWS's own network (section 4, cases 1 and 2).
 

@@ -26,7 +26,9 @@ from dtfm_lab.simulation import simulate
 from dtfm_lab.simulation.simulate import iteration_seconds
 
 NUMBERS = "amp_homogeneous.csv"
-GPUS, PER_HOST = 16, 4
+GPUS = 16
+PER_HOST = 4
+"""GPUs per host."""
 BLOCKS = range(2, 26)
 """Indices of the transformer blocks among the 30 layers into which AMP divides the model."""
 COUNTED_GBPS = 50.0
@@ -37,7 +39,10 @@ LAUNCHES = 2.0
 """Minimum time of a block's forward and backward, as a multiple of the profiled forward. The backward launches as many
 kernels as the forward."""
 FAILED = "inf"
-PROFILED, OWN_LINKS = ", AMP's profile", ", AMP's profile and fitted links"
+PROFILED = ", AMP's profile"
+"""End of the names of rows whose prediction knows AMP's profile."""
+OWN_LINKS = ", AMP's profile and fitted links"
+"""End of the names of rows whose prediction also fits the speed of links inside a host."""
 ASSUMED = assumptions()["amp"]
 
 

@@ -18,9 +18,12 @@ from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
-SEQUENCE, STATED_VOCABULARY, VOCABULARY = 2048, 250_000, 250_880
-"""Tokens per sequence, and two numbers of rows of the embedding. The stated model sizes count with the first. The model
-is trained with the second, which is padded to a multiple of 128 for each of eight GPUs."""
+SEQUENCE = 2048
+"""Tokens per sequence."""
+STATED_VOCABULARY = 250_000
+"""Rows of the embedding that the stated model sizes count."""
+VOCABULARY = 250_880
+"""Rows of the embedding in training, padded to a multiple of 128 for each of eight GPUs."""
 FIRST_WIDTH = 14_400
 """Width of the model in rows that do not name one."""
 HEADS = {14_400: 80, 13_824: 96, 14_336: 112}

@@ -24,9 +24,11 @@ from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import interval_of
 from dtfm_lab.simulation import simulate
 
-FIRST, LAST = (LAYERS[0], BATCHES[0]), (LAYERS[-1], BATCHES[-1])
-"""(layers, batch) of the first and the last of the paper's nine settings, which its ratios compare. The other seven
-would take minutes; see ``lab.published.papers_table``."""
+FIRST = (LAYERS[0], BATCHES[0])
+"""(layers, batch) of the first of the paper's nine settings. The paper's ratios compare it with ``LAST``. The other
+seven would take minutes; see ``lab.published.papers_table``."""
+LAST = (LAYERS[-1], BATCHES[-1])
+"""(layers, batch) of the last of the nine settings."""
 PIPELINES = {"1": "one pipeline", "2": "two pipelines", "4": "four pipelines", "8": "eight pipelines"}
 ASSUMED = assumptions()["dt-fm"]
 

@@ -18,7 +18,10 @@ from dtfm_lab.planning import evaluate
 from dtfm_lab.simulation import simulate
 
 PARAMETERS = 10_200_000_000
-LOCAL_STEPS, STEP_S = 100, 22.8
+LOCAL_STEPS = 100
+"""Steps of a node between two averages (INTELLECT-1 report)."""
+STEP_S = 22.8
+"""Seconds of such a step, from the same report."""
 NODES = 8
 """Number of nodes; the report had up to 14. The share of time that nodes compute does not depend on it, because the
 links' speed is chosen so that averaging takes the measured time."""

@@ -19,11 +19,14 @@ from dtfm_lab.extensions.systems.api import Strategy
 from dtfm_lab.extensions.systems.modelled.deepspeed import DeepSpeedZero3
 from dtfm_lab.extensions.systems.modelled.megatron import AS_SHIPPED, Megatron
 
-SEQUENCE, VOCABULARY = 2048, 51200
-"""Tokens per sequence, and size of the vocabulary (Narayanan et al. 2021, section 5)."""
-NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 197e9, 8 * 25e9
-"""Bytes/s that NCCL reaches on eight A100s, and bytes/s of a host's eight NICs of 200 Gbit/s (section 5). The first was
-assumed when the efficiency of A100s was fitted to these rows."""
+SEQUENCE = 2048
+"""Tokens per sequence (Narayanan et al. 2021, section 5)."""
+VOCABULARY = 51200
+"""Size of the vocabulary, from the same section."""
+NVLINK_BYTES_PER_S = 197e9
+"""Bytes/s that NCCL reaches on eight A100s. This was assumed when the efficiency of A100s was fitted to these rows."""
+NETWORK_BYTES_PER_S = 8 * 25e9
+"""Bytes/s of a host's eight NICs of 200 Gbit/s together (section 5)."""
 ASSUMED = ("checkpointing block", "attention unfused", "memory_traffic", "eight NICs of 200 Gbit/s a host")
 
 

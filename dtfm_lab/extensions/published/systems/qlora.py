@@ -15,8 +15,10 @@ from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, number
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
 
-GPUS, GPU = 2, "RTX 3090"
-"""Number and kind of the GPUs in every row."""
+GPUS = 2
+"""Number of GPUs in every row."""
+GPU = "RTX 3090"
+"""Kind of the GPUs in every row."""
 SAMPLES = 1024
 """Sequences per epoch."""
 RANK = 64

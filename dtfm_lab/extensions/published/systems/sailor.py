@@ -24,7 +24,10 @@ OF_OTHERS = (
     "CUDA's context and buffers of each communicator of its code, as large as others measured them "
     "(looked up after these rows were known, none fitted to them)"
 )
-ONE_KIND, SEVERAL_KINDS = "GH200", "three kinds of GPU"
+ONE_KIND = "GH200"
+"""Group of the rows with only GH200s, which the records call GH-96."""
+SEVERAL_KINDS = "three kinds of GPU"
+"""Group of the rows with more than one kind of GPU."""
 
 
 @published("sailor")

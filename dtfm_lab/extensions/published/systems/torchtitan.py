@@ -20,9 +20,10 @@ from dtfm_lab.extensions.published.units import ALLOCATED, RESERVED, hosts_of, o
 from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
 
 LOCAL_BATCH = 2
-NVLINK_BYTES_PER_S, NETWORK_BYTES_PER_S = 450e9, 8 * 50e9
-"""Bytes/s between two GPUs of a host, one way, from the H100's data sheet; and bytes/s of a host's eight NICs of 400
-Gbit/s together."""
+NVLINK_BYTES_PER_S = 450e9
+"""Bytes/s between two GPUs of a host, one way, from the H100's data sheet."""
+NETWORK_BYTES_PER_S = 8 * 50e9
+"""Bytes/s of a host's eight NICs of 400 Gbit/s together."""
 
 
 @published("torchtitan")

@@ -9,9 +9,10 @@ from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import PER_HOST, hosts_of, listed_plan, simulated_row
 
 VOCABULARY = 50257
-INSIDE_BYTES_PER_S, BETWEEN_BYTES_PER_S = 150e9, 100e9
-"""Bytes/s one way, from vTrain's configurations: between GPUs inside a host, and between hosts, where each host has 800
-Gbit/s."""
+INSIDE_BYTES_PER_S = 150e9
+"""Bytes/s one way between GPUs inside a host, from vTrain's configurations."""
+BETWEEN_BYTES_PER_S = 100e9
+"""Bytes/s one way between hosts, from vTrain's configurations. Each host has 800 Gbit/s."""
 ASSUMED = assumptions()["vtrain"]
 REPEATED = {"92": 53937.9, "93": 53909.6}
 """Milliseconds of a second measurement of the same configuration, by number of the line."""

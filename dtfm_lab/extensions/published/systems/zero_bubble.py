@@ -24,7 +24,9 @@ from dtfm_lab.simulation.memory import memory
 
 SCHEDULES = {"1F1B": "1f1b", "1F1B-I": "interleaved-1f1b", "ZB-H1": "zb-h1"}
 
-SEQUENCE, VOCABULARY = 1024, 50304
+SEQUENCE = 1024
+"""Tokens per sequence."""
+VOCABULARY = 50304
 FREE_BYTES_PER_S = 1e30
 """Bytes/s of links that add no time. The paper profiled the seconds of a whole message, not its latency and
 bandwidth."""

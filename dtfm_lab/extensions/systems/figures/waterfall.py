@@ -14,8 +14,10 @@ from dtfm_lab.figures.theme import UNBOXED, figure_of, literal, numbered_rows, r
 ROW_PX = 52
 NAME_LETTERS = 52
 """Maximum letters per line of the text next to a bar."""
-ROOM, ROOM_WORDS = 1.2, 1.4
-"""Length of the axis, divided by the longest bar: if there is a number next to the bar, and if there are words too."""
+ROOM = 1.2
+"""Length of the axis, divided by the longest bar, if there is only a number next to the bar."""
+ROOM_WORDS = 1.4
+"""Length of the axis, divided by the longest bar, if there are words too."""
 LEAST = 2e-3
 """Minimum width at which a change is drawn, as a share of the longest bar, so that it is visible."""
 KINDS = {"end": ("the model", BLUE), "longer": ("takes longer", ORANGE), "shorter": ("takes less", GREEN)}

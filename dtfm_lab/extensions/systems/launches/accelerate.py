@@ -19,7 +19,10 @@ KINDS = "NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM"
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
 SHARDINGS = {"FULL_SHARD": True, "1": True, "SHARD_GRAD_OP": False, "2": False}
 """Names and numbers of FSDP's sharding strategies. True if parameters are dropped after the forward."""
-ON, OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off", "none", "")
+ON = ("true", "yes", "1", "on")
+"""Words of a configuration that turn a setting on, in lower case."""
+OFF = ("false", "no", "0", "off", "none", "")
+"""Words that turn a setting off."""
 
 
 def read_text(text: str) -> Launch:

@@ -31,7 +31,10 @@ DECLARES = ("export", "local", "readonly", "declare", "typeset")
 FLAG = re.compile(r"(?:^|[\s\"'(])--(\w[\w-]*)")
 SET = re.compile(r"(?:^|[\s;&(])([A-Za-z_]\w*)\+?=")
 TRAINS = re.compile(r"\b(?:pretrain|train|finetune)\w*\.py\b")
-MOST_CALLS, MOST_STATEMENTS = 50, 20_000
+MOST_CALLS = 50
+"""Maximum depth of function calls that are read, so that recursion ends."""
+MOST_STATEMENTS = 20_000
+"""Maximum number of statements that are read. A script with more is refused."""
 SLURM = {
     "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
     "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from dtfm_lab.domain.errors import LabError
 
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-PATTERN, CASE_ENDS = "\0pattern", "\0;;"
+PATTERN = "\0pattern"
+"""Statement that stands for a pattern of a case. It begins with a NUL, so that no statement of a script equals it."""
+CASE_ENDS = "\0;;"
+"""Statement that stands for ``;;``, the end of a branch of a case."""
 CASE = re.compile(r"((?:(?:do|then|else)\s+)?case\s.+?\sin)\s+(\S.*)", re.DOTALL)
 """Matches a case whose first pattern is on the same line."""
 FUNCTION = re.compile(r"(?:function\s+([\w-]+)\s*(?:\(\s*\))?|([\w-]+)\s*\(\s*\))\s*(\{.*)?", re.DOTALL)

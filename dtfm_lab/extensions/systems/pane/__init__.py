@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 
 STEP = "systems"
 """Name of this pane among the lab's steps."""
-ASSUMPTIONS, WHY = PARTS = ("Assumptions", "Why")
+ASSUMPTIONS = "Assumptions"
+WHY = "Why"
+PARTS = (ASSUMPTIONS, WHY)
+"""What the pane can show about the selected system, one at a time."""
 NOTHING_YET = (
     "Press the button: Megatron-LM, FSDP, DiLoCo and others each plan this network their own way, all predicted "
     "by one model of links and devices."

@@ -12,7 +12,10 @@ from dtfm_lab.extensions.course.progress import Guess, current_reader, load_prog
 from dtfm_lab.widgets.tasks import begin, has_event_loop, shared_interpreter
 from dtfm_lab.widgets.views.view import View
 
-REASON_WORDS, REASON_LETTERS = 3, 300
+REASON_WORDS = 3
+"""Minimum words of a reason."""
+REASON_LETTERS = 300
+"""Maximum letters of a reason that are kept."""
 NOTHING = GuessQuestion("nothing", "There is no question here yet.", 1.0)
 
 
