@@ -15,11 +15,10 @@ from dtfm_lab.domain.plan import Plan
 from dtfm_lab.planning import PlanStep, objectives
 from dtfm_lab.planning.problem import SHOWN, Individual, PopulationFrame
 
-EVERY_S, EVERY_SHARE = 0.12, 0.03
-"""Minimum seconds between two samples of a population, and the minimum as a share of the search's time so far.
-
-An hour of search has about 250 samples, three seconds have 25.
-"""
+EVERY_S = 0.12
+"""Minimum seconds between two samples of a population. Three seconds of search have 25 samples."""
+EVERY_SHARE = 0.03
+"""Minimum time between two samples, as a share of the search's time so far. An hour of search has about 250 samples."""
 MOST_SHARE = 0.015
 """Share of a search's time that sampling may cost. After a slow sample, the next one comes later."""
 OF_BESTS = "These are the best plans so far, the newest first."

@@ -39,8 +39,10 @@ SPACING = 90.0
 """Pixels between devices that have no position."""
 WIDER_THAN_HIGH = 1.25
 """Approximate aspect ratio of the canvas."""
-BESIDE, BELOW = 3.5, 2
-"""Gap between the blocks of two regions, sideways and down, as a multiple of ``SPACING``. Links and labels go there."""
+BESIDE = 3.5
+"""Gap between the blocks of two regions side by side, as a multiple of ``SPACING``. Links and labels go there."""
+BELOW = 2
+"""Gap between the blocks of two regions one below the other, as a multiple of ``SPACING``."""
 ALIKE = 1e-9
 """Relative difference that converting a latency or bandwidth to ms or Gbit/s and back may cause."""
 

@@ -18,11 +18,11 @@ from dtfm_lab.widgets.undoing import MOST_KEPT, UndoHistory
 
 Document = dict[str, Any]
 
-BY_DISTANCE, AS_DRAWN = "distance", "drawn"
-"""Values of ``document["fill"]`` with which the distance sets the links between two regions that no line joins.
-
-``BY_DISTANCE`` applies to known cities only. ``AS_DRAWN`` also uses the distance on the canvas for other regions.
-"""
+BY_DISTANCE = "distance"
+"""Value of ``document["fill"]`` for which the distance of two known cities sets the links between them. Regions that a
+line joins keep its numbers."""
+AS_DRAWN = "drawn"
+"""Value of ``document["fill"]`` for which other regions' links are set too, by the distance on the canvas."""
 PATIENCE_S = 0.5
 """Maximum seconds that an edit of a drag waits for the plan and the prediction of the previous one."""
 LEAST_S = 0.2

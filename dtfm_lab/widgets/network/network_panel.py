@@ -31,8 +31,10 @@ VIEWS = {"canvas": "Rows", "map": "Map", "matrix": "Matrix"}
 """Labels of the network's views. The canvas is "Rows" because it lays out a region's devices in rows."""
 REDRAWN = ["plan", "shown_stages", "shown_tasks", "moment", "selected_stage", "suspects", "binding"]
 """Traits of the lab's state that the drawn network shows."""
-MANY_DEVICES, MANY_LINKS = 32, 150
-"""If a drawing has more devices and more links with their own line than this, a note points to the matrix."""
+MANY_DEVICES = 32
+"""If a drawing has more devices than this, and more than ``MANY_LINKS`` links, a note points to the matrix."""
+MANY_LINKS = 150
+"""Number of links with their own line above which this note appears."""
 
 
 class NetworkPanel(Panel):

@@ -22,7 +22,10 @@ from dtfm_lab.widgets.planner.search_panel import SearchPanel
 from dtfm_lab.widgets.planner.teaching_panel import TeachingPanel
 from dtfm_lab.widgets.tasks import begin, has_event_loop
 
-TEACHING, REAL, RACE, FRONTIER = "Teaching", "Real", "Race", "Frontier"
+TEACHING = "Teaching"
+REAL = "Real"
+RACE = "Race"
+FRONTIER = "Frontier"
 MODES = (REAL, TEACHING, FRONTIER, RACE)
 """Modes of the pane, as saved files name them."""
 PICTURES = {"Placements": REAL, "Frontier": FRONTIER}
@@ -31,8 +34,10 @@ SLOW_WORDS = "Watch a simple search start from random placements, one generation
 AIMS = {"Seconds": "iteration", "Dollars": "price"}
 AIM_WORDS = ("Search for the fastest iteration", "Search for the cheapest tokens")
 NO_PRICES = "No device of this network has a price, so plans cannot be compared in dollars."
-TYPICAL, OWN = "Press Use typical prices.", "Select a device, and type its price below the picture."
-"""What a user can do about missing prices: ``TYPICAL`` if a GPU of the network has a typical price, else ``OWN``."""
+TYPICAL = "Press Use typical prices."
+"""What a user can do about missing prices if a GPU of the network has a typical price."""
+OWN = "Select a device, and type its price below the picture."
+"""What a user can do about missing prices otherwise."""
 SAVED_AS = {TEACHING: "teaching", REAL: "search", RACE: "race", FRONTIER: "frontier"}
 """{mode: name of its settings in a saved file}."""
 STEP = "plan"

@@ -18,7 +18,10 @@ from dtfm_lab.runtime.client.run import Run
 from dtfm_lab.widgets.lab_state import Guard, LabState
 from dtfm_lab.widgets.views.devices import DevicesView
 
-KILL, PAUSE, RESUME, SLOW = "kill", "pause", "resume", "slow"
+KILL = "kill"
+PAUSE = "pause"
+RESUME = "resume"
+SLOW = "slow"
 TIMES_SLOWER = 2.0
 ACTIONS = [
     {"do": do, "name": name, "says": says, "done": done}

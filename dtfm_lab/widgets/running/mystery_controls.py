@@ -12,8 +12,14 @@ from dtfm_lab.widgets.controls import button, classed, show
 from dtfm_lab.widgets.lab_state import LabState
 
 ASKS = "What is slow? Select a device or link on the network, or a row of the residuals"
-FOUND, NEAR, WRONG, REVEALED = "🟩", "🟨", "⬛", "🟥"
-"""The squares of a score, one for each guess: right, wrong but next to the secret, wrong, and given up."""
+FOUND = "🟩"
+"""Square of a score for a right guess."""
+NEAR = "🟨"
+"""Square for a wrong guess next to the secret."""
+WRONG = "⬛"
+"""Square for any other wrong guess."""
+REVEALED = "🟥"
+"""Square for giving up."""
 
 
 class MysteryControls:

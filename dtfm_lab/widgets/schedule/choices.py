@@ -20,7 +20,8 @@ from dtfm_lab.widgets.lab_state import Guard, LabState, is_plan_of
 from dtfm_lab.widgets.tasks import begin
 from dtfm_lab.widgets.views.candidates import CandidatesView
 
-MENU_WIDTH, LABEL_WIDTH = "min(410px, 100%)", "100px"
+MENU_WIDTH = "min(410px, 100%)"
+LABEL_WIDTH = "100px"
 
 
 class ChoiceControls:

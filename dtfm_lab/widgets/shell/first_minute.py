@@ -20,11 +20,22 @@ from dtfm_lab.widgets.running.run_panel import RunPanel
 from dtfm_lab.widgets.tasks import FRAME_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import TopBar
 
-PULL, TRAIN, DISTURB, SHARE, DONE = STEPS = "step-pull", "step-train", "step-kill", "step-share", "done"
-"""The steps in order. Each but the last is also the name of its button."""
-SKIP, GUESS = "step-skip", "step-guess-"
-RECORD_KILL, CANCEL_RECORDING = "record-kill", "record-kill-cancel"
-"""Names that the page sends once a person has allowed it to record a kill, and if they cancel the recording."""
+# Each step but the last is also the name of its button.
+PULL = "step-pull"
+TRAIN = "step-train"
+DISTURB = "step-kill"
+SHARE = "step-share"
+DONE = "done"
+STEPS = (PULL, TRAIN, DISTURB, SHARE, DONE)
+"""The steps in order."""
+SKIP = "step-skip"
+"""Name of the button that skips a step."""
+GUESS = "step-guess-"
+"""Start of the name of a button with a guess. The guess follows."""
+RECORD_KILL = "record-kill"
+"""Name that the page sends once a person has allowed it to record a kill."""
+CANCEL_RECORDING = "record-kill-cancel"
+"""Name that the page sends if the person cancels the recording."""
 RUN_S = 10.0
 """Predicted seconds that a run started by a step should take. They set its number of iterations."""
 ITERATIONS = (4, 40)

@@ -22,7 +22,13 @@ from dtfm_lab.widgets.shell.selection import SelectionAnswers, fields_of, with_f
 from dtfm_lab.widgets.tasks import SLOW_S, OncePerTurn, begin, has_event_loop
 from dtfm_lab.widgets.views.frame import Inspector, TabsView
 
-TABS = PLAN, SEARCH, WHAT_IF, RUN, SYSTEMS, LEARN = "Plan", "Search", "What if", "Run", "Systems", "Learn"
+PLAN = "Plan"
+SEARCH = "Search"
+WHAT_IF = "What if"
+RUN = "Run"
+SYSTEMS = "Systems"
+LEARN = "Learn"
+TABS = (PLAN, SEARCH, WHAT_IF, RUN, SYSTEMS, LEARN)
 """The tabs of the lab in order. Tabs with other names, such as the tabs of plug-ins, come after them."""
 FILL_PAUSE_S = 0.2
 """Seconds between two panes that are put on the page before the user opens them, so that a playing iteration is not

@@ -40,7 +40,8 @@ QUIET_S = 0.15
 AT_ONCE_UP_TO = 6_000
 """Maximum actions per iteration for which the time and the chart appear together. For more, the time comes first."""
 PANE = "what-if"
-ALL_LINKS, ONE_LINK = "all", "one"
+ALL_LINKS = "all"
+ONE_LINK = "one"
 SCOPES = {"Every link": ALL_LINKS, "Selected link": ONE_LINK}
 SCOPE_WORDS = (
     "Change bandwidth and latency of every link",

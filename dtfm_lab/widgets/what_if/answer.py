@@ -40,11 +40,13 @@ The sentence is used if only this setting changed.
 """
 SAME = 5e-4
 """Share of an iteration below which a change counts as none."""
-ONE_TO_ONE, PARTLY = 0.85, 0.25
-"""Minimum exponents for the words "almost one to one" and "in part".
+ONE_TO_ONE = 0.85
+"""Minimum exponent for the words "almost one to one".
 
 A part's seconds are assumed to be a power of the changed number. An exponent of 1 is "one to one".
 """
+PARTLY = 0.25
+"""Minimum exponent for the words "in part"."""
 
 
 class Measure(NamedTuple):

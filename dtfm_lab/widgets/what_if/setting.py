@@ -22,12 +22,14 @@ from dtfm_lab.widgets.what_if.worth import joined
 
 BATCH_OPTIONS = ("microbatch", "global_batch")
 FACTORS = ("bandwidth", "latency")
-LEAST_FACTOR, MOST_FACTOR = 0.1, 10.0
-FACTOR_DIGITS, SNAP = 3, 3e-3
-"""Significant digits of a factor, and the relative error below which one digit is dropped.
-
-So the computed factor is exactly the one that the slider shows.
-"""
+LEAST_FACTOR = 0.1
+"""Minimum factor on the bandwidth or latency of links."""
+MOST_FACTOR = 10.0
+"""Maximum factor on the bandwidth or latency of links."""
+FACTOR_DIGITS = 3
+"""Significant digits of a factor, so that the computed factor is exactly the one that the slider shows."""
+SNAP = 3e-3
+"""Relative error below which one of these digits is dropped."""
 MOST_ACTIONS = 2_000_000
 """Maximum actions per iteration of the batches and micro-batches that are offered. Simulating this many takes about ten
 seconds."""

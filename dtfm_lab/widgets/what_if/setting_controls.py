@@ -156,7 +156,9 @@ def _free(name: str, others: Sequence[Pin]) -> str:
 
 MOVED = "dtfm-moved"
 """CSS class of a control that differs from the lab's own setting."""
-LABEL_WIDTH, SLIDER_WIDTH, MENU_WIDTH = "98px", "410px", "410px"
+LABEL_WIDTH = "98px"
+SLIDER_WIDTH = "410px"
+MENU_WIDTH = "410px"
 SLIDERS = (*BATCH_OPTIONS, "synchronise_every")
 """Job options shown as sliders over the values that the plan allows. Others get the control of their type."""
 MAIN = {
@@ -171,7 +173,10 @@ Each has a name, and the rest of its label, which is left out if there is little
 STOPS = 101
 """Number of stops of a factor, evenly spaced on a logarithmic axis, with 1 in the middle."""
 FACTOR_STOPS = [rounded(LEAST_FACTOR * (MOST_FACTOR / LEAST_FACTOR) ** (i / (STOPS - 1))) for i in range(STOPS)]
-HELD, AS_PLANNED = "same placement", "as planned"
+HELD = "same placement"
+"""Note on a slider that was moved. The placement stays the plan's."""
+AS_PLANNED = "as planned"
+"""Note on a slider that is where the plan has it."""
 NO_LINK = "Select a link on the network first"
 
 

@@ -12,7 +12,10 @@ from dtfm_lab.widgets.views.view import View
 
 N_COLUMNS = 5
 """Columns of a row: evaluations, seconds of search, best, lower bound and median, in the objective's unit."""
-BEST, BOUND, MEDIAN = 2, 3, 4
+# Columns of a row.
+BEST = 2
+BOUND = 3
+MEDIAN = 4
 LEVELS = slice(2, N_COLUMNS)
 """Columns of best, bound and median."""
 MOST_ROWS = 1500

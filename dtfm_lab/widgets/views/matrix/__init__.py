@@ -12,7 +12,9 @@ from dtfm_lab.widgets.views.view import DocumentView
 
 CAPPED = 8
 """Flag added to the number of an Origin if a NIC limits the bandwidth more than the line does."""
-LATENCY, BANDWIDTH = "latency", "bandwidth"
+# Values of ``MatrixView.shows``.
+LATENCY = "latency"
+BANDWIDTH = "bandwidth"
 
 Rectangle = tuple[int, int, int, int]
 """First row, first column, last row, last column."""
