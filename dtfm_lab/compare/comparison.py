@@ -32,8 +32,10 @@ from dtfm_lab.domain.units import FloatArray, counted, format_range, format_s, p
 if TYPE_CHECKING:
     import pandas as pd
 
-LINK_MODEL, CLOCK = "link model", "clock"
-"""Where a measured action's duration comes from: computed by the link model, or timed."""
+LINK_MODEL = "link model"
+"""Origin of a measured action's duration: the link model computed it."""
+CLOCK = "clock"
+"""Origin of a measured action's duration: it was timed."""
 SMALL = 0.02
 """An error below this share of the prediction is not explained further if there is no suspect."""
 SHOWN = 5

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
-NAME_SHOWN, MOST_SHOWN = 80, 12
+NAME_SHOWN = 80
+"""Maximum letters of an unknown name that an error shows, and that are compared with the known names."""
+MOST_SHOWN = 12
+"""Maximum number of known names that an error lists."""
 LEAST_PREFIX = 4
 """If an unknown name has at least this many letters, the known names that begin with it are suggested."""
 log = logging.getLogger(__name__)

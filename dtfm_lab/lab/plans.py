@@ -29,15 +29,19 @@ SMALL_NETWORK = 16
 """Up to this number of devices, the default job of a network is one that can be run for real."""
 TOY_S = 0.01
 """Seconds. A job is a toy for a device that computes a whole iteration in less: a message over a LAN takes as long."""
-FLOP_PER_PARAMETER, STATE_BYTES = 6, 16
-"""Training takes 2 FLOP forward and 4 backward per token and parameter. Its state takes 16 bytes per parameter: weights
-and gradients in fp16, and three fp32 numbers for Adam (Rajbhandari et al. 2020, ZeRO, section 3.1)."""
+FLOP_PER_PARAMETER = 6
+"""FLOP of training per token and parameter: 2 forward and 4 backward."""
+STATE_BYTES = 16
+"""Bytes of the state of training per parameter: weights and gradients in fp16, and three fp32 numbers for Adam
+(Rajbhandari et al. 2020, ZeRO, section 3.1)."""
 LARGER = "gpt3-xl", "qwen2.5-7b", "llama-2-13b", "llama-2-70b"
 OPENING_BATCH = 64
 """Sequences per iteration of the jobs in ``LARGER``. With their own batches, an iteration takes half an hour on a few
 devices."""
-OWN_BATCH, OWN_DTYPE = 64, "fp32"
-"""Defaults for a job built from your own module: samples per iteration, and dtype."""
+OWN_BATCH = 64
+"""Default samples per iteration of a job built from your own module."""
+OWN_DTYPE = "fp32"
+"""Default dtype of a job with your own module."""
 PAPERS = "dtfm-gpt3-xl"
 """The job of the DT-FM paper: GPT-3 XL, with the public code's default batch of 512. The paper ran 1024, 2048 and 4096.
 """

@@ -226,7 +226,9 @@ def _workspace() -> JsonSchemaValue:
     return schema_of(create_model("Workspace", __base__=Section, **keys))
 
 
-WRITTEN, JSON = (".yaml", ".yml", ".json"), (".json",)
+WRITTEN = (".yaml", ".yml", ".json")
+"""Endings of files that people write."""
+JSON = (".json",)
 SAVED = "people, and `lab.save`"
 FORMATS: dict[str, Format] = {
     "topology": Format(

@@ -18,8 +18,10 @@ FINE_TUNED = {"instruct", "base", "hf", "chat", "it", "thinking", "coder"}
 RELEASES = re.compile(r"v0\.1|v0\.2|v1\.0|\d{4}|\d{6}")
 """Words that say when a model was released. They are dropped from a name that is not found. v0.3 is not listed, because
 Mistral's v0.3 has another vocabulary and is a separate model."""
-LEAST_ALIKE, LEAST_OF_FAMILY = 0.75, 0.45
-"""Minimum similarity for a suggestion, from 0 to 1: for any name, and for one that begins with the same word."""
+LEAST_ALIKE = 0.75
+"""Minimum similarity for a suggestion, from 0 to 1, if it begins with another word than the unknown name."""
+LEAST_OF_FAMILY = 0.45
+"""Minimum similarity for a suggestion that begins with the same word."""
 ABOUT_AS_ALIKE = 0.15
 """Names whose similarity is within this of the best one are suggested too."""
 MOST_SUGGESTED = 4

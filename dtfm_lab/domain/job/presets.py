@@ -42,8 +42,10 @@ NICKNAMES = {other: row["name"] for row in _ROWS for other in row["other_names"]
 BATCHES = {row["name"]: int(row["batch"]) for row in _ROWS if row["batch"]}
 """Sequences per iteration of each model's job (512 if not listed, as in Radford et al. 2019)."""
 
-TINY, SMALL = MODELS["tiny"], MODELS["small"]
-"""Models with 1.7 and 6.5 million parameters on bytes of text."""
+TINY = MODELS["tiny"]
+"""A model with 1.7 million parameters on bytes of text."""
+SMALL = MODELS["small"]
+"""A model with 6.5 million parameters on bytes of text."""
 GPT3_XL = MODELS["gpt3-xl"]
 """1.3 billion parameters: the model of DT-FM's experiments."""
 

@@ -7,8 +7,12 @@ from dtfm_lab.domain.errors import TopologyError
 from dtfm_lab.domain.network.device import as_number, shortened
 from dtfm_lab.domain.units import to_gbps
 
-WHERE = INSIDE, BETWEEN = ("inside hosts", "between hosts")
-"""The two kinds of links: between two devices of one host, and all others."""
+INSIDE = "inside hosts"
+"""Links between two devices of one host."""
+BETWEEN = "between hosts"
+"""All other links."""
+WHERE = (INSIDE, BETWEEN)
+"""The two kinds of links."""
 
 
 @dataclass(frozen=True)

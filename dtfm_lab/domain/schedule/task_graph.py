@@ -19,8 +19,12 @@ from dtfm_lab.domain.schedule.program import Programs
 from dtfm_lab.domain.schedule.schedule import COMPUTE, SENDS, Action, Kind, Step
 from dtfm_lab.domain.units import BoolArray, FloatArray, IntArray, by_key
 
-COMPUTATION, SEND, RECEIVE = 0, 1, 2
-"""Roles of nodes."""
+COMPUTATION = 0
+"""Role of a node that computes."""
+SEND = 1
+"""Role of a node that sends a message."""
+RECEIVE = 2
+"""Role of a node that receives a message."""
 ROLES = {kind: COMPUTATION if kind in COMPUTE else SEND if kind in SENDS else RECEIVE for kind in Kind}
 
 

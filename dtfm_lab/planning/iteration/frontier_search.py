@@ -20,8 +20,10 @@ SEARCHES = 12
 """Default number of searches per batch."""
 DEFAULT_SECONDS = 20.0
 """Default seconds per batch, if neither steps nor seconds are given."""
-FIRST, SECOND = 0.25, 0.15
-"""Shares of the time for the fastest plan and for the cheapest one. The searches under price limits share the rest."""
+FIRST = 0.25
+"""Share of the time for the fastest plan, which is searched first."""
+SECOND = 0.15
+"""Share of the time for the cheapest plan, which is searched second. The searches under price limits share the rest."""
 LEAST_S = 0.1
 """Minimum seconds of one search, even if the time limit of all searches leaves less."""
 

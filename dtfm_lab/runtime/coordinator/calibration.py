@@ -37,9 +37,11 @@ from dtfm_lab.simulation.engine import PlacedTasks, simulate_iteration
 WARM_UPS = 2
 """Number of first calibration iterations that are not counted. Only 1 if an iteration takes longer than LONG_S."""
 LONG_S = 0.5
-FEWEST, MOST = 3, 6
-"""Minimum and maximum number of calibration iterations that are counted. More than the minimum are run only while they
-took less than LONG_S together."""
+FEWEST = 3
+"""Minimum number of calibration iterations that are counted. More are run only while they took less than LONG_S
+together."""
+MOST = 6
+"""Maximum number of calibration iterations that are counted."""
 PADDING = 5.0
 """Paced clock: minimum ratio of a computation's padded time to its wall time in calibration (the 90th percentile)."""
 LARGEST_SCALE = 40.0

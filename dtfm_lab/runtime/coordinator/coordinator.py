@@ -50,9 +50,10 @@ PROMPT = "It is a truth "
 MOST_LOSSES = 3
 """Maximum number of times that one device's worker, or connections, may be lost in one iteration. The run fails at the
 next loss."""
-FIRST_CALIBRATION, FIRST_EVALUATION = -(10**4), -(10**6)
-"""Iteration numbers that training never uses: calibrations count up from the first number, evaluations down from the
-second."""
+FIRST_CALIBRATION = -(10**4)
+"""Iteration number from which calibrations count up. They stay below all numbers that training uses."""
+FIRST_EVALUATION = -(10**6)
+"""Iteration number from which evaluations count down, below those of calibrations."""
 
 
 class Coordinator:

@@ -15,7 +15,8 @@ from pathlib import Path
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.files.reading import explained, reason_of
 
-CERTIFICATE_FILE, KEY_FILE = "certificate.pem", "key.pem"
+CERTIFICATE_FILE = "certificate.pem"
+KEY_FILE = "key.pem"
 VALID = datetime.timedelta(days=365)
 SKEW = datetime.timedelta(days=1)
 """How far the clocks of hosts may be behind the exporting host's clock."""

@@ -114,7 +114,10 @@ def check_unlocked(folder: str | os.PathLike[str]) -> None:
     lock.release()
 
 
-AT_ONCE_VARIABLE, FOLDER_VARIABLE = "DTFM_LAB_RUNS_AT_ONCE", "DTFM_LAB_RUN_QUEUE"
+AT_ONCE_VARIABLE = "DTFM_LAB_RUNS_AT_ONCE"
+"""Environment variable with the maximum number of runs at once. Without it, runs do not wait."""
+FOLDER_VARIABLE = "DTFM_LAB_RUN_QUEUE"
+"""Environment variable with the folder of the queue of runs."""
 LOOK_EVERY_S = 0.2
 
 

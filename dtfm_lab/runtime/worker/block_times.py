@@ -22,10 +22,16 @@ from dtfm_lab.runtime.worker.stages import TransformerBlock
 
 Measured = TypeVar("Measured")
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
-WARM_UPS, LEAST_REPEATS, MOST_REPEATS = 1, 3, 50
-"""Number of passes that are not timed, and minimum and maximum number of timed passes of a block. Their median
-counts."""
-LAUNCHES, LAUNCHED_BLOCKS = 2000, 20
+WARM_UPS = 1
+"""Number of first passes of a block that do not count."""
+LEAST_REPEATS = 3
+"""Minimum number of passes of a block that count. Their median is reported."""
+MOST_REPEATS = 50
+"""Maximum number of passes of a block, with those that do not count."""
+LAUNCHES = 2000
+"""Number of launches that are timed together."""
+LAUNCHED_BLOCKS = 20
+"""Number of forward and backward passes of ``SMALL`` that are timed together."""
 SMALL = {"d_model": 64, "n_heads": 1, "seq_len": 16, "microbatch": 1}
 """A block that computes next to nothing, so its passes take as long as launching its kernels."""
 PRODUCT = {"cuda": 8192, "cpu": 1024}

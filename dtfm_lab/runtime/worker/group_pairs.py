@@ -46,14 +46,23 @@ from dtfm_lab.runtime.protocol.channels import Channel, ConnectionLost
 from dtfm_lab.runtime.protocol.run_options import RunSpec
 from dtfm_lab.runtime.worker.processors import Processor, ReceiveBuffer, SendBuffer
 
-SENDER, RECEIVER = 0, 1
-"""Ranks in the group of a directed pair."""
-CONTENT, PROOF, INTERRUPTION = 0, 1, 2
-"""Tags of a group's operations: contents of messages, the proof of the secret, and an interruption."""
+SENDER = 0
+"""Rank of the sender in the group of a directed pair."""
+RECEIVER = 1
+"""Rank of the receiver in the group of a directed pair."""
+CONTENT = 0
+"""Tag of the contents of messages."""
+PROOF = 1
+"""Tag of the proof of the secret."""
+INTERRUPTION = 2
+"""Tag of an operation that interrupts the group."""
 CONNECT_S = 20.0
 """Maximum seconds for a new group to connect and to prove itself."""
-LEAST_TRANSFER_S, SLOWEST_BYTES_PER_S = 60.0, 125e3
-"""The content of a message may take a minute, plus its time at 1 Mbit/s. After that the pair counts as broken."""
+LEAST_TRANSFER_S = 60.0
+"""Seconds that the content of a message may take, in addition to its time at ``SLOWEST_BYTES_PER_S``. After that the
+pair counts as broken."""
+SLOWEST_BYTES_PER_S = 125e3
+"""Bytes/s of the slowest link that is waited for: 1 Mbit/s."""
 PROOF_BYTES = 32
 LONGEST_VALUE = 2**14
 """Maximum bytes of a value in a ``PairStore``. gloo's are below 1 KiB; NCCL's unique id has 128 bytes."""

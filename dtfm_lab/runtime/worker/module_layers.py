@@ -28,8 +28,10 @@ from dtfm_lab.runtime.worker.processors import keep_freed_memory
 
 EXAMPLES = 2
 """Samples in the batch that is exported to inspect a module. Batch norms have no statistics of a single sample."""
-FEWEST, LONG_S = 3, 0.1
-"""A timed block is computed at least this number of times, and for at least this many seconds."""
+FEWEST = 3
+"""Minimum number of times that a timed block is computed."""
+LONG_S = 0.1
+"""Minimum processor seconds for which a timed block is computed."""
 
 
 def described(source: str, *, timed: bool = False) -> dict[str, Any]:

@@ -12,21 +12,29 @@ import numpy as np
 
 from dtfm_lab.domain.units import FloatArray, IntArray
 
-SENT, CAME, SUMMED, RETURNED, BACK, CAME_BACK = 0, 1, 2, 3, 4, 5
-"""Rows of ``times``: the second at which one of these ends at a replica.
+# Rows of ``times``: when a message, a sum or a step of a replica ends, or its first message starts.
+SENT = 0
+"""End of the replica's last message of gradients."""
+CAME = 1
+"""End of the last message of gradients that the replica receives."""
+SUMMED = 2
+"""End of the replica's last sum."""
+RETURNED = 3
+"""End of the replica's step, or of its last sum without a step."""
+BACK = 4
+"""End of the replica's last message of averages."""
+CAME_BACK = 5
+"""End of the last message of averages that the replica receives."""
+FIRST = 6
+"""Start of the replica's first message of gradients."""
+FIRST_BACK = 7
+"""Start of the replica's first message of averages."""
 
-- ``SENT``: its last message of gradients
-- ``CAME``: the last message of gradients that it receives
-- ``SUMMED``: its last sum
-- ``RETURNED``: its step, or its last sum without a step
-- ``BACK``: its last message of averages
-- ``CAME_BACK``: the last message of averages that it receives
-"""
-FIRST, FIRST_BACK = 6, 7
-"""Rows of ``times`` with the second at which the first message of gradients starts (``FIRST``), or of averages
-(``FIRST_BACK``)."""
-SEND, RECEIVE, SUM, STEP = 0, 1, 2, 3
-"""Kinds of events in ``shared_ring_times``."""
+# Kinds of events in ``shared_ring_times``.
+SEND = 0
+RECEIVE = 1
+SUM = 2
+STEP = 3
 
 
 def ring_times(parts: FloatArray, turn: IntArray, computer: IntArray, n_rounds: int, times: FloatArray) -> None:
