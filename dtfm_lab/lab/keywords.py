@@ -184,7 +184,8 @@ class SweepKeywords(TypedDict, total=False):
     """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces. 0 or more
     bytes. Default: 0."""
     fragmentation: float | Iterable[float]
-    """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
+    """Share of the remaining memory that plans leave free for gaps between allocations, below 1. 0 or more.
+    Default: 0.1."""
     gradient_dtype: str | Iterable[str | None] | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str | Iterable[str]
@@ -347,7 +348,8 @@ class JobKeywords(TypedDict, total=False):
     """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces. 0 or more
     bytes. Default: 0."""
     fragmentation: float
-    """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
+    """Share of the remaining memory that plans leave free for gaps between allocations, below 1. 0 or more.
+    Default: 0.1."""
     gradient_dtype: str | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str
