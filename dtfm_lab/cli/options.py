@@ -151,7 +151,10 @@ def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
 JOB = {option.name: option for option in options_of(JobChanges) if option.name != "name"}
 FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "adapters", "schedule")
 """Fields of a job that have their own flag. All others are set with ``--set NAME=VALUE``."""
-WORK = ("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype")
+WORK = (
+    *("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype"),
+    *("reserve_bytes", "fragmentation"),
+)
 """Fields of a job that say what is trained, not how."""
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PLANNING = command_line_options(PlanOptions)

@@ -254,6 +254,11 @@ def require_version(data: dict[str, Any], key: str, where: str) -> None:
         raise FileError(f"{where}: {key} is version {shortened(data[key])}; this release reads version {VERSION}")
 
 
+@cache  # making one takes 10 ms, and every move of a dragged link parses the network
+def _adapter(kind: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(kind)
+
+
 def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
     """Return ``data`` as a value of ``kind``, a Section or a dataclass. ``version`` names its version key, if any.
 
@@ -262,7 +267,7 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
     if version:
         require_version(data, version, where)
     try:
-        return TypeAdapter(kind).validate_python(data)
+        return _adapter(kind).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
@@ -278,7 +283,7 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
 
 def dump(value: Any) -> Any:
     """Return a dataclass in plain JSON types. The inverse of ``parse``."""
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
+    return _adapter(type(value)).dump_python(value, mode="json")
 
 
 def ending_of(path: str | os.PathLike[str], endings: Sequence[str]) -> str:
