@@ -254,9 +254,14 @@ def require_version(data: dict[str, Any], key: str, where: str) -> None:
         raise FileError(f"{where}: {key} is version {shortened(data[key])}; this release reads version {VERSION}")
 
 
-@cache  # making one takes 10 ms, and every move of a dragged link parses the network
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    # Making one takes 10 ms, and every move of a dragged link parses the network.
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
 
 
 def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
@@ -267,7 +272,8 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
     if version:
         require_version(data, version, where)
     try:
-        return _adapter(kind).validate_python(data)
+        checked: T = _adapter(kind).validate_python(data)
+        return checked
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
