@@ -151,8 +151,12 @@ def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
 JOB = {option.name: option for option in options_of(JobChanges) if option.name != "name"}
 FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "adapters", "schedule")
 """Fields of a job that have their own flag. All others are set with ``--set NAME=VALUE``."""
-WORK = ("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype")
-"""Fields of a job that say what is trained, not how. ``work_options`` offers only these."""
+WORK = (
+    *("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype"),
+    *("reserve_bytes", "fragmentation"),
+)
+"""Fields of a job that say what is trained and the memory that it leaves free, not how. ``work_options`` offers only
+these."""
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)

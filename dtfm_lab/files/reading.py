@@ -256,6 +256,16 @@ def require_version(data: dict[str, Any], key: str, where: str) -> None:
         raise FileError(f"{where}: {key} is version {shortened(data[key])}; this release reads version {VERSION}")
 
 
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    # Making one takes 10 ms, and every move of a dragged link parses the network.
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
 def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
     """Return ``data`` as a value of ``kind``, a Section or a dataclass. ``version`` names its version key, if any.
 
@@ -264,7 +274,8 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
     if version:
         require_version(data, version, where)
     try:
-        return TypeAdapter(kind).validate_python(data)
+        checked: T = _adapter(kind).validate_python(data)
+        return checked
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).lstrip(".")
@@ -280,7 +291,7 @@ def parse(kind: type[T], data: Any, where: str, *, version: str = "") -> T:
 
 def dump(value: Any) -> Any:
     """Return a dataclass in plain JSON types. The inverse of ``parse``."""
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
+    return _adapter(type(value)).dump_python(value, mode="json")
 
 
 def ending_of(path: str | os.PathLike[str], endings: Sequence[str]) -> str:

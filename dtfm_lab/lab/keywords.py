@@ -184,7 +184,8 @@ class SweepKeywords(TypedDict, total=False):
     """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces. 0 or more
     bytes. Default: 0."""
     fragmentation: float | Iterable[float]
-    """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
+    """Share of the remaining memory that plans leave free for gaps between allocations, below 1. 0 or more.
+    Default: 0.1."""
     gradient_dtype: str | Iterable[str | None] | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str | Iterable[str]
@@ -347,7 +348,8 @@ class JobKeywords(TypedDict, total=False):
     """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces. 0 or more
     bytes. Default: 0."""
     fragmentation: float
-    """Share of the remaining memory that is lost between allocations, below 1. 0 or more. Default: 0."""
+    """Share of the remaining memory that plans leave free for gaps between allocations, below 1. 0 or more.
+    Default: 0.1."""
     gradient_dtype: str | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str
@@ -368,9 +370,9 @@ class JobKeywords(TypedDict, total=False):
     flush_every: int | None
     """Micro-batches after which gpipe flushes its pipeline; all of them if omitted. 1 or more."""
     n_stages: int | None
-    """Number of pipeline stages (D_PP in the paper); chosen by the planner if omitted. 1 or more."""
+    """Number of pipeline stages (D_PP in DT-FM's paper); chosen by the planner if omitted. 1 or more."""
     n_replicas: int | None
-    """Number of data-parallel replicas (D_DP in the paper); chosen by the planner if omitted. 1 or more."""
+    """Number of data-parallel replicas (D_DP in DT-FM's paper); chosen by the planner if omitted. 1 or more."""
     microbatch: int | None
     """Sequences per micro-batch; chosen by the planner if omitted. 1 or more sequences."""
     model: ModelSpec | str | os.PathLike[str] | None

@@ -78,17 +78,17 @@ def test_what_is_over_the_limit_is_marked_and_said(small_plan):
     figure = figures.memory_over_time(report)
     over = [trace for trace in figure.data if trace.name == "over the limit"]
     assert len(over) == np.count_nonzero(report.over_bytes)
-    assert all(min(trace.y) == pytest.approx(12) for trace in over)
+    assert all(min(trace.y) == pytest.approx(12 * 0.9) for trace in over)
     assert sum(" over</b>" in word for word in headings(figure)) == len(over)
     assert "do not fit" in figure.layout.title.text
-    limits = [trace for trace in figure.data if trace.name == "what the device has"]
+    limits = [trace for trace in figure.data if trace.name == "what a plan may use"]
     assert len(limits) == 8
     assert sum(bool(trace.showlegend) for trace in limits) == 1
 
 
 def test_a_limit_far_above_does_not_press_the_curves_flat(small_plan):
     figure = figures.memory_over_time(memory(small_plan, "gpipe"))
-    assert not [trace for trace in figure.data if trace.name == "what the device has"]
+    assert not [trace for trace in figure.data if trace.name == "what a plan may use"]
     assert figure.layout.yaxis.title.text == "MiB"
 
 

@@ -22,7 +22,7 @@ from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
-from dtfm_lab.simulation.memory import memory
+from dtfm_lab.simulation.memory import may_use, memory
 
 IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules with one stage per device, in which a backward is a single pass."""
@@ -197,7 +197,7 @@ def least_lacking_bytes(plan: Plan) -> float:
 
 
 def sentence_of(plan: Plan) -> str:
-    """Say what the worst device of a plan that does not fit needs, and what it has."""
+    """Say what the worst device of a plan that does not fit needs, and what it may use."""
     over = _over(plan)
     if not over.any():
         return memory(plan).sentence
@@ -206,7 +206,8 @@ def sentence_of(plan: Plan) -> str:
     n_over, n = int(np.count_nonzero(over)), over.size
     do = "does" if n_over == 1 else "do"
     return (
-        f"{name} needs at least {format_bytes(limit + int(over[at]))} and has {format_bytes(limit)} "
+        f"{name} needs at least {format_bytes(limit + int(over[at]))} "
+        f"and {may_use(plan, int(plan.placement.devices[at]), limit)} "
         f"({format_bytes(int(over[at]))} over; {n_over} of {counted(n, 'device')} {do} not fit)"
     )
 

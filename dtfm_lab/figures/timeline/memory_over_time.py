@@ -177,7 +177,7 @@ def _drawn(held: Curve, axes: Axes, *, first: bool) -> list[go.Scatter]:
         pattern = {"shape": "/", "size": 6, "fgcolor": CRIMSON, "bgcolor": "rgba(255, 255, 255, 0.35)"}
         over = {"name": "over the limit", "color": CRIMSON, "width": 0}
         traces.append(curve(**outline, **over, fill="toself", fillpattern=pattern, showlegend=False))
-    group: dict[str, Any] = {"name": "what the device has", "legendgroup": "limit", "showlegend": False}
+    group: dict[str, Any] = {"name": "what a plan may use", "legendgroup": "limit", "showlegend": False}
     group |= {"hovertemplate": f"limit %{{y:.3g}} {unit}<extra></extra>", "dash": "dash"}
     return [*traces, curve([0, axes.until * axes.x_scale], [limit, limit], color=CRIMSON, width=2, **group)]
 
@@ -200,5 +200,5 @@ def _subtitle(report: MemoryReport, n_shown: int, *, asked: bool) -> str:
 
 def _alt(report: MemoryReport) -> str:
     n, n_over = report.limit_bytes.size, int(np.count_nonzero(report.over_bytes))
-    begin = f"Memory held over time by {counted(n, 'device')}; {n_over or 'none'} of them need more than they have"
+    begin = f"Memory held over time by {counted(n, 'device')}; {n_over or 'none'} of them need more than they may use"
     return f"{begin}. {report.sentence}."

@@ -66,7 +66,9 @@ def of_device(analysis: IterationAnalysis, device: int) -> str:
         lines.append(f"{format_s(on_path_s)} of its computing are on the critical path. Other paths may be as long.")
     else:
         lines.append("None of its computing is on the critical path: if it alone were faster, nothing would change.")
-    lines.append(f"It holds {format_bytes(int(row['peak_bytes']))} of its {format_bytes(int(row['limit_bytes']))}.")
+    lines.append(
+        f"It holds {format_bytes(int(row['peak_bytes']))} and may use {format_bytes(int(row['limit_bytes']))}."
+    )
     return "\n".join(lines)
 
 
@@ -155,7 +157,7 @@ def _memory(analysis: IterationAnalysis) -> str:
     used = held.peak_bytes / held.limit_bytes
     at = divmod(int(used.argmax()), used.shape[1])
     peak, limit = format_bytes(int(held.peak_bytes[at])), format_bytes(int(held.limit_bytes[at]))
-    fullest = f"{held.devices[at[0]][at[1]]} is fullest, with {peak} of {limit}"
+    fullest = f"{held.devices[at[0]][at[1]]} is fullest, with {peak} of the {limit} that it may use"
     tight = f"Memory is tight: {held.caution}." if held.caution else ""
     if forbidden is None:
         return tight or f"Memory does not limit the plan: {fullest}."

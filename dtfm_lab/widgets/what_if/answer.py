@@ -137,11 +137,11 @@ def answer(now: WhatIfAnswer, base: WhatIfAnswer | None, changed: str, number: i
 
 def _memory(now: WhatIfAnswer) -> str:
     """Return whether everything fits in memory, and the device with the least to spare."""
-    has = f"{now.worst} needs {format_bytes(now.peak_bytes)} and has {format_bytes(now.limit_bytes)}"
+    uses = f"{now.worst} needs {format_bytes(now.peak_bytes)} and {now.prediction.memory.may_use}"
     if not now.n_over:
-        return f'<div class="dtfm-answer-fit">fits in memory: {escape(has)}</div>'
+        return f'<div class="dtfm-answer-fit">fits in memory: {escape(uses)}</div>'
     does = "1 device does" if now.n_over == 1 else f"{now.n_over:,} devices do"
-    return f'<div class="dtfm-answer-fit dtfm-over">{does} not fit in memory: {escape(has)}</div>'
+    return f'<div class="dtfm-answer-fit dtfm-over">{does} not fit in memory: {escape(uses)}</div>'
 
 
 def empty(text: str) -> str:
@@ -227,8 +227,6 @@ class WhatIfAnswer:
     """Communication cost of the placement in seconds, as the paper defines it."""
     peak_bytes: float
     """Peak memory of the device that lacks most, or has least to spare."""
-    limit_bytes: float
-    """Bytes that a plan may use on the device in ``worst``."""
     worst: str
     """Name of the device that lacks most memory, or has least to spare."""
     n_over: int
@@ -256,7 +254,6 @@ class WhatIfAnswer:
             parts=parts,
             communication_s=price_placement(tried.topology, tried.job, tried.placement.devices).total_s,
             peak_bytes=float(held.peak_bytes[position, replica]),
-            limit_bytes=float(held.limit_bytes[position, replica]),
             worst=held.devices[position][replica],
             n_over=int((held.over_bytes > 0).sum()),
             price_per_million_tokens=known["price_per_million_tokens"],
