@@ -190,7 +190,7 @@ def _plain(words: str) -> str:
     return re.sub(r"\$([^$]+)\$", lambda found: in_plain_text(found[1]) or found[1], words)
 
 
-class _Rows(HTMLParser):
+class _TableReader(HTMLParser):
     """Reads the rows of the first table of a page as texts. A cell that spans several fills all of them."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ def _table(html: str) -> tuple[tuple[str, ...], ...]:
     """Return the rows of a table of pandas, its head in one row. An index that only counts is left out."""
     if 'class="dataframe"' not in html:
         return ()
-    reader = _Rows()
+    reader = _TableReader()
     reader.feed(html)
     heads, rows = reader.rows[: reader.n_head], reader.rows[reader.n_head :]
     width = max(map(len, reader.rows), default=0)
