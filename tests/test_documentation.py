@@ -47,6 +47,20 @@ def test_every_heading_that_is_linked_is_there(page: Path) -> None:
     ] == []
 
 
+DRAWINGS = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
+
+
+@pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.stem)
+def test_a_drawing_can_be_read_in_both_themes(drawing: Path) -> None:
+    """It has its own paper, for a page may be dark where the browser is light. It loads nothing."""
+    text = drawing.read_text()
+    assert text.count("prefers-color-scheme:dark") + text.count("prefers-color-scheme: dark") >= 1
+    assert '<rect class="paper"' in text
+    assert "<title>" in text or 'aria-label="' in text
+    assert min(map(int, re.findall(r"font(?:-size)?: ?(\d+)px", text))) >= 12
+    assert re.findall(r"href|url\((?!#)|<script|https?://(?!www\.w3\.org/2000/svg)", text) == []
+
+
 def prose(page: Path) -> str:
     """A page without its blocks of code."""
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)

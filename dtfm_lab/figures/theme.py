@@ -109,7 +109,8 @@ def titled(figure: go.Figure, title: str, subtitle: str = "", *, alt: str = "", 
     lines, title_lines = wrapped(subtitle, SUBTITLE_LETTERS), wrapped(title, TITLE_LETTERS)
     # Titles of several lines need room above the panels.
     top = 64 + TITLE_LINE_PX * max(0, len(title_lines) - 1)
-    top += 20 + SUBTITLE_LINE_PX * (len(lines) - 1) if lines else 0
+    # plotly centres a title and its lines in the margin, so that further lines need half of one more each.
+    top += 20 + SUBTITLE_LINE_PX * (len(lines) - 1) + SUBTITLE_LINE_PX // 2 * max(0, len(lines) - 2) if lines else 0
     has_axis = any(axis.title.text for axis in figure.select_xaxes())
     figure.update_layout(
         template=template(),

@@ -127,6 +127,11 @@ pd.Series({batch: computing(lab.with_job(plan, global_batch=batch)) for batch in
 #
 # ## 3. What does it do to the training?
 #
+# The eight laptops of section 1 compute longer for each second of averaging if you change the job:
+#
+# ![Seconds of computing and of averaging with a batch of 64, and after three changes: a batch of 256, averaging in
+# every 4th iteration, gradients in fp16](../docs/pictures/levers.svg)
+#
 # More bandwidth has no side effects. Every other change alters what is computed, so a faster iteration may be worth
 # less:
 #

@@ -168,8 +168,12 @@ rows[["measured", "efficiency", "from_others", "predicted", "error"]].round(3)
 # <details><summary>After your guess</summary>
 #
 # **Why more than the fit suggests?** One share for all three lies in their middle. Each row pulls it closer, and so
-# looks better than it is. You can use the result wherever an efficiency goes: `lab.simulate(plan,
-# efficiency=calibration)`.
+# looks better than it is. The drawing shows these errors, and the interval that the ledger counts:
+#
+# ![Left: each of three rows is predicted from the two others. Right: a measured number lies inside an interval, or
+# outside](../docs/pictures/held-out-row.svg)
+#
+# You can use the result wherever an efficiency goes: `lab.simulate(plan, efficiency=calibration)`.
 #
 # [This page](../docs/how-far-to-trust-it.md) lists the columns of your own file, and says how rows are judged. In the
 # shell, `dtfm-lab reproduce --strict` fails if a row leaves its band without being a known miss.

@@ -93,13 +93,10 @@ print(f"in a ring: {2 * 3 * 8000 // 4} bytes by each process")
 # ## 2. The ring
 #
 # Cut the numbers into N parts. In each round a process sends one part to the next process, and receives one from the
-# previous one.
+# previous one. The drawing shows who holds which sums after each round, with four processes:
 #
-# ```text
-# round 1     0 --a--> 1 --b--> 2 --c--> 3 --d--> 0      each adds what it receives
-# ...         after N - 1 rounds each process holds one part that is summed over all
-# then        the summed parts go round, N - 1 rounds more
-# ```
+# ![A ring of four processes. In rounds 1 to 3 each process adds the part that it receives, until it holds one finished
+# sum. In rounds 4 to 6 the finished sums go round.](../docs/pictures/ring-all-reduce.svg)
 #
 # All processes send and receive at the same time. If each calls `dist.send` first, each may wait for a receive that
 # never comes: a *deadlock*. `dist.isend` starts the send and returns.

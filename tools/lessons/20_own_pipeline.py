@@ -106,10 +106,10 @@ print(f"{first.sent_bytes / 3 / 1e6:.2f} MB an iteration, the same for every ord
 # GPipe runs all forwards of an iteration first, then all backwards. So the first process computes the second
 # micro-batch while the second process computes the first one.
 #
-# ```text
-# process 0   F0 F1 F2 F3 .  .  B0 B1 B2 B3
-# process 1   .  F0 F1 F2 F3 B0 B1 B2 B3 .
-# ```
+# The drawing compares it with the function above. The time in which a process waits is the *bubble*:
+#
+# ![Four micro-batches in two processes. One at a time takes 24 units of time. GPipe takes 15: F0 to F3, then B0 to B3,
+# the second process one forward later.](../docs/pictures/two-process-pipeline.svg)
 #
 # Each process keeps the inputs and outputs of every micro-batch until its backward. That is the memory of lesson 09.
 #

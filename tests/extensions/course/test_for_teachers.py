@@ -1,9 +1,11 @@
 """What a teacher uses: assignments in nbgrader's format, tables, slides, the pack, and tests of concepts."""
 
+import base64
 import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import dtfm_lab as lab
@@ -12,6 +14,7 @@ from dtfm_lab.extensions.course import exam
 from dtfm_lab.extensions.course.api import LESSONS, missions
 from dtfm_lab.extensions.course.concepts import concept_questions, gain_of
 from dtfm_lab.extensions.course.deck import MOST_WORDS, deck_of, slides_of
+from dtfm_lab.extensions.course.formula import in_plain_text
 from dtfm_lab.extensions.course.pack import pack
 from dtfm_lab.extensions.course.progress import Progress
 from dtfm_lab.extensions.course.teaching import assignment, points_of
@@ -110,6 +113,80 @@ def test_a_figure_and_what_a_question_reveals_are_slides_of_their_own():
 def test_missions_are_left_out_and_a_takeaway_is_a_slide():
     found = slides(cell("markdown", "## End\n\n> **Takeaway.** One thing\n> to keep.\n\n## Missions\nDo this."))
     assert [(each.heading, each.text) for each in found] == [("End", ""), ("Takeaway", "One thing to keep.")]
+
+
+def test_a_list_and_a_formula_stay_with_the_words_that_announce_them():
+    text = (
+        "## 1. Cost\nA *message* takes\n\n$$t = \\alpha + \\frac{b}{\\beta}$$\n\n## 2. Ways\nTwo ways:\n\n- one\n- two"
+    )
+    cost, ways = slides(cell("markdown", text))
+    assert (cost.text, cost.formula) == ("A *message* takes", "t = α + b / β")
+    assert (ways.text, ways.items) == ("Two ways:", ("one", "two"))
+    page = deck_of({"cells": [cell("markdown", text)]})
+    assert "A <em>message</em> takes" in page
+    assert "<li>one</li><li>two</li>" in page
+
+
+def test_words_that_announce_what_no_slide_shows_are_left_out_or_end_in_a_stop():
+    hard = "## 1. Cost\nEquation 1 is known. It says\n\n$$w = \\max_{d} x$$\n\n## 2. Now\nCount the bytes:"
+    assert [each.text for each in slides(cell("markdown", hard))] == ["Equation 1 is known.", "Count the bytes."]
+
+
+def test_a_slide_that_has_only_a_heading_is_left_out():
+    page = deck_of({"cells": [cell("markdown", "# Lesson\nWords."), cell("markdown", "## Empty\n\n## Full\nMore.")]})
+    assert re.findall(r"<h1>(.*?)</h1>", page) == ["Lesson", "Full"]
+    assert page.count(" / 2</span>") == 2
+
+
+def test_a_table_that_a_question_reveals_is_a_table_without_markup_of_its_own():
+    frame = pd.DataFrame({"seconds": [1.5], "who": ["<script>x</script>"]})
+    shown = {"data": {"text/html": frame.to_html(), "text/plain": str(frame)}}
+    answered = cell("code", 'lab.reveal("a")', metadata={"dtfm_lab": {"revealed": [shown]}}, outputs=[])
+    (slide,) = slides(answered)
+    assert slide.table == (("seconds", "who"), ("1.5", "<script>x</script>"))
+    assert "<td>&lt;script&gt;x&lt;/script&gt;</td>" in deck_of({"cells": [answered]})
+
+
+def test_a_table_with_levels_has_one_head_and_every_cell_in_its_column():
+    index = pd.MultiIndex.from_tuples([(0, "ada"), (0, "ben"), (1, "cleo")], names=["stage", "device"])
+    columns = pd.MultiIndex.from_tuples([("seconds", "hall"), ("seconds", "city"), ("GPUs", "")])
+    frame = pd.DataFrame([[1, 2, 3], [4, 5, 6], [7, 8, 9]], index=index, columns=columns)
+    shown = {"data": {"text/html": frame.to_html(), "text/plain": str(frame)}}
+    announced = [{"text": "All of them:\n"}, shown]
+    answered = cell("code", 'lab.reveal("a")', metadata={"dtfm_lab": {"revealed": announced}}, outputs=[])
+    (slide,) = slides(answered)
+    assert slide.text == "All of them:"
+    assert slide.table == (
+        ("stage", "device", "seconds hall", "seconds city", "GPUs"),
+        ("0", "ada", "1", "2", "3"),
+        ("0", "ben", "4", "5", "6"),
+        ("1", "cleo", "7", "8", "9"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tex", "plain"),
+    [
+        (r"2 (N - 1) \left(\alpha + \frac{S}{N \beta}\right)", "2 (N − 1) (α + S / (N β))"),
+        (r"\frac{10^9}{\text{tokens in a batch}}", "10⁹ / tokens in a batch"),
+        (r"\sqrt{2cM}", "√(2cM)"),
+        (r"\frac{cB/D}{cB/D+s}", "(cB/D) / (cB/D+s)"),
+        (r"\max_{d \in C} x", ""),
+    ],
+)
+def test_a_formula_in_plain_text_is_whole_or_not_there(tex, plain):
+    assert in_plain_text(tex) == plain
+
+
+@pytest.mark.parametrize("lesson", ["07", "15", "16", "19", "20"])
+def test_a_lesson_and_its_deck_show_the_drawing_of_its_concept(lesson):
+    (path,) = NOTEBOOKS.glob(f"{lesson}_*.ipynb")
+    (drawn,) = [each for each in slides_of(json.loads(path.read_text())) if each.drawing]
+    assert drawn.alt
+    page = deck_of(json.loads(path.read_text()))
+    (svg,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
+    assert b"<title>" in base64.b64decode(svg)
+    assert b"prefers-color-scheme" not in base64.b64decode(svg)  # slides are white on every machine
 
 
 @pytest.mark.parametrize("lesson", [name for name in LESSONS if (NOTEBOOKS / f"{name}.ipynb").exists()])
