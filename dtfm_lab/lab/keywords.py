@@ -90,8 +90,8 @@ class SimulateKeywords(TypedDict, total=False):
     profile: Profile | None
     """Seconds of each computation, instead of FLOP / (peak x efficiency)."""
     efficiency: float | None
-    """Share of its peak FLOP/s that a device reaches. By default it follows from the GPU and the shapes of matrix
-    products. More than 0 and at most 1."""
+    """Share of its peak FLOP/s that a device reaches. By default the share that the plan was made with. Without
+    one, it follows from the GPU and the shapes of matrix products. More than 0 and at most 1."""
 
 
 class SweepKeywords(TypedDict, total=False):
@@ -368,9 +368,9 @@ class JobKeywords(TypedDict, total=False):
     flush_every: int | None
     """Micro-batches after which gpipe flushes its pipeline; all of them if omitted. 1 or more."""
     n_stages: int | None
-    """Number of pipeline stages (D_PP in the paper); chosen by the planner if omitted. 1 or more."""
+    """Number of pipeline stages (D_PP in DT-FM's paper); chosen by the planner if omitted. 1 or more."""
     n_replicas: int | None
-    """Number of data-parallel replicas (D_DP in the paper); chosen by the planner if omitted. 1 or more."""
+    """Number of data-parallel replicas (D_DP in DT-FM's paper); chosen by the planner if omitted. 1 or more."""
     microbatch: int | None
     """Sequences per micro-batch; chosen by the planner if omitted. 1 or more sequences."""
     model: ModelSpec | str | os.PathLike[str] | None
