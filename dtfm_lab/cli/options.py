@@ -272,18 +272,18 @@ def _field_value(option: Option, text: str) -> Any:
 
 
 def assigned(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
-    """Return values by name from a repeated option, each given as NAME=VALUE or SYSTEM.NAME=VALUE.
+    """Return values by name from a repeated option, each given as NAME=VALUE. A name may have a prefix before a dot.
 
     Raises UsageError for any other text, and for a name that comes twice.
     """
     given: dict[str, str] = {}
     for text in texts:
         where, equals, value = text.partition("=")
-        system, dot, field = where.strip().rpartition(".")
+        prefix, dot, field = where.strip().rpartition(".")
         if not (field and equals):
             raise click.UsageError(f"{option} is {text!r}; wanted NAME=VALUE, such as {example}")
         # Dashes are allowed, as in the names of the options.
-        if (name := f"{system}{dot}{field.replace('-', '_')}") in given:
+        if (name := f"{prefix}{dot}{field.replace('-', '_')}") in given:
             raise click.UsageError(f"{name} is given twice; wanted it once")
         given[name] = value.strip()
     return given

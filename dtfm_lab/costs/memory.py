@@ -206,10 +206,10 @@ def static_bytes(job: Job, n_replicas: int) -> float:
 
 
 def beside_static_bytes(job: Job, layer: Layer) -> float:
-    """Return the bytes of a layer that ``static_bytes`` per parameter does not count.
+    """Return the bytes to add to ``static_bytes`` x parameters for a layer.
 
-    These are its frozen weights. ``static_bytes`` counts as many copies of experts as of other parameters. If experts
-    have fewer, the difference is subtracted.
+    These are frozen weights on all ``data_gpus``, minus expert copies that ``static_bytes`` overcounts. May be
+    negative.
     """
     held = held_of_parameter(job, job.n_replicas or 2)
     missing = sum((one.copies - one.expert_copies) * one.each_bytes for one in held)

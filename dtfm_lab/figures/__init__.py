@@ -33,5 +33,5 @@ __all__ += sorted(offered("figures"))  # extensions are imported on first use
 
 
 def __getattr__(name: str) -> Any:
-    """Return a figure of an extension."""
+    """Return the figure function of this name from an extension. Raises AttributeError if none has it."""
     return attribute("figures", __name__, name)

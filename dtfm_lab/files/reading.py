@@ -26,8 +26,8 @@ MOST_YAML_BYTES = 2**24
 """Maximum size of a YAML file in bytes. All links of 256 devices take 7 MB, and PyYAML reads about 0.4 MB per
 second."""
 MOST_YAML_NODES = 1_000_000
-"""Maximum number of values in a YAML file. All links of 256 devices need half as many. Each takes a kilobyte of
-memory."""
+"""Maximum number of keys, values and collections in a YAML file. All links of 256 devices need about 500,000. Each
+takes about 1 kB of memory."""
 LONGEST_NUMBER = 10_000
 """Maximum number of bits in an integer of a YAML file: about 3,000 digits, which Python can still turn into text."""
 MOST_COPIES = 100_000

@@ -569,7 +569,10 @@ def read(path: Path) -> Topology:
 
 
 def write(topology: Topology, path: Path) -> Path:
-    """Write everything, with the most common speeds as defaults."""
+    """Write the whole topology, as JSON if the suffix is ``.json``, otherwise as YAML. Return the path.
+
+    The most common link speeds become defaults, the rest exceptions.
+    """
     data = topology_to_mapping(topology)
     if path.suffix.lower() == ".json":
         return write_text(path, json.dumps(data, indent=1) + "\n")

@@ -132,7 +132,9 @@ class SimulationOptions:
     queueing: Annotated[str | None, QUEUEING_OPTION] = None
     profile: Annotated[Profile | None, Option()] = None
     """Seconds of each computation, instead of FLOP / (peak x efficiency)."""
-    efficiency: Annotated[float | None, EFFICIENCY_OPTION] = None
+    efficiency: Annotated[float | None, Option(above=0, most=1)] = None
+    """Share of its peak FLOP/s that a device reaches. By default the share that the plan was made with. Without one, it
+    follows from the GPU and the shapes of matrix products."""
 
 
 def as_plan(plan: Plan | str | os.PathLike[str]) -> Plan:

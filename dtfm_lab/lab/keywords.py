@@ -90,8 +90,8 @@ class SimulateKeywords(TypedDict, total=False):
     profile: Profile | None
     """Seconds of each computation, instead of FLOP / (peak x efficiency)."""
     efficiency: float | None
-    """Share of its peak FLOP/s that a device reaches. By default it follows from the GPU and the shapes of matrix
-    products. More than 0 and at most 1."""
+    """Share of its peak FLOP/s that a device reaches. By default the share that the plan was made with. Without
+    one, it follows from the GPU and the shapes of matrix products. More than 0 and at most 1."""
 
 
 class SweepKeywords(TypedDict, total=False):

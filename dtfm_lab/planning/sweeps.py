@@ -99,7 +99,7 @@ class SweepPoint:
     planned: Planned | None
     """Columns about the plan, if the sweep made one."""
     plans: bool
-    """True if the sweep searches a plan for each combination."""
+    """True if the sweep searches for a plan for each combination."""
     error: str
     """Reason in one line; empty if there is an outcome."""
     number: int

@@ -174,8 +174,8 @@ class PlacedTasks:
     def played(self, links: Links, queues: Queues, duration_s: FloatArray, latency_s: FloatArray) -> TaskTimes:
         """Return the times of the tasks if nodes take ``duration_s`` and sends have a latency of ``latency_s``.
 
-        If the rounds of a ring are taken together, a message node lasts as long as one message, and a sum node as long
-        as all sums. Raises ScheduleError as ``simulate``.
+        If a ring's rounds are combined (``graph.rings``), ``duration_s`` is one message for a message node, and all
+        sums together for a sum node. Raises ScheduleError as ``simulate``.
         """
         graph, n = self.graph, len(self.graph)
         nodes, edges, times = Nodes(graph.role, duration_s, latency_s, graph.partner), self._edges, _unfilled(n)

@@ -126,7 +126,8 @@ def gains(
     **as_simulated: Any,
 ) -> Iterator[SensitivityGain]:
     """Yield the gain of each improvement. It improves each link that carries messages and each device. It also improves
-    together all links between two regions or within one, all links between hosts, and all devices with the same GPU.
+    groups of two or more of these together: links between two regions or within one, links between hosts, devices with
+    the same GPU.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def gains(
     Raises
     ------
     PlanError
-        The factor is not above 1.
+        The factor is not above 1, or is infinite.
     UnknownName
         ``what`` is something other than bandwidth, latency and compute.
     LabError

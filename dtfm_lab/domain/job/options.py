@@ -35,7 +35,8 @@ OPERATORS = ("usual", "eager", "fused")
 MEMORY_ONLY = (
     *("operators", "dropout", "reserve_bytes", "fragmentation", "optimizer", "frozen_weights", "gradient_buffers"),
 )
-"""Fields of a job that change memory. They change seconds only if ``memory_traffic`` is set."""
+"""Fields of a job that change memory. They change seconds only if ``memory_traffic`` is set. Two exceptions: with
+zero-3, ``frozen_weights`` changes message sizes. With adaptive-1f1b, memory limits the warm-ups."""
 GRADIENT_BUFFERS = ("none", "buckets", "whole")
 OPTIMIZERS = ("adam", "adam-8bit")
 FROZEN_BYTES = {"same": None, "int8": 1.0, "nf4": (4 + 0.127) / 8}

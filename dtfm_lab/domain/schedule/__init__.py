@@ -1,6 +1,6 @@
 """Pipeline schedules as data, and the programs that devices follow.
 
-A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisation and the optimiser's step;
+A Schedule orders forwards and backwards; ``lower`` adds messages, synchronisation and the optimizer's step;
 ``task_graph`` lays the resulting Programs out as arrays.
 """
 

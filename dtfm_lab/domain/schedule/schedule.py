@@ -20,13 +20,13 @@ SEND_*       its content is ready and its link is free            when its last 
 RECV_*       its first byte can be there: SEND start + latency    as long after that as the SEND lasts
 PACK         device free, its own gradients whole                 after compressing them
 REDUCE       device free, the gradient shards it sums are there   after averaging them
-STEP         device free, all averaged gradients there            after the optimiser's step
+STEP         device free, all averaged gradients there            after the optimizer's step
 ============ ==================================================== ==============================
 
 Waiting is never part of an action: it is the gap before it. A computation that sends or receives compressed messages
-includes their coding. With ``sharded`` synchronisation, a device sends its messages one after the other, each when the
-one before has arrived. DT-FM's cost model does the same: it serves one peer after the other (Yuan et al. 2022, equation
-2). ``domain.network.topology`` says which other messages wait for each other.
+includes compressing and decompressing them. With ``sharded`` synchronisation, a device sends its messages one after the
+other, each when the one before has arrived. DT-FM's cost model does the same: it serves one peer after the other (Yuan
+et al. 2022, equation 2). ``domain.network.topology`` says which other messages wait for each other.
 
 With the ``blocking`` transport, a device that has sent SEND_F or SEND_B waits until that message has arrived (its RECV
 has ended at the other end). Only then does it begin its next computation and its next send. The two directions between
@@ -36,9 +36,11 @@ pair of ranks use one communicator and one stream, one after the other.
 
 With the ``batched`` transport, the device waits as well, but the directions do not take turns. Megatron-LM's
 ``p2p_communication`` gives a send and its matching receive to ``batch_isend_irecv``, which makes them one NCCL group.
-Then it waits for both. Receives are posted beforehand and wait for no computation of the receiver. SEND_E belongs to
-synchronisation, and each kind of synchronisation puts it in its own order. At a NIC (with ``nics``, or if the devices
-of a host share one), a message first waits for its turn and then for the NIC.
+Then it waits for both. Receives are posted beforehand and wait for no computation of the receiver. At a NIC (with
+``nics``, or if the devices of a host share one), a message first waits for its turn and then for the NIC.
+
+SEND_E carries a tied embedding's gradient between the first and the last stage. It belongs to synchronisation, and each
+kind of synchronisation puts it in its own order.
 
 If replicas update themselves independently for some iterations (``Job.synchronise_every``), STEP needs no averages and
 comes before PACK. A last REDUCE, in a separate round, writes the averages into the parameters when all are there.

@@ -281,7 +281,7 @@ def parts_of(buckets: tuple[Bucket, ...], last: Action) -> list[tuple[Action, fl
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# What a device does after its passes: it averages its gradients and takes the optimiser's step.
+# What a device does after its passes: it averages its gradients and takes the optimizer's step.
 
 
 class Averaging(NamedTuple):

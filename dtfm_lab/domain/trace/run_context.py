@@ -329,7 +329,8 @@ class RunContext:
         return ", ".join(parts)
 
     def metrics(self, iteration_s: float) -> dict[str, float | None]:
-        """Return throughput, utilisation and price; None if a number is unknown or the iteration takes no time.
+        """Return throughput, utilisation and price. None if a number is unknown. For an iteration that takes no time,
+        known prices are 0 and the other numbers None.
 
         - ``tokens_per_s``
         - ``pflops``: the model's FLOP per second in units of 1e15, nothing counted twice

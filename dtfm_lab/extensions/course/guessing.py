@@ -53,8 +53,8 @@ class GuessQuestion:
             self.place_of(self.answer)
 
     def compute(self) -> float:
-        """Return the answer. Raises LabError if it is not a finite number or a choice, and whatever its function
-        raises."""
+        """Return the answer as a number; a choice as its position from 1. Raises LabError if it is not a finite number
+        or a choice, and whatever its function raises."""
         return self.place_of(self.answer() if callable(self.answer) else self.answer)
 
     def kept(self) -> Guess | None:

@@ -21,11 +21,11 @@ class TimeUse(IntEnum):
     """What a second of a history was spent on."""
 
     TRAINING = 0
-    """Useful training, which no loss undid."""
+    """Useful training: no lost device undid it."""
     CHECKPOINT = 1
     """Training pauses while a checkpoint is written."""
     REDONE = 2
-    """Work that a loss undid. It has to be done again."""
+    """Work that a lost device undid. It has to be done again."""
     RECONFIGURING = 3
     """A change of plan: restarting, loading, moving state, rebalancing."""
     IDLE = 4
@@ -114,7 +114,7 @@ class History:
     operation: IntArray
     """(K,) index into ``operations``; -1 for a segment without an operation."""
     steps: IntArray
-    """(K,) number of useful steps that ended in the segment. A step that a loss undid is not counted."""
+    """(K,) number of useful steps that ended in the segment. A step that a lost device undid is not counted."""
     losses: tuple[Loss, ...] = ()
     price_per_hour: FloatArray = field(default_factory=lambda: np.zeros(0))
     """(devices,) US dollars per hour in which a device is online, whether in use or not."""
@@ -150,7 +150,7 @@ class History:
 
     @property
     def samples(self) -> float:
-        """Sequences trained by useful steps, which no loss undid."""
+        """Sequences trained by useful steps: steps that no lost device undid."""
         return float(self.segment_samples.sum())
 
     @property

@@ -265,9 +265,10 @@ class PlannedFleet:
         """Return an upper bound on samples per second: the job's batch divided by a lower bound on the seconds of an
         iteration.
 
-        Without ``full_batch``, only the bound from the total work of all devices is used, because it also holds for
-        smaller batches. If no plan fits these devices, the result is the bound for the whole network. Infinite if no
-        bound on the seconds is known.
+        With ``full_batch``, every step trains the whole batch, and the bound is the larger of two bounds on seconds:
+        the total work on ``present``, and the whole network's bound. Without, only the total work counts, because its
+        bound also holds for smaller batches. If no plan fits ``present``, the whole network's bound is used. Infinite
+        if no bound on the seconds is known.
         """
         found = self.plan(present)
         # the search does not improve its bound, so this is the bound of the total work. If no plan fits, the devices

@@ -10,7 +10,7 @@
       text.txt          the training text, if the run has its own
       run.json          the workers of each host, the coordinator's address, and how long it waits
       hosts.yaml        the devices of each host; edit it and export again with --hosts
-      hosts/NAME/       run.sh, which starts the host
+      hosts/NAME/       run.sh, which starts the host's workers (on the first host also the coordinator)
 """
 
 import json

@@ -98,8 +98,8 @@ def _data(text: str, path: Path) -> list[Any]:
 
 
 def _yaml_documents(text: str, path: Path) -> list[Any]:
-    """Return the mappings in a YAML file, one per document. Empty documents are skipped, unless the whole file is
-    empty."""
+    """Return the mappings in a YAML file, one per document. Empty documents are skipped. Raises FileError if the whole
+    file is empty."""
     parts, line = [], 0
     for part in re.split(r"^---[ \t]*(?:#.*)?$", text, flags=re.MULTILINE):
         if any(each.strip() and not each.lstrip().startswith("#") for each in part.splitlines()):

@@ -160,7 +160,8 @@ class SolverResult:
 
 
 class ClassSolver:
-    """Finds the cheapest placement below ``limit_s`` whose data-parallel cost is from ``low_s`` to ``high_s``.
+    """Finds the cheapest placement below ``limit_s`` whose data-parallel cost is at most ``high_s``. A cost below
+    ``low_s`` counts as ``low_s``.
 
     ``hops_s`` are known lower bounds of the hops' costs, from the most expensive hop down. The solver runs as a
     background task for up to ``effort`` units of its deterministic time, about seconds.

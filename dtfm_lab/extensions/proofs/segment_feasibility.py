@@ -72,7 +72,8 @@ class GroupBudget:
 
     @cached_property
     def feasible(self) -> tuple[BoolArray, BoolArray]:
-        """(N,) True for devices that can be in some group, and (N, N) True for pairs that can share a group."""
+        """(N,) False for devices that cannot be in any group within the budget, and (N, N) False for pairs that cannot
+        share one. True is not a proof."""
         from dtfm_lab.extensions.proofs.kernels.eligibility import clear_unaffordable
 
         n = len(self.nearest)

@@ -180,7 +180,7 @@ def calibrate(measured: str | os.PathLike[str] | Iterable[Measured]) -> Calibrat
 
 
 def _judged(rows: list[MeasuredRow], predict: list[Predict]) -> Calibration:
-    """Return the fit to all rows, with each row predicted by the fit to all others."""
+    """Return the fit to all rows, with each row predicted by the fit to all others. A single row is not predicted."""
     own = [row.efficiency for row in rows]
     factors = [row.factor for row in rows if row.factor is not None]
     # A factor also holds for other shapes. It is used only if all rows have one, because factors and efficiencies have

@@ -345,7 +345,6 @@ def numbers(name: str) -> list[dict[str, str]]:
 
 
 @cache
-@cache
 def assumptions() -> dict[str, Any]:
     """Return the assumptions that are stated about each source's rows, by source and name (``data/assumptions.yaml``).
     Lists are tuples."""

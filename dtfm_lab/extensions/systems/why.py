@@ -92,8 +92,8 @@ class Why:
 
     @cached_property
     def computing_s(self) -> float:
-        """Seconds of an iteration if all devices of the network shared the passes evenly, and did nothing else.
-        Recomputation does not count."""
+        """Seconds of an iteration if all devices of the network shared the passes in proportion to their speed, and did
+        nothing else. Recomputation does not count."""
         plan = self.outcome.plan
         return plan.job.flop / sum(speeds_of(plan.job, plan.topology.devices, self.outcome.budget.efficiency))
 
@@ -176,8 +176,9 @@ class Why:
             return [f"{text}, all of it computing."]
         n = len(self.outcome.plan.topology)
         return [
-            f"{text}: {format_s(self.computing_s)} of computing if all {counted(n, 'device')} shared it evenly; the "
-            "rest is recomputation, stages that wait for each other, or devices that are idle or uneven."
+            f"{text}: {format_s(self.computing_s)} of computing if all {counted(n, 'device')} shared it in proportion "
+            "to their speed; the rest is recomputation, stages that wait for each other, or devices that are idle or "
+            "uneven."
         ]
 
     def _towards(self) -> list[str]:

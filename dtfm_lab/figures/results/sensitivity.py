@@ -1,5 +1,5 @@
-"""What a change of the network is worth: a tornado chart of better links and devices, and plans on random draws of
-their network."""
+"""Charts of sensitivity to the network: a tornado chart of better links and devices, and iteration times of plans on
+randomly sampled networks."""
 
 import numpy as np
 import pandas as pd

@@ -62,7 +62,7 @@ class AnnealingState(NamedTuple):
     reals: FloatArray
     """(D + 4, D) working memory: D + 2 rows for matchings, and two for the sums of changed groups."""
     integers: IntArray
-    """(4, D) working memory, for matchings and for rows that change places."""
+    """(2, D) working memory: a row for the partners of a matching, and one for devices that change places."""
 
 
 def annealing_state(
@@ -73,7 +73,7 @@ def annealing_state(
     s, d, n_hops = n_stages, n_replicas, max(n_stages - 1, 1)
     row = np.arange(len(hop_s))
     sums = np.zeros((s, d)), np.zeros(s), np.zeros(n_hops)
-    scratch = np.zeros((d + 4, d)), np.zeros((4, d), dtype=np.int64)
+    scratch = np.zeros((d + 4, d)), np.zeros((2, d), dtype=np.int64)
     return AnnealingState(s, d, group_s, hop_s, classes, similar, row, row.copy(), *sums, *scratch)
 
 

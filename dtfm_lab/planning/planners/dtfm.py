@@ -10,15 +10,16 @@ comparison: it uses the classical gain of Kernighan and Lin, which sums over all
 
 Source: Yuan et al., *Decentralized Training of Foundation Models in Heterogeneous Environments* (arXiv 2206.01288),
 section 3.4. Details that it leaves open follow the public code, DS3Lab/DT-FM (2022), ``scheduler.py`` and
-``scheduler_baseline.py``. There the budget is 100 + 4,900 evaluations; here the caller sets it. Three mistakes of the
+``scheduler_baseline.py``. There the budget is 100 + 4,900 evaluations; here the caller sets it. Four mistakes of the
 public code are corrected here:
 
 - Survival: the offspring is compared with its worse parent. A misplaced bracket there compares it with the first parent
   only.
 - Matchings: pipelines are paired by the matchings whose bottleneck is priced, and both directions of a link count
   (``planning.cost``).
-- Cycles of ``hybrid``: the sum of gains at which a cycle may close counts the device that moves, not the one that gains
-  most. A pair in a group costs a shard, as in equation 2, not the whole gradient.
+- Cycles of ``hybrid``: the gain that decides where a cycle closes is the gain of the device that moves. The public code
+  uses the device of the same stage that would gain most by closing the cycle.
+- Group costs of ``hybrid``: a pair in a group costs a shard (equation 2). The public code charges the whole gradient.
 
 One oddity is kept because the search does better with it (2 % on ``benchmarks/instances.py``): the last cycle of a
 local search is never adopted.

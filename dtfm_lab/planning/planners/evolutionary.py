@@ -42,7 +42,8 @@ GROWTH = 1 / 3
 """Each further offspring is annealed longer than the one before it, by this share of the first offspring's annealing.
 """
 RANDOM_HOT = 0.1
-"""Initial temperature of a random placement, as a fraction of the best cost if there are 8 stages. See ``COLD``."""
+"""Initial temperature for annealing a random placement: this fraction of the best cost so far, times 8 / S (see
+``COLD``)."""
 CLUSTERED_HOT = (0.003, 0.01)
 """Range of the initial temperature of a placement made from clusters, as a fraction like ``RANDOM_HOT``. A random value
 from it is used."""

@@ -110,7 +110,8 @@ class RunProcess:
         return self.pid
 
     def stop(self) -> None:
-        """End the process and its workers within two seconds, whatever their state."""
+        """End the process and its workers, whatever their state. Block for at most twice ``STOP_PATIENCE_S``: three
+        seconds."""
         self._stopping = True
         self._lines.put(None)
         if not self._all_gone.wait(STOP_PATIENCE_S):

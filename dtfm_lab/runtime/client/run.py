@@ -35,7 +35,7 @@ class Run(RunRecord):
     """A handle of a run: its events as they arrive, its losses, and its Trace at the end.
 
     Every method may be called from a notebook cell, and all except ``wait`` and ``wait_for`` from a callback. These two
-    block. ``stop`` blocks for at most two seconds.
+    block. ``stop`` blocks for at most three seconds.
     """
 
     def __init__(self, spec: RunSpec) -> None:
@@ -111,9 +111,9 @@ class Run(RunRecord):
             raise
 
     def wait_for(self, n_iterations: int) -> None:
-        """Block until ``n_iterations`` of this run are done, for instance to kill a device that has been trained.
+        """Block until ``n_iterations`` of this run are done, for instance to kill a device after that.
 
-        Raises LabError if the run has fewer iterations, and RunError if it ended earlier.
+        Raises LabError unless ``n_iterations`` is from 1 to the run's iterations, and RunError if the run ends earlier.
         """
         if n_iterations not in range(1, self.spec.iterations + 1):
             raise LabError(f"{shortened(n_iterations)} iterations to wait for; wanted 1 to {self.spec.iterations}")
@@ -213,7 +213,7 @@ class Run(RunRecord):
         return times
 
     def stop(self) -> None:
-        """End the run and all its processes within two seconds."""
+        """End the run and all its processes within three seconds."""
         self._stop_requested = True
         self._process.stop()
 

@@ -110,7 +110,7 @@ class WorkerPool:
         until_s = time.monotonic() + TIMEOUT_S
         while self.new_plan is None:
             if time.monotonic() > until_s:
-                raise RunFailed(f"{names} left {self.phase}, and no plan without it followed within {TIMEOUT_S:.0f} s")
+                raise RunFailed(f"{names} left {self.phase}, and no new plan followed within {TIMEOUT_S:.0f} s")
             self._receive()
 
     def hand_over(self, folder: Callable[[], Path], done: int, stateless: Collection[int]) -> str | None:

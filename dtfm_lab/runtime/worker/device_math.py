@@ -295,10 +295,10 @@ class DeviceMath:
             self.all_reduce.receive(action, raw)
 
     def reduce(self, at: int, *, sums: bool) -> None:
-        """Sum what was received.
+        """Carry out the REDUCE action at index ``at``.
 
-        When no sum is left, apply the averaged change of parameters after local updates, or take over the parameters
-        that other replicas stepped.
+        With ``sums``, add up received gradients. Without, use the finished result: copy the parameters that other
+        replicas stepped (sharded optimizer states), or apply the averaged change (local updates).
         """
         if sums:
             self.all_reduce.reduce(at)

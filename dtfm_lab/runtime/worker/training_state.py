@@ -1,7 +1,7 @@
 """Everything that training changes on one device, as flat vectors: parameters, gradients and AdamW's moments.
 
-With one vector for all parameters, all-reduce needs no packing, and a replacement gets its state in one message. It
-also makes an iteration reversible: each change saves a copy of the previous state, until the next iteration's change.
+With one vector for all parameters, all-reduce needs no packing, and a replacement gets its state in one message. The
+optimizer's step first copies the state (not the gradients), so an iteration can be undone until the next step.
 """
 
 from collections.abc import Iterable

@@ -65,7 +65,8 @@ class Refitting:
         self._update_buttons()
 
     def hold(self, *, secret: bool) -> None:
-        """Disable fitting while something is secretly slow, because the fitted values would reveal it."""
+        """Hide and disable fitting if ``secret``, otherwise allow it again. While a mystery slows something, fitted
+        values would reveal it."""
         self._is_secret = secret
         self._update_buttons()
 

@@ -37,14 +37,14 @@ class HandMoves:
     ) -> None:
         self._lab_state, self._groups, self._explained, self._report_error = lab_state, groups, explained, report_error
         self._made: Plan | None = None
-        """The plan that resulted from the last move, undo or redo."""
+        """The plan that resulted from the last move."""
         self._offered: Plan | None = None
         """The plan whose moves are offered."""
         self.move_to = menu("Move to", "min(400px, 100%)", "60px", (), "Where to move the selected device")
         self.move = button("Move", "exchange", "", "84px", disabled=True)
         self.undo, self.redo = icon_button("undo", ""), icon_button("repeat", "")
         self.note = ""
-        """The last move in words. Empty if the plan was not made by hand."""
+        """The swap that made this plan, in words. Empty for any other plan, and after undo or redo."""
         self.view = w.HBox([self.move_to, self.move])
         self.move.on_click(lambda _: self._move_chosen())
         history = lab_state.history

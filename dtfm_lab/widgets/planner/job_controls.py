@@ -313,7 +313,8 @@ class JobControls(SavedControls):
 
     @property
     def _open_words(self) -> str:
-        """Label of the open shape. It names the number of stages or replicas if the job pins one of them."""
+        """Text of the menu entry that leaves the shape to the planner. If the job pins only the stages or only the
+        replicas, it names their number."""
         job = self._chosen
         if job.n_stages is not None and job.n_replicas is None:
             return f"{counted(job.n_stages, 'stage')}; {CHOOSES} replicas"

@@ -59,7 +59,7 @@ class LabStep:
     staleness: Callable[[LabState], str] = _never
     """Returns why the result is out of date. Empty if it is not."""
     redo: str = ""
-    """Text of the button that calls ``panel.redo`` if the step is out of date. Empty for no button."""
+    """Text of the button that calls ``panel.redo``, shown while the result is out of date. Empty for no button."""
     asked_for: bool = False
     """True if the step's result was requested by a person, such as a measurement. A new plan does not redo it."""
     css: str = ""

@@ -134,7 +134,7 @@ class WhatIfPanel(Panel):
         return {"setting": None if setting is None else saved(setting), "pins": self.pins.settings()}
 
     def restore(self, settings: dict[str, Any]) -> None:
-        """Set the controls and pins to what ``settings`` returned, as soon as there is a plan."""
+        """Set the controls and pins to what ``settings()`` returned, as soon as there is a plan."""
         self._saved = dict(settings)
         self._restore_saved()
 
@@ -271,7 +271,8 @@ class WhatIfPanel(Panel):
         self._preview()
 
     def _write_large_numbers(self) -> None:
-        """Write only the large numbers. If the bar's numbers are from a profile, say that these are from FLOP."""
+        """Write the large numbers, without the headline. Add "from FLOP" if the lab's own prediction uses a profile,
+        and add what replanning found."""
         if (now := self.last) is None:
             return
         remarks = ["from FLOP"] if is_profiled(self._lab_state) else []

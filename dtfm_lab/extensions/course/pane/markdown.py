@@ -7,9 +7,10 @@ from dtfm_lab.widgets import markup
 
 
 def markdown(text: str) -> str:
-    """Return a task or hint as HTML. It is written in a subset of Markdown, and everything else stays as it is.
+    """Return a task or hint as HTML.
 
-    Paragraphs, lists, code blocks, ``code``, **bold**, *emphasis* and links.
+    The supported Markdown is paragraphs, lists, code blocks, ``code``, **bold**, *emphasis* and web links. A link to a
+    file becomes plain text. Anything else is shown as written.
     """
     blocks = []
     # Parts with an odd number are between two lines of backticks.

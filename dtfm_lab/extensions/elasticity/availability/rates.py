@@ -91,8 +91,11 @@ class Rates:
         return np.concatenate(times), np.concatenate(devices), np.repeat(np.array(comes), n_each)
 
     def _beginnings(self, n: int, end_s: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return when each device first arrives, and how many seconds it has been online by then. Devices are sampled
-        as if they had come and gone for a long time before. If they never return, all arrive at second 0."""
+        """Return the second at which each device is first online, and how many seconds it had already been online then.
+
+        Devices are sampled as if they had come and gone for a long time before. Devices online at the start have second
+        0 and a sampled age. Later arrivals have age 0. If devices never return, all have second 0 and age 0.
+        """
         if math.isinf(self.mean_absence_s):
             return np.zeros(n), np.zeros(n)
         there = rng.random(n) * (self.mean_life_s + self.mean_absence_s) < self.mean_life_s

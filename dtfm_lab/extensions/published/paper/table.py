@@ -77,7 +77,7 @@ class Ratio:
 
     @property
     def measured_range(self) -> tuple[float, float]:
-        """Lowest and highest value from the measured seconds."""
+        """Lowest and highest ratio of the authors' measured seconds, over all settings."""
         return min(self.measured.values()), max(self.measured.values())
 
     @property

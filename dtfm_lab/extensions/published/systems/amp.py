@@ -1,4 +1,5 @@
-"""AMP: iterations of GPT-2 on 16 T4s in grids of three parallelisms, as its authors measured and predicted them.
+"""AMP, a planner of model-parallel training (not mixed precision): GPT-2 on 16 T4s, in grids of tensor, data and
+pipeline parallelism. Iterations as its authors measured and predicted them.
 
 Each iteration is predicted in three ways. The first knows the devices, and the links as AMP counts them. The second
 also knows AMP's profile. In the profile a forward of one sequence takes as long on one GPU as on four that share each

@@ -230,7 +230,8 @@ class Fits:
     rates: Mapping[str, tuple[str, float]]
     """Kind of host, and the bytes/s that it receives according to this run. For the runs within one zone."""
     extras_s: Mapping[str, float]
-    """Seconds that the rates do not explain, for the runs in ``NEAR``."""
+    """Measured seconds of an averaging round minus the seconds predicted from ``rates`` alone, for runs of the
+    experiments in ``NEAR``."""
     shares: Mapping[str, float]
     """Speed of a host with hivemind, as a share of its speed without."""
 

@@ -65,10 +65,7 @@ Statement = Command | If | Loop | CaseStatement | Function
 def statements_of(script: str) -> list[Statement]:
     """Return the statements of a script. Raises LabError if a quote is not closed. A block that is not closed ends with
     the script."""
-    parts = _Parts(list(_parts(script)))
-    found, end = parts.block(set())
-    if end:
-        raise LabError(f"the script has {end!r} without its beginning; wanted both")
+    found, _ = _Parts(list(_parts(script))).block(set())
     return found
 
 

@@ -109,8 +109,10 @@ class Megatron(GridStrategy):
         )
 
     def _ways(self, job: Job) -> list[dict[str, Any]]:
-        """Return the ways to train in this shape, each as the fields of the job that flags change. Empty if stages
-        should interleave and this shape does not allow it."""
+        """Return the job fields to set, one mapping for each combination of checkpointing, sharding and overlap to try.
+
+        Empty if stages should interleave but the stage count does not divide the micro-batch count.
+        """
         interleaved: dict[str, Any] = {}
         if self.stages_per_device > 1 and job.n_stages > 1:
             if job.n_microbatches % job.n_stages:  # Megatron's interleaving requires it

@@ -207,8 +207,8 @@ def cases_of(
 def price_bound(problem: IterationProblem, schedules: Iterable[str] | None = None) -> float:
     """Return a lower bound on the US dollars of an iteration. ``schedules`` is as for ``iteration_bound_steps``.
 
-    A price of 0 means unknown: such devices cost nothing. If nothing fits, return the price of the work on the device
-    with the most FLOP per dollar.
+    A price of 0 means unknown: such devices cost nothing. If nothing fits, or if a schedule may put several stages on a
+    device, return the price of the work on the device with the most FLOP per dollar.
     """
     if len(problem.parts) > 1:
         return min(price_bound(part, schedules) for part in problem.parts)

@@ -49,7 +49,7 @@ class SearchState(NamedTuple):
     row: IntArray
     """(N,) a flattened grid, followed by the idle devices."""
     grid: IntArray
-    """(S, R) the beginning of ``row``."""
+    """(S, R) device index of each stage and replica: a view of the first S x R entries of ``row``."""
     blocks: IntArray
     """(S,) blocks of each stage."""
     microbatch_counts: IntArray
