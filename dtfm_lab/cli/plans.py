@@ -38,7 +38,7 @@ from dtfm_lab.cli.terminal import (
     waiting,
 )
 from dtfm_lab.cli.traces import report_trace
-from dtfm_lab.domain.errors import FileError
+from dtfm_lab.domain.errors import FileError, PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
@@ -53,6 +53,7 @@ from dtfm_lab.lab.arguments import PlanOptions
 from dtfm_lab.lab.schemas import formats, schema
 from dtfm_lab.planning.explain.worth import freed
 from dtfm_lab.planning.search import DEFAULT_SECONDS
+from dtfm_lab.simulation.memory import MOST_USED, held_memory
 
 SPEED_AND_PRICE = (
     "global_batch",
@@ -89,7 +90,8 @@ def plan(
 ) -> None:
     """Find a plan for a job on TOPOLOGY, a network by name or file.
 
-    Searches for 2 s by default, then for another 0.5 s to report what you would gain by unpinning the job's fields.
+    Searches for 2 s by default, then for another 0.5 s to report what you would gain by unpinning the job's fields. If
+    the plan uses more than 90 % of a device's memory, it also searches for plans that leave a tenth free.
     Ctrl-C ends the search and keeps the best plan so far.
 
     \b
@@ -119,6 +121,7 @@ def plan(
     report_plan(found, output, as_json)
     # A person who stopped the search does not want a second one.
     if not (as_json or stopped):
+        _report_roomier(found, job, PlanOptions(**budget))
         _report_freed(found, PlanOptions(**budget))
 
 
@@ -320,9 +323,36 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     # A shorter search can find a worse plan, which would say nothing about the fields.
     if other.iteration_s >= plan.iteration_s:
         return out.print(f"{opened}, a search with {format_share(FREED_SHARE, 0)} of the budget found nothing faster")
-    job = other.job
+    out.print(f"{opened}, {_takes(other)}")
+
+
+def _report_roomier(plan: Plan, job: Job, budget: PlanOptions) -> None:
+    """If the plan nearly fills a device, search again, as long as before, with a tenth of all memory left free.
+
+    Print the iteration time of the best plan found.
+    """
+    held = held_memory(plan)
+    if held is None or not held.caution or plan.iteration_s is None:
+        return
+    share = 1 - MOST_USED
+    leaving = f"leaving {format_share(share, 0)} of the memory free (--set fragmentation={share:.1g})"
+    limits = {name: value for name, value in vars(budget).items() if value is not None}
+    try:
+        with search_progress(budget, "with memory left free") as show_step:
+            for step in lab.search(plan.topology, job.with_fields(fragmentation=share), **limits):
+                show_step(step)
+    except KeyboardInterrupt:
+        return err.print("stopped; no report of a plan that leaves memory free")
+    except PlanError:
+        return out.print(f"{leaving}, no plan fits")
+    out.print(f"{leaving}, {_takes(planning.simulated(step.plan))}")
+
+
+def _takes(plan: Plan) -> str:
+    """Return a phrase with the iteration time of a plan, its shape and its main choices."""
+    job = plan.job
     shape = f"{job.n_stages} x {job.n_replicas}, micro-batches of {job.microbatch}, checkpointing {job.checkpoints}"
-    out.print(f"{opened}, an iteration takes {format_s(other.iteration_s)}: {shape}")
+    return f"an iteration takes {format_s(plan.iteration_s or math.nan)}: {shape}"
 
 
 @cli.command("show --schema")

@@ -185,7 +185,7 @@ class SweepKeywords(TypedDict, total=False):
     bytes. Default: 0."""
     fragmentation: float | Iterable[float]
     """Share of the remaining memory that plans leave free for gaps between allocations, below 1. 0 or more.
-    Default: 0.1."""
+    Default: 0."""
     gradient_dtype: str | Iterable[str | None] | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str | Iterable[str]
@@ -349,7 +349,7 @@ class JobKeywords(TypedDict, total=False):
     bytes. Default: 0."""
     fragmentation: float
     """Share of the remaining memory that plans leave free for gaps between allocations, below 1. 0 or more.
-    Default: 0.1."""
+    Default: 0."""
     gradient_dtype: str | None
     """Precision in which gradients are kept and sent; the job's dtype if omitted."""
     gradient_buffers: str

@@ -49,8 +49,8 @@ Close to the limit, torch's allocator keeps freeing and reallocating. nanotron's
 Face, "Ultra-Scale Playbook", 2025). We compared each run with micro-batches of 4 or more sequences with the fastest run
 of the same parallelism. All 9 runs with a measured peak above 70 GB took 5 to 12 times as long. Of the 61 runs between
 50 and 70 GB, one did. 70 GB are 82 or 88 % of the GPU, because the source does not say whether its GB are decimal. 90 %
-is a round number above both. A job's default ``fragmentation`` keeps plans below it, so only jobs that state a smaller
-share are warned.
+is a round number above both. The planner ignores this share. It fills memory up to the limit that the job states.
+``fragmentation=0.1`` sets that limit to this share.
 """
 LEAST_MEMORY = "1f1b"
 """Name of the schedule that ``remedies`` tries. It holds least memory among those that keep all devices busy on
@@ -175,7 +175,7 @@ class MemoryReport:
         """A warning with advice if the plan fits, but its fullest device uses more than ``MOST_USED`` of its memory.
         Otherwise empty."""
         at = self.fullest
-        # A plan with the default fragmentation may use exactly this share, apart from rounding.
+        # A plan with the fragmentation below may use exactly this share, apart from rounding.
         if not self.fits or self.used_share[at] <= MOST_USED * (1 + 1e-9):
             return ""
         job, device = self.plan.job, self.plan.placement.devices[at]
@@ -187,12 +187,12 @@ class MemoryReport:
             f"{self.devices[at[0]][at[1]]} needs {format_bytes(self.peak_bytes[at])} of its {has} "
             f"({format_share(float(self.used_share[at]))}). Above {most}, the allocator may thrash: nanotron's runs "
             f"took 5 to 12 times as long. Treat it as not fitting. {words[:1].upper()}{words[1:]} need less; "
-            f"fragmentation={1 - MOST_USED:.1g}, the default, keeps plans below {most}"
+            f"fragmentation={1 - MOST_USED:.1g} keeps plans below {most}"
         )
 
     @property
     def may_use(self) -> str:
-        """A phrase on the memory that the plan may use on the worst device: ``may use 14.4 GiB of its 16 GiB``."""
+        """A phrase on the memory of the worst device: ``has 16 GiB``, or ``may use 14.4 GiB of its 16 GiB``."""
         return may_use(self.plan, int(self.plan.placement.devices[self.worst]), int(self.limit_bytes[self.worst]))
 
     @property
@@ -253,9 +253,9 @@ class MemoryReport:
 
 
 def may_use(plan: Plan, device: int, limit_bytes: int) -> str:
-    """Return a phrase on the memory that a plan may use on a device, and on all that the device has if that is more."""
+    """Return a phrase on the memory that a device has, and how much of it a plan may use if the job reserves some."""
     limit, has = format_bytes(limit_bytes), format_bytes(plan.topology.devices[device].memory_bytes)
-    return f"may use {limit}" + (f" of its {has}" if has != limit else "")
+    return f"has {has}" if has == limit else f"may use {limit} of its {has}"
 
 
 def memory(plan: Plan, schedule: str | Schedule | None = None, *, trace: Trace | None = None) -> MemoryReport:

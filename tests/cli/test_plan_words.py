@@ -119,19 +119,26 @@ def test_a_plan_says_its_batch_and_its_throughput(shell, cluster, tmp_path):
 
 
 def test_a_plan_that_nearly_fills_a_gpu_says_so_in_one_line(shell, cluster, tmp_path):
-    stages = [[0, 1], [2, 3]]
-    full = ("--set", "fragmentation=0")
-    needs = json.loads(evaluated(shell, cluster, tmp_path, stages, *full, "--json"))["memory"]["peak_bytes"]
+    needs = json.loads(evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]], "--json"))["memory"]["peak_bytes"]
     for share, begins in ((0.93, "memory is tight: node-"), (0.8, "memory: node-")):
         Path(cluster).write_text(CLUSTER.replace("gpu: H100", f"gpu: H100, memory_gib: {needs / share / 2**30:.9f}"))
-        out = evaluated(shell, cluster, tmp_path, stages, *full)
+        out = evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]])
         last = out.splitlines()[-1]
         assert last.startswith(begins)
         assert ("Treat it as not fitting" in last) == (share > 0.9)
-        caution = json.loads(evaluated(shell, cluster, tmp_path, stages, *full, "--json"))["memory"]["caution"]
+        caution = json.loads(evaluated(shell, cluster, tmp_path, [[0, 1], [2, 3]], "--json"))["memory"]["caution"]
         assert caution == (last.partition(": ")[2] if share > 0.9 else "")
-        by_default = evaluated(shell, cluster, tmp_path, stages).splitlines()[-1]
-        assert by_default.startswith("out of memory: node-" if share > 0.9 else "memory: node-")
+
+
+def test_beside_a_plan_that_fills_a_gpu_one_is_searched_that_leaves_memory_free(shell):
+    home = str(Path(__file__).parents[1] / "data" / "home" / "home.yaml")
+    wanted = ("plan", home, "--job", "llama-3-8b", "--batch", "32", "--seq-len", "2048", "--steps", "1")
+    out = shell(*wanted)[1].splitlines()
+    leaving = "leaving 10 % of the memory free (--set fragmentation=0.1), "
+    assert [line for line in out if line.startswith("memory is tight: ")]
+    assert [line for line in out if line.startswith((f"{leaving}an iteration takes ", f"{leaving}no plan fits"))]
+    free = shell(*wanted, "--set", "fragmentation=0.1")[1].splitlines()
+    assert not [line for line in free if line.startswith(("memory is tight: ", "leaving "))]
 
 
 def test_a_module_has_samples_and_a_job_of_message_sizes_no_throughput(cluster):

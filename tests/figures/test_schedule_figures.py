@@ -78,7 +78,7 @@ def test_what_is_over_the_limit_is_marked_and_said(small_plan):
     figure = figures.memory_over_time(report)
     over = [trace for trace in figure.data if trace.name == "over the limit"]
     assert len(over) == np.count_nonzero(report.over_bytes)
-    assert all(min(trace.y) == pytest.approx(12 * 0.9) for trace in over)
+    assert all(min(trace.y) == pytest.approx(12) for trace in over)
     assert sum(" over</b>" in word for word in headings(figure)) == len(over)
     assert "do not fit" in figure.layout.title.text
     limits = [trace for trace in figure.data if trace.name == "what a plan may use"]

@@ -20,7 +20,7 @@ MOST_S = {"home": 47.0, "shared": 13.5}
 
 @pytest.fixture(scope="module")
 def job():
-    return lab.load_job("llama-3-8b", global_batch=32, seq_len=2048, fragmentation=0.0)
+    return lab.load_job("llama-3-8b", global_batch=32, seq_len=2048)
 
 
 @pytest.fixture(scope="module", params=MOST_S)

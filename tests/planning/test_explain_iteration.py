@@ -97,7 +97,6 @@ def test_a_links_worth_alone_is_what_the_sensitivity_says(job):
 
 
 def test_memory_that_is_nearly_full_is_said(job):
-    job = job.with_fields(fragmentation=0.0)
     roomy = placed(network(["A100"] * 2), job, [[0], [1]])
     assert "Memory is tight" not in explain(roomy).text
     needs = float(lab.memory(roomy).peak_bytes.max())
@@ -107,7 +106,6 @@ def test_memory_that_is_nearly_full_is_said(job):
 
 
 def test_memory_that_forbids_a_faster_plan_is_said_with_what_it_forbids(job):
-    job = job.with_fields(fragmentation=0.0)
     topology = network(["A100", "A100", "A100"], gbps=2.0, ms=20.0, memory_bytes=40e9, peak_flop_per_s=3e14)
     free = placed(topology, job, [[0], [1], [2]], schedule="adaptive-1f1b", warmups=(2, 1, 0))
     explained = explain(free)

@@ -209,7 +209,7 @@ def test_the_device_that_lacks_most_is_named():
     parts = ["parameters_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "messages_bytes"]
     assert (frame[parts].sum(axis=1) == frame["peak_bytes"]).all()
     assert report.sentence.startswith(
-        f"device-3 needs {format_bytes(frame.loc['device-3', 'peak_bytes'])} and may use 3.5 KiB of its 3.9 KiB"
+        f"device-3 needs {format_bytes(frame.loc['device-3', 'peak_bytes'])} and has 3.9 KiB"
     )
     assert report.sentence.endswith("over; 2 of 4 devices do not fit)")
 
@@ -232,7 +232,7 @@ def test_each_micro_batch_holds_a_message_beside_its_activations_and_two_more_ar
     hop_bytes = int(boundary_bytes(job, 3)[1])
     least = static_memory(job, 3).total[1] + again[1] + 2 * hop_bytes + n * (kept[1] + hop_bytes)
     for less, wanted in ((0, n), (1, n - 1)):
-        plan = plan_of(3, 8, memory_bytes=float(least - less), recompute=recompute, fragmentation=0.0)
+        plan = plan_of(3, 8, memory_bytes=float(least - less), recompute=recompute)
         assert activation_budget(plan)[1, 0] == wanted
 
 
@@ -258,7 +258,7 @@ def test_advice_keeps_its_word(gib, microbatch):
 def test_advice_in_full():
     plan = plan_of(2, 16, 4, model=BIG, memory_bytes=12.0 * GiB)
     assert memory(plan).advice == (
-        "device-6 needs 19.4 GiB and may use 10.8 GiB of its 12 GiB (8.6 GiB over; 8 of 8 devices do not fit); "
+        "device-6 needs 19.4 GiB and has 12 GiB (7.4 GiB over; 8 of 8 devices do not fit); "
         "with recomputation it would need 5.6 GiB, with 1f1b it would need 5.5 GiB"
     )
     smaller = plan_of(2, 16, 4, model=BIG, memory_bytes=4.0 * GiB)
@@ -268,7 +268,7 @@ def test_advice_in_full():
 @pytest.mark.parametrize("share", [0.85, 0.89, 0.91, 0.999])
 def test_a_plan_that_fills_a_device_is_cautioned_from_nine_tenths_on(share):
     needs = memory(plan_of(2, 16, 4, model=BIG, microbatch=2)).peak_bytes.max()
-    plan = plan_of(2, 16, 4, model=BIG, microbatch=2, memory_bytes=float(needs / share), fragmentation=0.0)
+    plan = plan_of(2, 16, 4, model=BIG, microbatch=2, memory_bytes=float(needs / share))
     report = memory(plan)
     assert report.fits
     assert report.advice == ""
@@ -280,8 +280,7 @@ def test_a_plan_that_fills_a_device_is_cautioned_from_nine_tenths_on(share):
 
 def test_a_caution_in_full():
     needs = memory(plan_of(2, 16, 4, model=BIG, microbatch=2)).peak_bytes
-    full = {"memory_bytes": float(needs.max() / 0.95), "fragmentation": 0.0}
-    plan = plan_of(2, 16, 4, model=BIG, microbatch=2, **full)
+    plan = plan_of(2, 16, 4, model=BIG, microbatch=2, memory_bytes=float(needs.max() / 0.95))
     report = memory(plan)
     position, replica = report.fullest
     assert needs[position, replica] == needs.max()
@@ -289,20 +288,19 @@ def test_a_caution_in_full():
     assert report.caution == (
         f"{report.devices[position][replica]} needs {needed} of its {has} (95.0 %). Above 90 %, the allocator may "
         "thrash: nanotron's runs took 5 to 12 times as long. Treat it as not fitting. Smaller micro-batches, "
-        "recomputation or more stages need less; fragmentation=0.1, the default, keeps plans below 90 %"
+        "recomputation or more stages need less; fragmentation=0.1 keeps plans below 90 %"
     )
     other = plan_of(2, 16, 4, model=BIG, microbatch=1, checkpointing="block")
     tight = [0.91 * peak for peak in memory(other).peak_bytes.ravel().tolist()]
-    full = {"memory_bytes": [x / 0.85 for x in tight], "fragmentation": 0.0}
-    other = plan_of(2, 16, 4, model=BIG, microbatch=1, checkpointing="block", **full)
+    other = plan_of(2, 16, 4, model=BIG, microbatch=1, checkpointing="block", memory_bytes=[x / 0.85 for x in tight])
     assert ". More stages need less; " in memory(other).caution
 
 
 def test_no_caution_remains_with_the_fragmentation_that_it_names():
-    plan = plan_of(2, 16, 4, model=BIG)
+    plan = plan_of(2, 16, 4, model=BIG, fragmentation=0.1)
     needs = float(memory(plan).peak_bytes.max())
     for memory_bytes in (needs / 0.9, needs / 0.9001, needs / 0.8):
-        report = memory(plan_of(2, 16, 4, model=BIG, memory_bytes=memory_bytes))
+        report = memory(plan_of(2, 16, 4, model=BIG, fragmentation=0.1, memory_bytes=memory_bytes))
         assert not (report.fits and report.caution)
 
 

@@ -33,7 +33,7 @@ async def test_a_plan_that_does_not_fit_is_told_in_the_bar_in_the_sentence_and_o
     panel = SchedulePanel(state)
     trace = lab.simulate(state.plan, state.schedule)
     state.predicted = trace
-    prediction = replace(ChartedPrediction.of(state.plan, trace), lacking="ada needs 12.3 GiB and may use 12 GiB")
+    prediction = replace(ChartedPrediction.of(state.plan, trace), lacking="ada needs 12.3 GiB and has 12 GiB")
     panel.show(prediction)
     number = bar_numbers(state, None)[0]
     assert (number["note"], number["bad"]) == ("does not fit in memory", True)

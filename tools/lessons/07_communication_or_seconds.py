@@ -307,7 +307,7 @@ for stage, group in enumerate(fastest.stages):
 print(lab.explain(fastest).text)
 
 # %% [markdown]
-# Plans leave a tenth of each GPU's memory free (`fragmentation=0.1`), because allocators thrash close to the limit.
+# The plan fits, but one GPU is nearly full. For a real run, leave a tenth free: `fragmentation=0.1` in the job.
 #
 # The bound of this objective differs, too. `plan.gap` is about the communication cost in the plan's shape.
 # `plan.iteration_lower_bound_s` is about seconds and holds for *every* plan of the job. It covers any shape, cut,

@@ -160,12 +160,12 @@ class SystemOptions:
     Korthikanti et al. 2022, section 4.2.2. No GPU then holds a whole copy. Message sizes do not change."""
     reserve_bytes: Annotated[float, Option(unit="bytes", least=0)] = 0.0
     """Memory that the framework takes on each GPU: the CUDA context, NCCL buffers and workspaces."""
-    fragmentation: Annotated[float, Option(least=0)] = 0.1
+    fragmentation: Annotated[float, Option(least=0)] = 0.0
     """Share of the remaining memory that plans leave free for gaps between allocations, below 1.
 
-    A plan must fit into the memory that remains after ``reserve_bytes`` and this share. The default is a tenth, because
-    allocators thrash close to the limit: nanotron's runs took 5 to 12 times as long (Hugging Face, "Ultra-Scale
-    Playbook", 2025). SimuMax leaves .06 free (its ``mem_factor`` is .94)."""
+    A plan must fit into the memory that remains after ``reserve_bytes`` and this share. Allocators thrash close to the
+    limit: nanotron's runs took 5 to 12 times as long above .9 of the memory (Hugging Face, "Ultra-Scale Playbook",
+    2025). SimuMax leaves .06 free (its ``mem_factor`` is .94)."""
     gradient_dtype: Annotated[str | None, Option(choices=BYTES_PER_ELEMENT)] = None
     """Precision in which gradients are kept and sent; the job's dtype if omitted.
 
