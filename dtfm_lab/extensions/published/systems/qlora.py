@@ -14,6 +14,7 @@ from dtfm_lab.domain.units import GiB
 from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
+from dtfm_lab.simulation import simulate
 
 GPUS, GPU = 2, "RTX 3090"
 """Number and kind of the GPUs in every row."""
@@ -79,6 +80,7 @@ def fsdp_qlora() -> Iterator[Row]:
         if line["cpu_offload"] == "True":  # an omission of data/sources.yaml
             continue
         plan, number = plan_of(line), line["line"]
+        trace = simulate(plan)
         how: dict[str, Any] = {
             "group": f"{line['training']}, {line['sharding'].upper()}",
             "setting": f"{line['model']}, {line['training']}, {line['sharding'].upper()}, {line['batch_per_gpu']} x "
@@ -86,6 +88,7 @@ def fsdp_qlora() -> Iterator[Row]:
         }
         yield simulated_row(
             plan,
+            trace,
             value=_epoch_s,
             quantity="iteration",
             unit="s",
@@ -97,6 +100,7 @@ def fsdp_qlora() -> Iterator[Row]:
         )
         yield simulated_row(
             plan,
+            trace,
             value=_reserved_gib,
             quantity="memory",
             unit="GiB",
