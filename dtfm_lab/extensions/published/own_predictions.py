@@ -92,7 +92,9 @@ def located_plan(row: OwnRow) -> Plan:
         if row.rank_map is not None:
             return evaluate(row.topology, job, rank_map=row.rank_map)
         objective = default_objective(job)
-        return best_plan(row.topology, job, objective=objective, steps=SEARCH_STEPS, queueing=row.queueing)
+        # a row does not show how near its plan is to the bound
+        options = {"steps": SEARCH_STEPS, "queueing": row.queueing, "improve_bound": False}
+        return best_plan(row.topology, job, objective=objective, **options)
     except LabError as error:
         raise FileError(f"{row.where}: {error}") from None
 
