@@ -17,6 +17,9 @@ from dtfm_lab.domain.units import plain_rows
 from dtfm_lab.planning import evaluate, explain, plan, planners, search, stream_worth, worth_table
 from dtfm_lab.planning.explain.worth import shares_with
 
+FOR_SECONDS = {"objective": "iteration", "improve_bound": False}
+"""A worth takes no bound."""
+
 
 def network(gpus, gbps=20.0, seed=0):
     """Devices with links of their own, so that no two are alike, and the prices of the table."""
@@ -34,7 +37,7 @@ def job():
 
 @pytest.fixture(scope="module")
 def planned(job):
-    return plan(network(["A100", "A100", "H100", "Raspberry Pi"]), job, objective="iteration", steps=4)
+    return plan(network(["A100", "A100", "H100", "Raspberry Pi"]), job, steps=4, **FOR_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,7 @@ def test_the_fastest_device_is_worth_most_and_a_very_slow_one_harms(rows):
 
 def test_a_worth_is_that_of_planning_without_the_device(planned, rows, job):
     rest = planned.topology.subset(["A100-0", "A100-1", "Raspberry Pi-3"])
-    *_, last = search(rest, job, objective="iteration", steps=6, seed=1)
+    *_, last = search(rest, job, steps=6, seed=1, **FOR_SECONDS)
     assert rows[2].without.iteration_s == pytest.approx(last.plan.iteration_s, rel=0.05)
 
 
@@ -79,7 +82,7 @@ def test_equal_devices_are_worth_the_same_and_idle_ones_of_their_kind_nothing(jo
     links = np.full((5, 5), 1.0)
     devices = tuple(Device(name=f"a{i}", gpu="A100") for i in range(5))
     equal = Topology(devices, links * 1e-3, links * 1e8)
-    best = plan(equal, job.with_fields(n_stages=2, n_replicas=2), objective="iteration", steps=2)
+    best = plan(equal, job.with_fields(n_stages=2, n_replicas=2), steps=2, **FOR_SECONDS)
     for row in stream_worth(best, steps=1):
         assert row.worth_s >= -1e-9 * row.serving.iteration_s
         if row.without.idle_devices or len(row.without.topology) == 5:

@@ -107,14 +107,15 @@ class TraceColumns:
             sizes = ", ".join(str(len(stage)) for stage in devices) or "no"
             raise TraceError(f"trace has stages of {sizes} devices; wanted as many replicas of each")
         n_stages, n_replicas = len(devices) * self.context.stages_per_device, len(devices[0])
+        # messages of activations and of their gradients, and the stage that has no neighbour to exchange them with
+        at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}
         for a in self.actions:
-            at_end = {Kind.SEND_F: n_stages - 1, Kind.RECV_B: n_stages - 1, Kind.SEND_B: 0, Kind.RECV_F: 0}.get(a.kind)
             # without a peer, a message between replicas has no other end
             impossible = a.kind in BETWEEN_REPLICAS and a.peer is None
             impossible |= a.microbatch is not None and not 0 <= a.microbatch <= MOST_COUNT
             if a.kind in (Kind.SEND_E, Kind.RECV_E):
                 impossible = a.peer is None or not 0 <= a.other_end(0, 1)[0] < n_stages
-            if not 0 <= a.stage < n_stages or a.stage == at_end or impossible:
+            if not 0 <= a.stage < n_stages or a.stage == at_end.get(a.kind) or impossible:
                 raise TraceError(
                     f"trace holds {a}, which no device of {counted(n_stages, 'stage')} x "
                     f"{counted(n_replicas, 'replica')} does"

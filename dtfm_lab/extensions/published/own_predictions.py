@@ -91,8 +91,14 @@ def located_plan(row: OwnRow) -> Plan:
             return evaluate(row.topology, job, rank_map=(replica * job.n_stages + stage).tolist())
         if row.rank_map is not None:
             return evaluate(row.topology, job, rank_map=row.rank_map)
-        objective = default_objective(job)
-        return best_plan(row.topology, job, objective=objective, steps=SEARCH_STEPS, queueing=row.queueing)
+        return best_plan(
+            row.topology,
+            job,
+            objective=default_objective(job),
+            steps=SEARCH_STEPS,
+            queueing=row.queueing,
+            improve_bound=False,  # a row does not show how near its plan is to the bound
+        )
     except LabError as error:
         raise FileError(f"{row.where}: {error}") from None
 

@@ -122,22 +122,31 @@ def interval_of(quantity: str, predicted: float, trace: Trace) -> tuple[float, f
     None if the quantity is neither ``iteration`` nor in ``RATES``, or if nothing states how certain the computations
     are.
     """
+    if quantity != "iteration" and quantity not in RATES:
+        return None  # before the ends are computed, which takes a tenth of a simulation
     if (ends := predicted_ends(trace, 1.0)) is None:
         return None
     low, high = ends
     if quantity == "iteration":
         return predicted * low, predicted * high
-    # Rates fall when times rise, so the ends change places.
-    return (predicted / high, predicted / low) if quantity in RATES else None
+    return predicted / high, predicted / low  # rates fall when times rise, so the ends change places
 
 
-def simulated_row(plan: Plan, *, value: Predicted | None = None, assumptions: tuple[str, ...] = (), **said: Any) -> Row:
+def simulated_row(
+    plan: Plan,
+    trace: Trace | None = None,
+    *,
+    value: Predicted | None = None,
+    assumptions: tuple[str, ...] = (),
+    **said: Any,
+) -> Row:
     """Return the row of a simulated plan, with its interval and the assumed share of the peak.
 
-    ``value`` computes the number from the prediction. By default it is the one for the row's quantity and unit.
-    ``said`` are the remaining fields of the row.
+    ``trace`` is the plan's simulation, if several rows share one. By default the plan is simulated here. ``value``
+    computes the number from the prediction. By default it is the one for the row's quantity and unit. ``said`` are the
+    remaining fields of the row.
     """
-    trace, quantity = simulate(plan), said["quantity"]
+    trace, quantity = trace or simulate(plan), said["quantity"]
     predicted = (value or UNITS[quantity][said["unit"]])(Prediction(plan, trace))
     # No speed enters a peak of memory.
     shares = () if quantity == "memory" else shares_of(plan)

@@ -336,6 +336,14 @@ def test_a_source_stays_in_its_bands_says_where_every_row_is_from_and_is_told_on
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("quantity", ["iteration", "memory"])
+def test_the_median_error_of_bigscience_is_at_most_twelve_per_cent(quantity):
+    errors = [abs(row.ratio - 1) for row in published_ledger("bigscience") if row.quantity == quantity]
+    assert len(errors) == len(lines_of("bigscience_a100.csv"))
+    assert np.median(errors) <= 0.12
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "file", "column"),
     [

@@ -36,7 +36,7 @@ def test_copies_overtake_a_chain_where_algebra_says() -> None:
 
 def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
     systems = [lab.systems.variant("ddp", devices="all"), DTFMRandom()]
-    found = lab.strategies("lecture-hall", "tiny", over="bandwidth", systems=systems, values=[0.01, 10.0])
+    found = lab.strategies("lecture-hall", "tiny", over="bandwidth", systems=systems, values=[0.01, 10.0], precision=1)
     between = [point for point in found.points if point.refined]
     assert between
     for point in between:
@@ -47,7 +47,8 @@ def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
 
 @pytest.mark.parametrize(("over", "sign"), [("bandwidth", -1), ("latency", 1), ("compute", -1)])
 def test_a_system_that_tries_all_its_plans_never_loses_by_better_links_or_devices(over, sign) -> None:
-    found = lab.strategies("lecture-hall", "tiny", over=over, systems="megatron")
+    some = lab.load_topology("lecture-hall").subset(range(4))
+    found = lab.strategies(some, "tiny", over=over, systems="megatron")
     seconds = [point.seconds["megatron"] for point in found.points]
     assert len(seconds) == 7
     assert (sign * np.diff(seconds) >= -1e-9 * seconds[0]).all()

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dtfm_lab as lab
+from dtfm_lab.extensions.systems import ablations
 from dtfm_lab.extensions.systems.ablations import stream_ablations
 from dtfm_lab.extensions.systems.api import Budget, Outcome, outcome_of, strategies, stream_why, variant
 from dtfm_lab.extensions.systems.outcome import GATHERING, causes_of
@@ -54,9 +55,11 @@ def test_less_to_wait_for_is_never_slower(shape, schedule, transport, bandwidth,
     stages = [devices[i :: shape[0]] for i in range(shape[0])]
     job = JOB.with_fields(n_stages=shape[0], n_replicas=shape[1], schedule=schedule, transport=transport)
     plan = lab.evaluate(network, job, stages=stages)
-    for one in stream_ablations(of_job(plan)):
-        if one.name in NEVER_SLOWER:
-            assert one.iteration_s <= one.before_s * (1 + 1e-9), one.sentence
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ablations, "placements", lambda *_: ())  # two searches, which this law is not about
+        for one in stream_ablations(of_job(plan)):
+            if one.name in NEVER_SLOWER:
+                assert one.iteration_s <= one.before_s * (1 + 1e-9), one.sentence
 
 
 def test_every_gain_is_simulated(outcomes, found) -> None:

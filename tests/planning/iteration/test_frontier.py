@@ -63,7 +63,8 @@ def test_every_plan_of_a_frontier_fits_and_takes_what_the_simulator_says(found):
 
 
 def test_a_frontier_is_no_slower_than_the_fastest_plan_and_no_dearer_than_the_cheapest(found, job):
-    alone = {what: plan(priced(), job, objective=what, steps=STEPS, seed=3) for what in ("iteration", "price")}
+    how = {"steps": STEPS, "seed": 3, "improve_bound": False}
+    alone = {what: plan(priced(), job, objective=what, **how) for what in ("iteration", "price")}
     assert found[-1].fastest.iteration_s <= alone["iteration"].iteration_s
     assert found[-1].cheapest.price_per_billion_tokens <= alone["price"].price_per_billion_tokens
 
@@ -131,9 +132,9 @@ def test_batches_have_a_frontier_each(job):
 
 
 def test_devices_without_a_price_count_as_free_and_are_named(job):
-    topology = priced(6, prices=(1.0, 2.5, 0.0))
+    topology = priced(prices=(0.0, 2.5, 1.0))
     frontier = list(stream_frontier(topology, job, steps=1, searches=3))[-1]
-    assert frontier.note == "2 of 6 devices have no price and count as free: device-2, device-5"
+    assert frontier.note == "2 of 5 devices have no price and count as free: device-0, device-3"
     assert frontier.to_frame().attrs["note"] == frontier.note
     assert frontier.lower_bound_s(0.0) < math.inf
 

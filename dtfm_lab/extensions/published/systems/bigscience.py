@@ -17,6 +17,7 @@ from dtfm_lab.extensions.published.sailor_memory import CONTEXT_BYTES, buffers_b
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.systems.vtrain import INSIDE_BYTES_PER_S
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
+from dtfm_lab.simulation import simulate
 
 SEQUENCE = 2048
 """Tokens per sequence."""
@@ -150,6 +151,7 @@ def bigscience() -> Iterator[Row]:
     assumed = assumptions()["bigscience"]
     for line in numbers("bigscience_a100.csv"):
         plan, shape = plan_of(line), Shape.of(line)
+        trace = simulate(plan)
         grid = f"DP {line['dp']} TP {line['tp']} PP {line['pp']}, micro-batch {line['mbs']}"
         repeated = REPEATED.get(line["line"])
         how: dict[str, Any] = {
@@ -159,6 +161,7 @@ def bigscience() -> Iterator[Row]:
         }
         yield simulated_row(
             plan,
+            trace,
             quantity="iteration",
             unit="s",
             published=float(line["seconds_per_iteration"]),
@@ -169,6 +172,7 @@ def bigscience() -> Iterator[Row]:
         )
         yield simulated_row(
             plan,
+            trace,
             value=_used_gib,
             quantity="memory",
             unit="GiB",

@@ -14,6 +14,7 @@ from dtfm_lab.domain.units import GiB
 from dtfm_lab.extensions.published.row import Evidence, Row, assumptions, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, Prediction, hosts_of, listed_plan, simulated_row
+from dtfm_lab.simulation import simulate
 
 GPUS = 2
 """Number of GPUs in every row."""
@@ -81,6 +82,7 @@ def fsdp_qlora() -> Iterator[Row]:
         if line["cpu_offload"] == "True":  # an omission of data/sources.yaml
             continue
         plan, number = plan_of(line), line["line"]
+        trace = simulate(plan)
         how: dict[str, Any] = {
             "group": f"{line['training']}, {line['sharding'].upper()}",
             "setting": f"{line['model']}, {line['training']}, {line['sharding'].upper()}, {line['batch_per_gpu']} x "
@@ -88,6 +90,7 @@ def fsdp_qlora() -> Iterator[Row]:
         }
         yield simulated_row(
             plan,
+            trace,
             value=_epoch_s,
             quantity="iteration",
             unit="s",
@@ -99,6 +102,7 @@ def fsdp_qlora() -> Iterator[Row]:
         )
         yield simulated_row(
             plan,
+            trace,
             value=_reserved_gib,
             quantity="memory",
             unit="GiB",

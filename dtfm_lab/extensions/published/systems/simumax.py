@@ -15,6 +15,7 @@ from dtfm_lab.extensions.published.calibration import SecondsLine, median
 from dtfm_lab.extensions.published.row import Evidence, Row, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import hosts_of, listed_plan, simulated_row
+from dtfm_lab.simulation import simulate
 
 GPUS = 8
 NVLINK_BYTES_PER_S = 900e9
@@ -96,11 +97,13 @@ def simumax() -> Iterator[Row]:
         plans = [plan_of(line) for line in lines]
         for line, plan in zip(lines, plans, strict=True):
             chosen = tuple(words for what, words in BY_CHOICE.items() if int(line[what]) > 1)
-            yield simulated_row(plan, **_timed(line), group=model, assumptions=(*TIMED, *chosen))
+            trace = simulate(plan)
+            yield simulated_row(plan, trace, **_timed(line), group=model, assumptions=(*TIMED, *chosen))
             # Memory does not depend on their number, so it is compared once.
             if line["microbatches"] == lines[0]["microbatches"]:
                 yield simulated_row(
                     plan,
+                    trace,
                     group=model,
                     setting=_setting(line),
                     quantity="memory",

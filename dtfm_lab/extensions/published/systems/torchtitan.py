@@ -18,6 +18,7 @@ from dtfm_lab.extensions.published.row import Evidence, Row, numbers
 from dtfm_lab.extensions.published.sources import published
 from dtfm_lab.extensions.published.units import ALLOCATED, RESERVED, hosts_of, only_plan, simulated_row
 from dtfm_lab.extensions.systems.modelled.data_parallel import FSDP
+from dtfm_lab.simulation import simulate
 
 LOCAL_BATCH = 2
 NVLINK_BYTES_PER_S = 450e9
@@ -38,8 +39,10 @@ def torchtitan() -> Iterator[Row]:
             "evidence": Evidence.TRANSFERRED,
         }
         plan = plan_of(n, compiled=compiled)
+        trace = simulate(plan)
         yield simulated_row(
             plan,
+            trace,
             quantity="throughput",
             unit="tokens/s a GPU",
             published=float(line["tokens_per_s"]),
@@ -48,6 +51,7 @@ def torchtitan() -> Iterator[Row]:
         )
         yield simulated_row(
             plan,
+            trace,
             value=lambda found: found.peak_bytes / ALLOCATED / GiB,
             quantity="memory",
             unit="GiB",
