@@ -31,6 +31,10 @@ gc.disable()
 
 Shell = Callable[..., tuple[int, str, str]]
 
+LONG = "test_core_alone.py", "test_documented_code.py", "test_site.py"
+"""Files with single tests of a minute. They begin first: at the end they would keep one process busy and the others
+waiting."""
+
 TWO_LINES: list[str] = []
 """What errors of the lab said that were made in this process, if it was more than a line."""
 
@@ -59,6 +63,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
     return True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests of long files before all others. Those of a file stay together, so that they share what it makes."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -75,6 +76,26 @@ Reason = Callable[[Given, Any], Number]
 """Computes the number that the answer's list must end with, from what the reader is given and the rest of the
 answer."""
 Cases = Callable[[np.random.Generator], Iterable[Trial]]
+Value = TypeVar("Value")
+MOST_READERS = 16
+"""Readers whose values ``once_per_reader`` keeps."""
+
+
+def once_per_reader(compute: Callable[[Given], Value]) -> Callable[[Given], Value]:
+    """Decorate a function of what a reader is given: its value is kept, so that only the reader's first try waits."""
+    kept: list[tuple[Given, Value]] = []
+
+    @wraps(compute)
+    def kept_or_computed(given: Given) -> Value:
+        for other, value in kept:
+            if other is given:
+                return value
+        value = compute(given)
+        kept.append((given, value))
+        del kept[:-MOST_READERS]
+        return value
+
+    return kept_or_computed
 
 
 class MissionsOf:

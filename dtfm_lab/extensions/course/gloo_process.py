@@ -1,11 +1,13 @@
-"""One of the processes of ``in_processes``: it joins the gloo group, runs the reader's function and writes the result.
+"""The processes of ``in_processes``: each joins the gloo group, runs the reader's function and writes the result.
 
-Started as ``python -m dtfm_lab.extensions.course.gloo_process JSON``. Only this module and the workers load torch.
+Started as ``python -m dtfm_lab.extensions.course.gloo_process JSON``, with a list of orders, one per rank. The process
+loads torch and forks itself for each of several orders. Only this module and the workers load torch.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import sys
 from collections.abc import Callable
@@ -16,7 +18,9 @@ import torch
 import torch.distributed as dist
 
 from dtfm_lab.domain.job import Job
+from dtfm_lab.extensions.course.processes import error_file, result_file
 from dtfm_lab.files import load_job
+from dtfm_lab.runtime.protocol.processes import exit_with_parent
 from dtfm_lab.runtime.worker.batches import TextBatches
 from dtfm_lab.runtime.worker.stages import build_stages, next_token_loss
 from dtfm_lab.runtime.worker.training_state import learning_rate_at
@@ -63,7 +67,28 @@ def pieces(stage: int, n_stages: int, seed: int = 0, batch: int = 8, microbatch:
     return Pieces(module, step, microbatches, next_token_loss, (microbatch, model.seq_len, model.d_model))
 
 
-def main(asked: dict[str, Any]) -> None:
+def main(orders: list[dict[str, Any]]) -> None:
+    """Be the only rank, or fork a process for each rank and wait for them. Exit with status 1 when one has failed."""
+    if len(orders) == 1:
+        be_rank(orders[0])
+        return
+    parent, pids = os.getpid(), []
+    for asked in orders:
+        pid = os.fork()
+        if pid == 0:
+            exit_with_parent(parent)
+            said = os.open(error_file(Path(asked["folder"]), asked["rank"]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(said, sys.stderr.fileno())
+            be_rank(asked)
+            # Unloading torch would take time in each of the forks.
+            os._exit(0)
+        pids.append(pid)
+    for pid in pids:
+        if os.waitpid(pid, 0)[1] != 0:
+            os._exit(1)
+
+
+def be_rank(asked: dict[str, Any]) -> None:
     """Run the reader's function as one rank of the group."""
     # Many processes share the machine's cores.
     torch.set_num_threads(1)
@@ -81,7 +106,7 @@ def main(asked: dict[str, Any]) -> None:
     # No process may leave while another still sends to it.
     dist.barrier()
     found = json.dumps({"value": value, "messages": messages})
-    (folder / f"{asked['rank']}.json").write_text(found, encoding="utf-8")
+    result_file(folder, asked["rank"]).write_text(found, encoding="utf-8")
     dist.destroy_process_group()
 
 

@@ -79,21 +79,41 @@ def in_processes(
     with tempfile.TemporaryDirectory(prefix="dtfm-gloo-") as folder:
         path = Path(folder) / "own.py"
         path.write_text(HEADER + source, encoding="utf-8")
-        running = []
+        orders: list[dict[str, Any]] = []
         for rank in range(n):
-            asked = {"file": str(path), "function": function, "rank": rank, "n": n, "folder": folder}
-            asked["given"] = given | (dict(each[rank]) if each else {})
-            command = [sys.executable, "-m", "dtfm_lab.extensions.course.gloo_process", json.dumps(asked)]
-            running.append(
-                subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=_own_path())
+            own = given | (dict(each[rank]) if each else {})
+            orders.append(
+                {"file": str(path), "function": function, "rank": rank, "n": n, "folder": folder, "given": own}
             )
+        # Loading torch takes seconds. On Linux, one process loads it and is forked for the others.
+        groups = [orders] if sys.platform == "linux" else [[order] for order in orders]
+        running = [_started(group, Path(folder)) for group in groups]
         try:
-            return [_done(process, rank, Path(folder)) for rank, process in enumerate(running)]
+            return [
+                done
+                for process, group in zip(running, groups, strict=True)
+                for done in _done(process, [order["rank"] for order in group], Path(folder))
+            ]
         finally:
-            # Also after a failure: the others would wait for the one that failed.
+            # Also after a failure: the others would wait for the one that failed. Forks end with their parent.
             for process in running:
                 process.kill()
-                process.communicate()
+                process.wait()
+
+
+def _started(orders: list[dict[str, Any]], folder: Path) -> subprocess.Popen[bytes]:
+    """Start the process for these orders. What each rank writes to standard error is in ``RANK.err``."""
+    command = [sys.executable, "-m", "dtfm_lab.extensions.course.gloo_process", json.dumps(orders)]
+    with error_file(folder, orders[0]["rank"]).open("wb") as said:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=_own_path())
+
+
+def error_file(folder: Path, rank: int) -> Path:
+    return folder / f"{rank}.err"
+
+
+def result_file(folder: Path, rank: int) -> Path:
+    return folder / f"{rank}.json"
 
 
 def _own_path() -> dict[str, str]:
@@ -102,15 +122,24 @@ def _own_path() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
 
 
-def _done(process: subprocess.Popen[str], rank: int, folder: Path) -> Done:
+def _done(process: subprocess.Popen[bytes], ranks: Sequence[int], folder: Path) -> list[Done]:
+    """Wait for a process that runs these ranks, and return what each returned. Raises LabError for the first that
+    failed."""
     try:
-        _, said = process.communicate(timeout=LONGEST_S)
+        status = process.wait(timeout=LONGEST_S)
     except subprocess.TimeoutExpired:
+        status = None
+    # The process waits for its ranks in this order, and ends when one has failed.
+    missing = (rank for rank in ranks if not result_file(folder, rank).exists())
+    if status is None:
         raise LabError(
-            f"process {rank} has waited for {LONGEST_S:.0f} s: does every send have its receive, in the same order?"
-        ) from None
-    if process.returncode != 0:
+            f"process {next(missing, ranks[-1])} has waited for {LONGEST_S:.0f} s: does every send have its receive, "
+            "in the same order?"
+        )
+    if status != 0:
+        rank = next(missing, ranks[-1])
+        said = error_file(folder, rank).read_text(encoding="utf-8", errors="replace")
         lines = [line for line in said.splitlines() if line.strip()] or ["it said nothing"]
         raise LabError(f"process {rank} failed: {lines[-1][:200]}")
-    found = json.loads((folder / f"{rank}.json").read_text(encoding="utf-8"))
-    return Done(found["value"], [(kind, n_bytes) for kind, n_bytes in found["messages"]])
+    found = [json.loads(result_file(folder, rank).read_text(encoding="utf-8")) for rank in ranks]
+    return [Done(one["value"], [(kind, n_bytes) for kind, n_bytes in one["messages"]]) for one in found]

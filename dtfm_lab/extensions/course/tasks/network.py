@@ -9,7 +9,14 @@ import numpy as np
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
-from dtfm_lab.extensions.course.checks import MissionsOf, Number, TextValues, Trial, require
+from dtfm_lab.extensions.course.checks import (
+    MissionsOf,
+    Number,
+    TextValues,
+    Trial,
+    once_per_reader,
+    require,
+)
 from dtfm_lab.extensions.course.mission import Given, NotYet
 from dtfm_lab.files import load_job
 from dtfm_lab.planning import evaluate
@@ -98,19 +105,24 @@ def _slowest(network: Topology) -> frozenset[str]:
     return frozenset((network.names[int(a)], network.names[int(b)]))
 
 
+@once_per_reader
+def gains_of(given: Given) -> dict[frozenset[str], float]:
+    return _upgrade_gains(given.plan)
+
+
 def most_by_one_link(given: Given, pair: Sequence[str]) -> Number:
     """Return the milliseconds of an iteration that are saved if bytes on the chosen link take no time."""
     plan, before_s = given.plan, simulate(given.plan).iteration_s
     a, b = (plan.topology.index(name) for name in pair)
     free = plan.topology.with_link(a, b, bandwidth_bytes_per_s=1e6 * float(plan.topology.bandwidth_bytes_per_s[a, b]))
     wanted = 1e3 * (before_s - simulate(evaluate(free, plan.job, rank_map=plan.rank_map)).iteration_s)
-    doubled = 1e3 * _upgrade_gains(plan)[frozenset(pair)]
+    doubled = 1e3 * gains_of(given)[frozenset(pair)]
     return Number(wanted, {"doubled": doubled, "twice": 2 * doubled, "seconds": wanted / 1e3})
 
 
 @lesson.mission("best-upgrade", takes=(list, tuple), reason=most_by_one_link, give=give_upgrade)
 def best_upgrade(pair: list[str], given: Given) -> TextValues:
-    gains = _upgrade_gains(given.plan)
+    gains = gains_of(given)
     chosen = frozenset(str(name) for name in pair)
     require(chosen in gains, f"found {list(pair)!r:.60}; wanted two of {', '.join(given.plan.topology.names)}")
     best_s, saved_s = max(gains.values()), gains[chosen]

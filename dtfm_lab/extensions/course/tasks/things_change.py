@@ -15,6 +15,7 @@ from dtfm_lab.extensions.course.checks import (
     Number,
     TextValues,
     fresh_cases,
+    once_per_reader,
     plan_of,
     require,
     value_of,
@@ -194,25 +195,35 @@ def times_rarer(given: Given, every_s: float) -> Number:
     return Number(times**0.5, {"proportional": times, "inverse": times**-0.5})
 
 
+def _restarted(given: Given, every_s: float) -> History:
+    """Return what is trained in the given hours with a checkpoint every ``every_s`` seconds."""
+    costs = {"checkpoint_s": float(given.writes_s), "restart_s": float(given.restart_s)}
+    return played(SAME, given.hours, policy_of("restart", every_s=every_s), **costs)
+
+
+def _young_s(given: Given) -> float:
+    return float(np.sqrt(2 * given.writes_s * given.hours.mean_between_losses_s))
+
+
+@once_per_reader
+def most_samples(given: Given) -> float:
+    """Return the samples that the best checkpoint interval trains. It is searched for around Young's, where it is."""
+    intervals = [_young_s(given) * 1.2 ** (n - SWEPT // 2) for n in range(SWEPT)]
+    swept = race_over(lambda every_s: (_restarted(given, every_s),), intervals, 0.05)
+    return max(point.histories[0].samples for point in swept)
+
+
 @lesson.mission("how-often-to-write", takes=(int, float), reason=times_rarer, give=give_failing_cards)
 def how_often_to_write(every_s: float, given: Given) -> TextValues:
     require(not isinstance(every_s, bool) and 0 < every_s < np.inf, f"found {every_s!r}; wanted seconds above 0")
 
-    def made(seconds: float) -> tuple[History, ...]:
-        costs = {"checkpoint_s": float(given.writes_s), "restart_s": float(given.restart_s)}
-        return (played(SAME, given.hours, policy_of("restart", every_s=seconds), **costs),)
-
-    young = float(np.sqrt(2 * given.writes_s * given.hours.mean_between_losses_s))
-    # Around Young's interval, where the best one is.
-    swept = race_over(made, [young * 1.2 ** (n - SWEPT // 2) for n in range(SWEPT)], 0.05)
-    best = max(point.histories[0].samples for point in swept)
-    found = made(every_s)[0]
-    share = found.samples / best
+    found = _restarted(given, every_s)
+    share = found.samples / most_samples(given)
     if share < CLOSE:
         writing, redone = found.seconds["checkpoint"], found.seconds["redone"]
         side = "mostly writing" if writing > redone else "mostly work that is done again"
         raise NotYet(f"every {every_s:.0f} s trains {format_share(share)} of the best of a sweep; the rest is {side}")
-    return {"share": format_share(share, 2), "young": young}
+    return {"share": format_share(share, 2), "young": _young_s(given)}
 
 
 def give_three_traces(rng: np.random.Generator) -> Mapping[str, Any]:
