@@ -1,7 +1,7 @@
 // The document's edits, its lines and what is drawn of them.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { arranged, fitting, placed } from "../../../dtfm_lab/widgets/views/editor/page/arrange.js";
+import { arranged, placed } from "../../../dtfm_lab/widgets/views/editor/page/arrange.js";
 import { duplicateDevices, duplicateRegions } from "../../../dtfm_lab/widgets/views/editor/page/copies.js";
 import * as docs from "../../../dtfm_lab/widgets/views/editor/page/document.js";
 import { boxAt, nearestFree } from "../../../dtfm_lab/widgets/views/editor/page/drops.js";
@@ -9,6 +9,7 @@ import { curve, inCircle, inRectangle, overlap, placeOn } from "../../../dtfm_la
 import { placeLabels } from "../../../dtfm_lab/widgets/views/editor/page/labels.js";
 import { lightOf } from "../../../dtfm_lab/widgets/views/editor/page/light.js";
 import { addLine, clear, conditionsOf, evenOut, linkFits, removeLines, setConditions } from "../../../dtfm_lab/widgets/views/editor/page/lines.js";
+import { fitting } from "../../../dtfm_lab/widgets/views/editor/page/room.js";
 import { routes } from "../../../dtfm_lab/widgets/views/editor/page/routes.js";
 import { hostBox, takenApart, withoutDevices } from "../../../dtfm_lab/widgets/views/editor/page/hosts.js";
 import { sceneOf, tasksOf } from "../../../dtfm_lab/widgets/views/editor/page/scene.js";
@@ -374,6 +375,8 @@ test("what fits, and what somebody has placed by hand, stays on any screen", () 
   assert.equal(fitting(four, { width: 1200, height: 700 }), four);
   const byHand = docs.moveDevices(four, new Map([["d3", { x: 17, y: 60 }]]));
   assert.equal(fitting(byHand, PHONE), byHand);
+  const moved = docs.moveDevices(four, new Map(four.devices.slice(8, 16).map(({ name, x, y }) => [name, { x: x + 40, y: y + 200 }]))); // a region
+  assert.equal(fitting(moved, PHONE), moved);
   assert.equal(fitting(four, null), four);
 });
 

@@ -11,7 +11,7 @@ import * as docs from "./page/document.js";
 import { addLine, conditionsOf, removeLines, samePair, setConditions } from "./page/lines.js";
 import { badges } from "./page/badges.js";
 import { duplicateDevices, duplicateRegions } from "./page/copies.js";
-import { arranged, fitting, placed } from "./page/arrange.js";
+import { arranged, placed } from "./page/arrange.js";
 import { dropZone, onDownload } from "./page/files.js";
 import { topologyGraph } from "./page/graph.js";
 import { hostCard } from "./page/host_card.js";
@@ -21,6 +21,7 @@ import { labelLayer, placeLabels } from "./page/labels.js";
 import { lightOf } from "./page/light.js";
 import { layOut, paint } from "./page/paint.js";
 import { sidePanel } from "./page/panel.js";
+import { fitting } from "./page/room.js";
 import { recoveries, travelling } from "./page/running.js";
 import { emptyState, inventory, legendEntries } from "./page/surroundings.js";
 import { meaning, searchField, toolbar } from "./page/toolbar.js";
@@ -269,10 +270,11 @@ function render({ model, el }) {
    * @type {(next: Document) => Document}
    */
   function inOwnPlaces(next) {
-    if (shown === drawn) return next;
-    const places = new Map(shown.devices.map((device) => [device.name, device]));
-    const same = next.devices.length === places.size && next.devices.every(({ name, x, y }) => places.get(name)?.x === x && places.get(name)?.y === y);
-    return same ? docs.moveDevices(next, new Map(drawn.devices.map(({ name, x, y }) => [name, { x, y }]))) : next;
+    /** @type {(document: Document) => (string | number)[][]} */
+    const places = ({ devices }) => devices.map(({ name, region, x, y }) => [name, region, x, y]);
+    return shown !== drawn && docs.same(places(next), places(shown))
+      ? docs.moveDevices(next, new Map(drawn.devices.map(({ name, x, y }) => [name, { x, y }])))
+      : next;
   }
 
   /** Shows all, with devices where the room now is. */
