@@ -9,8 +9,9 @@ import { curve, inCircle, inRectangle, overlap, placeOn } from "../../../dtfm_la
 import { placeLabels } from "../../../dtfm_lab/widgets/views/editor/page/labels.js";
 import { lightOf } from "../../../dtfm_lab/widgets/views/editor/page/light.js";
 import { addLine, clear, conditionsOf, evenOut, linkFits, removeLines, setConditions } from "../../../dtfm_lab/widgets/views/editor/page/lines.js";
+import { fitting } from "../../../dtfm_lab/widgets/views/editor/page/room.js";
 import { routes } from "../../../dtfm_lab/widgets/views/editor/page/routes.js";
-import { hostBox, takenApart } from "../../../dtfm_lab/widgets/views/editor/page/hosts.js";
+import { hostBox, takenApart, withoutDevices } from "../../../dtfm_lab/widgets/views/editor/page/hosts.js";
 import { sceneOf, tasksOf } from "../../../dtfm_lab/widgets/views/editor/page/scene.js";
 import { nearest, sizes } from "../../../dtfm_lab/widgets/views/editor/page/style.js";
 import { placesOf, trafficOf } from "../shared/tasks.js";
@@ -319,4 +320,75 @@ test("a host that is taken apart is its devices, with their links and its own", 
   );
   assert.equal(new Set(apart.devices.map(({ x, y }) => `${x}/${y}`)).size, 4);
   assert.deepEqual(docs.matches(HOSTS, "d"), ["two", "ada"]);
+});
+
+const PHONE = { width: 350, height: 110 };
+/** Regions of eight devices in rows of three, three regions a row, as Python places them. @type {(n: number) => import("../shared/types.d.ts").Document} */
+const regionsOfEight = (n) =>
+  docs.complete({
+    regions: Array.from({ length: n }, (_, at) => ({ name: `region-${at}`, latency_ms: 1, bandwidth_gbps: 1 })),
+    devices: Array.from({ length: 8 * n }, (_, at) => {
+      const [region, slot] = [Math.floor(at / 8), at % 8];
+      return device(`d${at}`, `region-${region}`, 585 * (region % 3) + 90 * (slot % 3), 495 * Math.floor(region / 3) + 90 * Math.floor(slot / 3));
+    }),
+  });
+/** Boxes of regions with their titles, when the drawing is fitted. @type {(document: import("../shared/types.d.ts").Document, room: typeof PHONE) => { apart: number, boxes: import("../../../dtfm_lab/widgets/views/editor/types.d.ts").Rectangle[] }} */
+function fittedBoxes({ devices, regions }, { width, height }) {
+  const near = nearest(devices);
+  /** @type {(of: typeof devices, zoom: number, title: number) => import("../../../dtfm_lab/widgets/views/editor/types.d.ts").Rectangle} */
+  const around = (of, zoom, title) => {
+    const { width: wide, padding } = sizes(zoom, near);
+    const [x, y] = [of.map((one) => zoom * one.x), of.map((one) => zoom * one.y)];
+    const edge = wide / 2 + padding;
+    return { x1: Math.min(...x) - edge, x2: Math.max(...x) + edge, y1: Math.min(...y) - edge - title, y2: Math.max(...y) + edge };
+  };
+  let zoom = 1.4;
+  for (let whole = around(devices, zoom, 0); whole.x2 - whole.x1 > width || whole.y2 - whole.y1 > height; whole = around(devices, zoom, 0)) zoom *= 0.99;
+  return {
+    apart: zoom * near,
+    boxes: regions.map(({ name }) =>
+      around(
+        devices.filter(({ region }) => region === name),
+        zoom,
+        15,
+      ),
+    ),
+  };
+}
+
+test("on a narrow screen regions stand where the room is, and their boxes do not meet", () => {
+  for (const n of [1, 2, 4, 8]) {
+    const before = regionsOfEight(n);
+    const after = fitting(before, PHONE);
+    const { apart, boxes } = fittedBoxes(after, PHONE);
+    assert.ok(
+      boxes.every((one, at) => boxes.slice(at + 1).every((other) => !overlap(one, other))),
+      `${n} regions`,
+    );
+    assert.ok(apart >= fittedBoxes(before, PHONE).apart, `${n} regions`);
+    assert.deepEqual(fitting(after, PHONE), after); // what has its room stays
+  }
+});
+
+test("what fits, and what somebody has placed by hand, stays on any screen", () => {
+  const four = regionsOfEight(4);
+  assert.equal(fitting(four, { width: 1200, height: 700 }), four);
+  const byHand = docs.moveDevices(four, new Map([["d3", { x: 17, y: 60 }]]));
+  assert.equal(fitting(byHand, PHONE), byHand);
+  const moved = docs.moveDevices(four, new Map(four.devices.slice(8, 16).map(({ name, x, y }) => [name, { x: x + 40, y: y + 200 }]))); // a region
+  assert.equal(fitting(moved, PHONE), moved);
+  assert.equal(fitting(four, null), four);
+});
+
+test("a device that goes from a host leaves the others, each by itself", () => {
+  const host = { ...device("rack", "east"), members: ["a", "b", "c"], inside: { latency_ms: 0.01, bandwidth_gbps: 3600 } };
+  const network = docs.complete({ devices: [host, device("d", "east", 300), device("e", "east", 400)] });
+  assert.deepEqual(
+    withoutDevices(network, ["rack", "d"], ["b"]).devices.map(({ name }) => name),
+    ["a", "c", "e"],
+  );
+  assert.deepEqual(
+    withoutDevices(network, ["rack"], []).devices.map(({ name }) => name),
+    ["d", "e"],
+  );
 });

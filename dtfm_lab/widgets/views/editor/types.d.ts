@@ -87,8 +87,8 @@ export type Laid = {
   frames: Map<string, Frame>;
   boxes: Map<string, Rectangle | null>;
   curves: Map<string, Curve>;
-  names: Map<string, Point & { text: string; size: number; whole: boolean }>;
-  titles: Map<string, Point & { text: string; size: number }>;
+  names: Map<string, Point & { text: string; whole: boolean }>;
+  titles: Map<string, Point & { text: string }>;
   taken: Obstacle[];
 };
 export type LabelPlace = Point & { brief: boolean };

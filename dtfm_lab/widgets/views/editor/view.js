@@ -15,12 +15,13 @@ import { arranged, placed } from "./page/arrange.js";
 import { dropZone, onDownload } from "./page/files.js";
 import { topologyGraph } from "./page/graph.js";
 import { hostCard } from "./page/host_card.js";
-import { takenApart } from "./page/hosts.js";
+import { withoutDevices } from "./page/hosts.js";
 import { describe } from "./page/inspector.js";
 import { labelLayer, placeLabels } from "./page/labels.js";
 import { lightOf } from "./page/light.js";
 import { layOut, paint } from "./page/paint.js";
 import { sidePanel } from "./page/panel.js";
+import { fitting } from "./page/room.js";
 import { recoveries, travelling } from "./page/running.js";
 import { emptyState, inventory, legendEntries } from "./page/surroundings.js";
 import { meaning, searchField, toolbar } from "./page/toolbar.js";
@@ -28,6 +29,8 @@ import { meaning, searchField, toolbar } from "./page/toolbar.js";
 /** @import { Choice, Command, Edit, Ends, Laid, Running, Scene, SceneLine, Traits } from "./types.d.ts" */
 
 const FADE_MS = 150; // how long what is not pointed at takes to fade
+const BELOW = { tools: 46, kinds: 70 }; // pixels of the tools below a drawing, and of the kinds of GPU above them
+const CARD = { top: 8, bottom: 50 }; // pixels of the canvas that an open host leaves free: the legend and the tools
 const [STEP, LEAP] = [5, 25]; // how far an arrow key moves, without and with Shift
 
 /** @type {Render<Traits>} */
@@ -55,7 +58,18 @@ function render({ model, el }) {
   const root = frame("dtfm-editor", "Network canvas", "application");
   const panel = sidePanel(side);
 
-  const read = () => placed(docs.complete({ ...model.get("outline"), links: model.get("links") }));
+  /** @type {{ width: number, height: number } | null} */
+  let room = null; // for the drawing, as it was fitted last
+  /** @type {Document} any: null until the first reading, which sets it before it is asked for */
+  let drawn = /** @type {any} */ (null); // the document as Python has it, whose devices may have other places on a small screen
+  /** @type {Document} any: as above */
+  let shown = /** @type {any} */ (null); // and as it was shown
+  /** @type {() => Document} */
+  function read() {
+    drawn = placed(docs.complete({ ...model.get("outline"), links: model.get("links") }));
+    shown = fitting(drawn, room);
+    return shown;
+  }
   let present = read();
   const now = () => present;
   const filled = () => model.get("filled");
@@ -78,8 +92,9 @@ function render({ model, el }) {
       opened: (data) => (data.kind === "region" ? graph.choose({ devices: membersOf([data.name]) }) : openForm()),
       pointed: (data) => point(data),
       changed: () => draw(),
+      resized: () => fit(),
     },
-    () => ({ highlight: model.get("highlight"), filled: filled() }),
+    () => ({ highlight: model.get("highlight"), filled: filled(), below: legend.offsetHeight ? BELOW.kinds : BELOW.tools }),
     cleanUp,
   );
 
@@ -171,7 +186,7 @@ function render({ model, el }) {
     if (shade < 1 || beat.on) draw();
     const light = lit.what || !lit.up ? lightOf(lit.what ?? lit.before ?? null, scene) : null;
     const host = scene.devices.find(({ name, members }) => name === opened && members.length > 0);
-    card.show(host ?? null, laid.frames.get(opened), scene, { theme, width, height, parts, light: lit.up ? light : null, run, conditions });
+    card.show(host ?? null, laid.frames.get(opened), scene, { theme, width, height, ...CARD, parts, light: lit.up ? light : null, run, conditions });
     paint(context, scene, view, laid, {
       theme,
       width,
@@ -250,10 +265,36 @@ function render({ model, el }) {
    */
   const withConditions = (line, conditions) => setConditions(now(), line.kind, line.ends, conditions, !line.oneWay, filled());
 
+  /**
+   * The document with the places that it had before the screen was too small for them, unless some were changed here.
+   * @type {(next: Document) => Document}
+   */
+  function inOwnPlaces(next) {
+    /** @type {(document: Document) => (string | number)[][]} */
+    const places = ({ devices }) => devices.map(({ name, region, x, y }) => [name, region, x, y]);
+    return shown !== drawn && docs.same(places(next), places(shown))
+      ? docs.moveDevices(next, new Map(drawn.devices.map(({ name, x, y }) => [name, { x, y }])))
+      : next;
+  }
+
+  /** Shows all, with devices where the room now is. */
+  function fit() {
+    const wide = graph.room();
+    if (wide && !docs.same(wide, room)) {
+      room = wide;
+      const next = read();
+      if (!docs.same(next, present)) {
+        present = next;
+        graph.draw(next);
+      }
+    }
+    graph.fit();
+  }
+
   /** @type {(next: Document) => void} */
   function set(next) {
     present = next;
-    const { links, ...outline } = next;
+    const { links, ...outline } = inOwnPlaces(next);
     if (!docs.same(outline, model.get("outline"))) model.set("outline", outline);
     if (!docs.same(links, model.get("links"))) model.set("links", links);
   }
@@ -391,11 +432,9 @@ function render({ model, el }) {
   function remove() {
     const { devices, regions, links, pairs } = graph.chosen();
     const withoutLines = removeLines(removeLines(now(), "link", links), "pair", pairs);
-    // A device inside a host goes alone: what is left of the host differs from others, and is drawn device by device.
-    const broken = new Set([...parts].map((name) => graph.scene.hostOf.get(name) ?? ""));
-    const whole = devices.filter((name) => !broken.has(name));
-    edit(docs.removeRegions(docs.removeDevices(takenApart(withoutLines, [...broken]), [...parts, ...whole, ...membersOf(regions)]), regions), {});
-    if (broken.size) graph.fit();
+    const isBroken = parts.size > 0;
+    edit(docs.removeRegions(withoutDevices(withoutLines, [...devices, ...membersOf(regions)], parts), regions), {});
+    if (isBroken) fit();
   }
 
   function group() {
@@ -509,7 +548,7 @@ function render({ model, el }) {
       possible: () => model.get("can_redo"),
       why: "nothing has been undone",
     },
-    { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: graph.fit, possible: always, why: "" },
+    { name: "fit", label: "Fit", keys: "F", hint: "Show everything", run: fit, possible: always, why: "" },
     {
       name: "delete",
       label: "Delete",
@@ -553,7 +592,8 @@ function render({ model, el }) {
       hint: "Lay devices out region by region",
       run: () => {
         edit(arranged(now()));
-        graph.fit();
+        room = null; // they may have no room as they stand now
+        fit();
       },
       possible: () => now().devices.length > 1,
       why: "there are not two devices yet",
@@ -628,7 +668,7 @@ function render({ model, el }) {
     present = next;
     notice = "";
     graph.draw(next);
-    if (others) graph.fit();
+    if (others) fit();
     chooseDevices(model.get("selected"));
     sendSelection(); // what was selected may be gone
   }
@@ -764,7 +804,7 @@ function render({ model, el }) {
   use("select");
   graph.draw(now());
   graph.choose({ devices: model.get("selected") });
-  graph.fit();
+  fit();
   takeLink();
   refresh();
   return cleanUp.run;

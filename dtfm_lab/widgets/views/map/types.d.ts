@@ -162,4 +162,4 @@ export type CardStyle = {
   counts: (card: Card) => [stage: number, count: number][];
 };
 export type Drawn = Point & { gpu: string; radius: number; stage?: number; stages?: number[]; alpha: number; chosen?: boolean; focused?: boolean };
-export type { Condition, Context, Device, Document, Filled, Highlight, Kind, Moment, Pointed, Spot, Tasks, Theme };
+export type { Condition, Context, Device, Document, Filled, Highlight, Kind, Moment, Point, Pointed, Spot, Tasks, Theme };

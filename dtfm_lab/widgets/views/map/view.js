@@ -1,11 +1,14 @@
 // The map: cities' cards round a globe, pipes between them, the plan's badges on them. The document is the truth, Python holds it.
-import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, typed } from "shared/dom.js";
+import { cleanUps, frame, h, oncePerFrame, onResize, onTraits, setTraits, typed } from "shared/dom.js";
 import { isStill, onPulse, onShine, onTime, shine } from "shared/bus.js";
 import { sharpCanvas, tooltip } from "shared/canvas.js";
 import { playbackRows } from "shared/playback.js";
 import { readTheme } from "shared/theme.js";
 import { view } from "shared/view.js";
-import { complete, removeDevices, removeRegions, same } from "../editor/page/document.js";
+import { changeDevices, complete, named, removeRegions, same } from "../editor/page/document.js";
+import { hostCard } from "../editor/page/host_card.js";
+import { withoutDevices } from "../editor/page/hosts.js";
+import { lightOf } from "../editor/page/light.js";
 import { cameraOf } from "./page/camera.js";
 import { paintCities, paintPin, spread } from "./page/cities.js";
 import { addDevice, changePair, moveDevices, moveRegion } from "./page/edits.js";
@@ -14,6 +17,7 @@ import { gestures } from "./page/gestures.js";
 import { globeOf, landPath, paintGround } from "./page/globe.js";
 import { standing, target, under } from "./page/hits.js";
 import { labels } from "./page/labels.js";
+import { TOP } from "./page/layout.js";
 import { searchField } from "./page/search.js";
 import { sceneOf } from "./page/scene.js";
 import { toolbar } from "./page/toolbar.js";
@@ -27,6 +31,7 @@ import { there } from "shared/there.js";
 /** @type {<T>(things: Record<string, T>, name: string) => T | undefined} */
 const own = (things, name) => (Object.hasOwn(things, name) ? things[name] : undefined); // "constructor" is a name too
 const NOTE_MS = 6000;
+const CARD = { top: TOP + 2, bottom: 8 }; // pixels of the picture that an open host leaves free: the icons
 /** @type {Place[]} */
 const WORLD = [
   [-78, 20],
@@ -45,6 +50,7 @@ function render({ model, el }) {
   /** @type {Region[]} */
   let regions = [];
   let bare = /** @type {string | null} */ (null); // a region without devices that is selected
+  let opened = ""; // the host whose devices are shown
   let pointed = /** @type {Hit | null} */ (null); // what the pointer is on
   let sought = /** @type {Found | null} */ (null); // what the search field says
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -112,6 +118,24 @@ function render({ model, el }) {
     },
     cleanUp,
   );
+  const card = hostCard(
+    root,
+    model,
+    {
+      chosen: (device) => chooseParts([device]),
+      left() {
+        openHost("");
+        root.focus({ preventScroll: true });
+      },
+      read: (host) => named(present.devices, host)?.inside ?? present.default,
+      set(host, { latency_ms, bandwidth_gbps }) {
+        present = changeDevices(present, [host], { inside: { latency_ms, bandwidth_gbps } });
+        model.set("document", present);
+        drawAll();
+      },
+    },
+    cleanUp,
+  );
   /** @type {(key: string) => { a: string, b: string }} */
   const endsOf = (key) => {
     const { a, b } = there(scene.pairs.get(key));
@@ -143,12 +167,35 @@ function render({ model, el }) {
     const all = more && names.every((name) => before.has(name));
     const next = more ? [...new Set([...before, ...names])].filter((name) => !all || !names.includes(name)) : names;
     bare = null;
-    if (!same(next, model.get("selected")) || model.get("selected_link").length) {
-      model.set("selected", next);
-      model.set("selected_link", []);
-      model.save_changes();
-    }
+    select(next, []);
+  }
+
+  /** @type {(devices: string[], parts: string[]) => void} */
+  function select(devices, parts) {
+    const news = { selected: devices, selected_members: parts, selected_link: [] };
+    if (Object.entries(news).some(([name, value]) => !same(value, model.get(/** @type {keyof typeof news} */ (name))))) setTraits(model, news);
     refresh();
+  }
+
+  /**
+   * Selects these devices inside their hosts alone.
+   * @type {(parts: string[]) => void}
+   */
+  const chooseParts = (parts) => {
+    const hosts = present.devices.filter(({ members }) => members?.some((name) => parts.includes(name)));
+    select(
+      hosts.map(({ name }) => name),
+      parts,
+    );
+  };
+
+  /**
+   * Shows the devices of a host; anything else shows none.
+   * @type {(name: string) => void}
+   */
+  function openHost(name) {
+    opened = scene.host(name) ? name : "";
+    drawAll();
   }
 
   /** @type {(key: string) => void} */
@@ -227,6 +274,7 @@ function render({ model, el }) {
       moved(moveDevices(present, names, city), `${count(n, "device")} moved to ${city}`);
     },
     regionMoved: (from, city, hadPlace) => moved(moveRegion(present, from, city, hadPlace), `${from || "no region"} moved to ${city}`),
+    tapped: (device) => openHost(device === opened ? "" : device),
     emptied: (region) => {
       choose([]);
       bare = region;
@@ -338,8 +386,9 @@ function render({ model, el }) {
       drop: () => use("select"),
       remove() {
         const gone = [...chosen()];
-        const words = gone.length ? `${count(gone.length, "device")} deleted` : `${bare} deleted`;
-        edit(gone.length ? removeDevices(present, gone) : removeRegions(present, [there(bare)]), []);
+        const parts = model.get("selected_members");
+        const words = gone.length ? `${count(parts.length || gone.length, "device")} deleted` : `${bare} deleted`;
+        edit(gone.length ? withoutDevices(present, gone, parts) : removeRegions(present, [there(bare)]), []);
         bare = null;
         say(words);
       },
@@ -360,8 +409,14 @@ function render({ model, el }) {
       },
       enter() {
         const { place } = walk;
-        if (place?.kind === "device") choose([place.name]);
-        else if (place) {
+        if (place?.kind === "device") {
+          choose([place.name]);
+          openHost(place.name);
+          if (opened) {
+            say(""); // the card covers it
+            requestAnimationFrame(() => requestAnimationFrame(card.focus)); // once it is shown
+          }
+        } else if (place) {
           if (there(scene.layout).byName.get(place.name)?.more) scene.open(place.name);
           scene.refreshBadges();
           tellWalk(walk.enter());
@@ -374,7 +429,8 @@ function render({ model, el }) {
       },
       back() {
         hand.cancel();
-        if (tool() !== "select") use("select");
+        if (opened) openHost("");
+        else if (tool() !== "select") use("select");
         else if (walk.back()) point(null);
         else if (scene.opened) scene.open(null);
         else choose([]);
@@ -456,6 +512,18 @@ function render({ model, el }) {
     if (pin) paintPin(context, camera.toScreen(...pin), there(sought).name, theme);
     scene.paintMoving(context, theme, hand.press?.kind === "devices" ? new Set(hand.press.names) : null, hand.press?.now);
     if (goal && !goal.known) paintTarget(context, goal, theme);
+    const inside = scene.host(opened);
+    if (!inside) opened = ""; // else Esc would close what is not there
+    card.show(inside?.host ?? null, inside?.place, scene.marks(), {
+      theme,
+      width,
+      height,
+      ...CARD,
+      parts: new Set(model.get("selected_members")),
+      light: inside && scene.lit && lightOf(scene.lit, { devices: [{ ...inside.host, region: "", task: null }], hostOf: new Map(), lines: [] }),
+      run: { computing: scene.computing() },
+      conditions: model.get("conditions"),
+    });
     if (hand.press?.kind === "box") paintBox(context, hand.press, theme);
     showTip(goal);
     box.style.cursor = hand.press ? "grabbing" : tool() === "add" ? "copy" : pointed ? "pointer" : "grab";
@@ -492,7 +560,7 @@ function render({ model, el }) {
           ? goal
             ? `add to ${goal.name || "no region"}${goal.known ? "" : ", a new region"}`
             : ""
-          : pointed && hand.pointer
+          : pointed && hand.pointer && (!opened || pointed.name !== opened)
             ? describe(pointed, scene.facts(present))
             : "";
     if (text && from) tip.show(text, from.x, from.y);
@@ -537,7 +605,7 @@ function render({ model, el }) {
     },
     cleanUp,
   );
-  onTraits(model, ["selected", "selected_link", "tool", "can_undo", "can_redo"], refresh, cleanUp);
+  onTraits(model, ["selected", "selected_members", "selected_link", "tool", "can_undo", "can_redo"], refresh, cleanUp);
   onTraits(model, ["gpus", "gpu"], offerGpus, cleanUp);
   onTraits(model, ["problem"], showProblem, cleanUp);
   onTraits(
@@ -604,7 +672,7 @@ function render({ model, el }) {
   /** What is where, for tests: boxes of cards, labels and the points of pipes, in the layout's pixels. */
   const whatIs = () => scene.inventory();
   Object.assign(root, { whereIs, whatIs });
-  box.append(empty, note, bar.element);
+  box.append(empty, note, bar.element, card.element);
   root.append(box);
   el.append(root);
   offerGpus();

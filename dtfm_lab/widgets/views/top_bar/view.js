@@ -18,6 +18,7 @@ import { there } from "shared/there.js";
 /** @import { Message, Render } from "shared/types.d.ts" */
 /** @import { Action, Handle, Headline, Traits } from "./types.d.ts" */
 
+const NONE = "–"; // the value of a number that is not there yet
 const MOST_LEFT_OUT = 5;
 const READ_MS = 6000; // long enough to read a sentence
 /** @type {`[${string}`} */
@@ -149,7 +150,7 @@ function render({ model, el }) {
         h(
           "div",
           {
-            class: `dtfm-number${below ? " dtfm-leads" : ""}`,
+            class: `dtfm-number${below ? " dtfm-leads" : ""}${value === NONE ? " dtfm-none" : ""}`,
             "data-word-of": word,
             title: `${label}: ${value}${note ? `, ${note}` : ""}${below ? `; ${below}` : ""}${why ? `; ${why}` : ""}`,
           },

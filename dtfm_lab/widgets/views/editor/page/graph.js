@@ -29,21 +29,22 @@ cytoscape.use(edgehandles);
  * @property {(a: string, b: string) => void} swapped
  * @property {(data: Named | null) => void} pointed
  * @property {() => void} changed
+ * @property {() => void} resized
  */
 /** @typedef {{ id: string, kind: string, name: string, ends: Ends }} Named what cytoscape holds of an element: a line has no name, the others have no ends */
 /** @typedef {{ destroy: () => void, enableDrawMode: () => void, disableDrawMode: () => void }} Handles */
 
 const CLOSEST = 1.4; // fitting two devices must not make them huge
 const ZOOM_STEP = 1.06; // devices keep their size on the screen, in steps
-const MARGIN = { left: 16, right: 16, top: 16, bottom: 64 }; // around a fitted drawing: the kinds and the tools stand below
+const MARGIN = { left: 16, right: 16, top: 16 }; // around a fitted drawing
 const [RESTYLED_BY, RESTYLED_AFTER_MS] = [1.4, 120]; // restyling everything is too slow for every frame of a zoom
 /**
  * `on` holds what the drawing reports: chosen(), moved(places, {device: region that it joined}), added(region, position), joined(kind, [a, b]),
- * opened(element), tapped(host, or empty for anything else), swapped(device, device), pointed({device | region | line} or null), changed() when the picture has to be painted again.
- * `look()` gives {highlight, filled}.
+ * opened(element), tapped(host, or empty for anything else), swapped(device, device), pointed({device | region | line} or null), changed() when the picture has to be painted again,
+ * resized() when a fitted drawing has other room. `look()` gives {highlight, filled, below}: pixels of what stands below the drawing.
  * @param {HTMLElement} container
  * @param {Reports} on
- * @param {() => { highlight: Highlight, filled: Filled[] }} look
+ * @param {() => { highlight: Highlight, filled: Filled[], below: number }} look
  * @param {CleanUps} cleanUp
  */
 export function topologyGraph(container, on, look, cleanUp) {
@@ -169,7 +170,7 @@ export function topologyGraph(container, on, look, cleanUp) {
       Math.min(...all.map((one) => one[/** @type {"x1" | "y1"} */ (low)])),
       Math.max(...all.map((one) => one[/** @type {"x2" | "y2"} */ (high)])),
     ]);
-    const bounds = { x1: x[0] - 8 / zoom, x2: x[1] + 8 / zoom, y1: y[0] - 24 / zoom, y2: y[1] + 24 / zoom };
+    const bounds = { x1: x[0] - 8 / zoom, x2: x[1] + 8 / zoom, y1: y[0] - MARGIN.top / zoom, y2: y[1] + 24 / zoom };
     const bends = new Map(
       /** @type {LineKind[]} */ (["link", "pair"]).flatMap((kind) => [...routes(lines(kind), kind === "link" ? around : boxes, 24 / zoom, bounds)]),
     );
@@ -253,10 +254,15 @@ export function topologyGraph(container, on, look, cleanUp) {
     route();
   }
 
+  const roomFor = () => ({
+    width: container.clientWidth - MARGIN.left - MARGIN.right,
+    height: container.clientHeight - MARGIN.top - look().below,
+  });
+
   /** @type {(elements: cytoscape.Collection) => void} */
   function fitOnce(elements) {
     const { x1, x2, y1, y2 } = elements.boundingBox({ includeLabels: false, includeOverlays: false, includeEdges: false });
-    const [wide, high] = [container.clientWidth - MARGIN.left - MARGIN.right, container.clientHeight - MARGIN.top - MARGIN.bottom];
+    const { width: wide, height: high } = roomFor();
     const zoom = Math.min(CLOSEST, wide / Math.max(x2 - x1, 1), high / Math.max(y2 - y1, 1));
     cy.viewport({
       zoom,
@@ -541,7 +547,7 @@ export function topologyGraph(container, on, look, cleanUp) {
     container,
     () => {
       cy.resize();
-      if (unfitted || fitted === viewport()) fit();
+      if (unfitted || fitted === viewport()) on.resized();
     },
     cleanUp,
   );
@@ -562,6 +568,8 @@ export function topologyGraph(container, on, look, cleanUp) {
     cy,
     draw,
     fit: () => fit(),
+    /** Pixels for a fitted drawing; null while it is not on the screen. */
+    room: () => (container.clientWidth ? roomFor() : null),
     restyle: restyleSoon,
     chosen,
     choose,

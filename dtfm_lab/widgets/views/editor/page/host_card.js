@@ -11,23 +11,38 @@ import { control } from "./geometry.js";
 import { pairKey, stemOf } from "./scene.js";
 import { there } from "shared/there.js";
 /** @import { CleanUps, Conditions, Model, Point, Theme } from "shared/types.d.ts" */
-/** @import { Frame, Light, Running, Scene, SceneDevice, Traits } from "../types.d.ts" */
+/** @import { Frame, Light, Running, Scene, SceneDevice } from "../types.d.ts" */
 
-/** @typedef {{ theme: Theme, width: number, height: number, parts: Set<string>, light: Light | null, run: Running | null, conditions: Record<string, string> }} Look */
+/** @typedef {Pick<SceneDevice, "name" | "gpu" | "members" | "cells">} Host */
+/**
+ * `top` and `bottom` are pixels that are left free above and below the card, if there is room.
+ * @typedef {object} Look
+ * @property {Theme} theme
+ * @property {number} width
+ * @property {number} height
+ * @property {number} top
+ * @property {number} bottom
+ * @property {Set<string>} parts
+ * @property {Pick<Light, "device"> | null} light
+ * @property {Pick<Running, "computing"> | null} run
+ * @property {Record<string, string>} conditions
+ */
 
-const PITCH = { x: 62, y: 60 }; // pixels from one device to the next
+const WIDE = { x: 62, y: 60 }; // pixels from one device to the next
+const CLOSE = { x: 50, y: 43 }; // the same on a small picture
+const SMALL = { width: 420, height: 300 }; // pixels of a picture that is small
 const ROOM = { width: 1.6, height: 1 }; // the card's shape
 const MOST_FAINT = 16; // devices, above which links that the plan does not use are left out
 const MANY_USED = 12; // links that the plan uses, above which they are thin
 const BOW = 0.2; // of its length that a link bends, so that it goes round the devices between its ends
 const [EDGE, BELOW] = [8, 22]; // pixels between the card and the canvas' edge, and the host's box with its name
-const LOWEST = 50; // pixels below it, for the legend and the tools
 
 /**
- * `chosen(device)` selects a device, `left()` closes the card; `read(host)` and `set(host, conditions)` are the numbers of
+ * A host's devices over a picture of the network. `chosen(device)` selects a device, `left()` closes the card; `read(host)` and `set(host, conditions)` are the numbers of
  * the links inside.
+ * @template T
  * @param {HTMLElement} root
- * @param {Model<Traits>} model
+ * @param {Model<T>} model
  * @param {{ chosen: (device: string) => void, left: () => void, read: (host: string) => Conditions, set: (host: string, conditions: Conditions) => void }} on
  * @param {CleanUps} cleanUp
  */
@@ -42,9 +57,10 @@ export function hostCard(root, model, on, cleanUp) {
   const element = h("div", { class: "dtfm-host", role: "dialog", hidden: true }, h("div", { class: "dtfm-host-head" }, title, about, close), grid, foot);
   /** @type {HTMLButtonElement[]} */
   let buttons = [];
-  /** @type {SceneDevice | null} */
+  /** @type {Host | null} */
   let shown = null;
   let columns = 1;
+  let pitch = WIDE;
   let drawnLines = "";
   linkDrag(
     label.element,
@@ -62,7 +78,13 @@ export function hostCard(root, model, on, cleanUp) {
     () => columns,
   );
 
-  /** @type {(host: SceneDevice) => void} */
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.stopPropagation();
+    on.left();
+  });
+
+  /** @type {(host: Host) => void} */
   function build(host) {
     const { members, gpu, name } = host;
     columns = hostBox(members.length, ROOM).columns;
@@ -81,8 +103,8 @@ export function hostCard(root, model, on, cleanUp) {
       Object.assign(button.style, { left: `${middles[at].x}px`, top: `${middles[at].y}px` });
       return button;
     });
-    Object.assign(grid.style, { width: `${columns * PITCH.x}px`, height: `${rows * PITCH.y}px` });
-    lines.setAttribute("viewBox", `0 0 ${columns * PITCH.x} ${rows * PITCH.y}`);
+    Object.assign(grid.style, { width: `${columns * pitch.x}px`, height: `${rows * pitch.y}px` });
+    lines.setAttribute("viewBox", `0 0 ${columns * pitch.x} ${rows * pitch.y}`);
     grid.replaceChildren(lines, ...buttons);
     title.textContent = name;
     about.textContent = `${members.length} × ${gpu}`;
@@ -92,9 +114,9 @@ export function hostCard(root, model, on, cleanUp) {
   }
 
   /** @type {(n: number) => Point[]} */
-  const middlesOf = (n) => Array.from({ length: n }, (_, at) => ({ x: ((at % columns) + 0.5) * PITCH.x, y: (Math.floor(at / columns) + 0.5) * PITCH.y }));
+  const middlesOf = (n) => Array.from({ length: n }, (_, at) => ({ x: ((at % columns) + 0.5) * pitch.x, y: (Math.floor(at / columns) + 0.5) * pitch.y }));
 
-  /** @type {(host: SceneDevice, theme: Theme) => void} */
+  /** @type {(host: Host, theme: Theme) => void} */
   function drawLines({ members, cells, name }, theme) {
     const conditions = on.read(name);
     const key = JSON.stringify([cells, theme.dark, conditions]);
@@ -111,7 +133,7 @@ export function hostCard(root, model, on, cleanUp) {
     const width = uses.size > MANY_USED ? 1.5 : Math.max(1.5, linkWidth(conditions.bandwidth_gbps) / 2);
     lines.replaceChildren(
       ...wanted.map(({ use, a, b }) => {
-        const c = control(a, b, Math.hypot(b.x - a.x, b.y - a.y) > 1.5 * PITCH.x ? BOW * Math.hypot(b.x - a.x, b.y - a.y) : 0);
+        const c = control(a, b, Math.hypot(b.x - a.x, b.y - a.y) > 1.5 * pitch.x ? BOW * Math.hypot(b.x - a.x, b.y - a.y) : 0);
         const stroke = use === "hop" ? theme.text : use ? kindColor("averaging", theme.dark) : theme.border;
         return svg("path", {
           d: `M${a.x} ${a.y}Q${c.x} ${c.y} ${b.x} ${b.y}`,
@@ -128,17 +150,18 @@ export function hostCard(root, model, on, cleanUp) {
     focus: () => (buttons.find(({ tabIndex }) => tabIndex === 0) ?? buttons[0])?.focus({ preventScroll: true }),
     /**
      * Shows a host beside its box, as it is now; null shows none.
-     * @type {(host: SceneDevice | null, frame: Frame | undefined, scene: Scene, look: Look) => void}
+     * @type {(host: Host | null, frame: Pick<Frame, "x" | "y" | "height"> | undefined, scene: Pick<Scene, "nStages" | "absent" | "slow" | "bound">, look: Look) => void}
      */
-    show(host, frame, scene, { theme, width, height, parts, light, run, conditions }) {
+    show(host, frame, scene, { theme, width, height, top, bottom, parts, light, run, conditions }) {
       const isOpen = Boolean(host && frame);
       if (element.hidden === isOpen) element.hidden = !isOpen;
       if (!host || !frame) {
         shown = null;
         return;
       }
-      const isOther = !shown || shown.name !== host.name || shown.gpu !== host.gpu || shown.members.join() !== host.members.join();
-      shown = host;
+      const fitting = width < SMALL.width || height < SMALL.height ? CLOSE : WIDE;
+      const isOther = fitting !== pitch || !shown || shown.name !== host.name || shown.gpu !== host.gpu || shown.members.join() !== host.members.join();
+      [shown, pitch] = [host, fitting];
       if (isOther) build(host);
       drawLines(host, theme);
       const computing = new Map((run?.computing ?? []).map(({ device, kind }) => [device, kindColor(kind, theme.dark)]));
@@ -163,8 +186,9 @@ export function hostCard(root, model, on, cleanUp) {
       const [wide, high] = [element.offsetWidth, element.offsetHeight];
       const left = Math.max(EDGE, Math.min(width - wide - EDGE, frame.x - wide / 2));
       const below = frame.y + frame.height / 2 + BELOW;
-      const top = below + high < height - LOWEST ? below : Math.max(EDGE, Math.min(frame.y - frame.height / 2 - EDGE - high, height - LOWEST - high));
-      element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
+      const above = Math.max(top, Math.min(frame.y - frame.height / 2 - EDGE - high, height - bottom - high));
+      const over = Math.max(EDGE, Math.min(above, height - EDGE - high)); // a small picture has no room but over all else
+      element.style.transform = `translate(${Math.round(left)}px, ${Math.round(below + high < height - bottom ? below : over)}px)`;
     },
   };
 }

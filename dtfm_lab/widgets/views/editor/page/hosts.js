@@ -1,4 +1,5 @@
 // A host that stands for several GPUs: a box with a cell for each.
+import { removeDevices } from "./document.js";
 import { nearestFree } from "./drops.js";
 /** @import { Device, Document, Link, Point } from "shared/types.d.ts" */
 /** @import { Frame } from "../types.d.ts" */
@@ -80,4 +81,15 @@ export function takenApart(document, hosts) {
     devices: document.devices.flatMap((device) => (membersOf.has(device.name) ? apart(device) : [device])),
     links: [...outside, ...within],
   };
+}
+
+/**
+ * The document without these devices, and without these devices of hosts: what is left of such a host differs from
+ * others, and is drawn device by device.
+ * @type {(document: Document, devices: string[], parts: Iterable<string>) => Document}
+ */
+export function withoutDevices(document, devices, parts) {
+  const gone = new Set(parts);
+  const broken = document.devices.filter(({ members }) => members?.some((name) => gone.has(name))).map(({ name }) => name);
+  return removeDevices(takenApart(document, broken), [...gone, ...devices.filter((name) => !broken.includes(name))]);
 }

@@ -156,7 +156,7 @@ export function placeLabels(lines, laid, { width, height, top, bottom }, isWante
       const [halfWide, halfHigh] = brief ? [6 + (PER_CHARACTER * gbps.length) / 2, BRIEF / 2] : [wide / 2, HEIGHT / 2];
       const box = { x1: at.x - halfWide, x2: at.x + halfWide, y1: at.y - halfHigh, y2: at.y + halfHigh };
       const outside = box.x1 < 2 || box.x2 > width - 2 || box.y1 < top || box.y2 > height - bottom;
-      const blocked = outside || placed.some((one) => overlap(box, one, 3)) || laid.taken.some((one) => overlap(box, one, 1));
+      const blocked = outside || placed.some((one) => overlap(box, one, 3)) || laid.taken.some((one) => overlap(box, one, 3));
       if (blocked && !anywhere) continue;
       let crossed = 0;
       for (const [id, points] of ways) if (id !== line.id && points.some((p) => p.x > box.x1 && p.x < box.x2 && p.y > box.y1 && p.y < box.y2)) crossed++;

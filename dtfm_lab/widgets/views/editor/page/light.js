@@ -1,11 +1,11 @@
 // What is lit of a scene when something is pointed at, in this view or in another.
 import { pairKey } from "./scene.js";
 /** @import { Pointed, Task } from "shared/types.d.ts" */
-/** @import { Light, Scene } from "../types.d.ts" */
+/** @import { Light, Scene, SceneDevice } from "../types.d.ts" */
 
 /**
  * {device(name), line(line)} tell what is lit. Null if nothing is pointed at.
- * @type {(what: Pointed, scene: Scene) => Light | null}
+ * @type {(what: Pointed, scene: Pick<Scene, "hostOf" | "lines"> & { devices: Pick<SceneDevice, "name" | "task" | "members" | "cells" | "region">[] }) => Light | null}
  */
 export function lightOf(what, scene) {
   if (!what) return null;

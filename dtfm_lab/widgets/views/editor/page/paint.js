@@ -11,6 +11,7 @@ import { there } from "shared/there.js";
 /** @import { Curve, Ends, Frame, Inside, Laid, LineKind, Look, Rectangle, Scene, SceneDevice, SceneLine, View } from "../types.d.ts" */
 
 const FADED = 0.28;
+const TEXT = 12; // pixels of names and titles
 const [HALO, BEAT] = [7, 9]; // pixels on each side of what limits the plan, and that a beat of its pulse grows
 const MANY_USED = 16; // lines, above which those of averaging alone and those that the plan does not use are thin
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif";
@@ -58,8 +59,7 @@ export function layOut(context, scene, view, peeked) {
   if (peeked) put({ id: "peek", kind: "link", ends: peeked }, 0);
 
   const named = view.apart >= LEAST_NAME;
-  const size = view.apart > 46 ? 12 : 11;
-  context.font = font(size);
+  context.font = font(TEXT);
   /** @type {Laid["names"]} */
   const names = new Map();
   /** @type {Laid["taken"]} */
@@ -74,8 +74,8 @@ export function layOut(context, scene, view, peeked) {
     const text = context.measureText(name).width <= room ? name : fitting(context, scene.shortNames.get(name) ?? name, room);
     const wide = context.measureText(text).width / 2;
     const y = place.y + h + (members.length ? 3 : 5);
-    names.set(name, { text, x: place.x, y, size, whole: text === name });
-    taken.push({ owner: name, x1: place.x - wide, x2: place.x + wide, y1: y, y2: y + size + 2 });
+    names.set(name, { text, x: place.x, y, whole: text === name });
+    taken.push({ owner: name, x1: place.x - wide, x2: place.x + wide, y1: y, y2: y + TEXT + 2 });
   }
   /** @type {Laid["titles"]} */
   const titles = new Map();
@@ -84,11 +84,9 @@ export function layOut(context, scene, view, peeked) {
     if (!box) continue;
     const within = view.padding >= 18;
     const wide = box.x2 - box.x1 + (within ? -20 : BESIDE_TITLE);
-    const size = within ? 12 : 10;
-    context.font = font(size);
     const text = labels.find((label) => context.measureText(label).width <= wide) ?? fitting(context, name, Math.max(30, wide));
     const [x, y] = within ? [box.x1 + 14, box.y1 + Math.min(18, view.padding - 4)] : [box.x1, box.y1 - 2];
-    titles.set(name, { text, x, y, size });
+    titles.set(name, { text, x, y });
     taken.push({ owner: name, x1: x, x2: x + context.measureText(text).width, y1: y - 11, y2: y + 4 });
   }
   return { frames, boxes, curves, names, titles, taken };
@@ -171,7 +169,7 @@ function paintBoxes(context, scene, laid, { theme, selected, aimed }) {
 function paintTitles(context, laid, { theme, selected }) {
   context.globalAlpha = 1;
   for (const [name, title] of laid.titles) {
-    context.font = font(title.size, selected("region", name) ? 650 : 400);
+    context.font = font(TEXT, selected("region", name) ? 650 : 400);
     context.textAlign = "left";
     context.textBaseline = "alphabetic";
     haloed(context, title.text, title.x, title.y, theme.softText, theme.surface);
@@ -475,13 +473,13 @@ function paintNames(context, scene, view, laid, look, alpha, litDevice) {
     }
     if (!short) continue;
     context.globalAlpha = alpha(litDevice(name));
-    context.font = font(short.size, picked ? 650 : 400);
+    context.font = font(TEXT, picked ? 650 : 400);
     haloed(context, short.text, short.x, short.y, short.whole ? theme.text : theme.softText, theme.surface);
   }
   context.globalAlpha = 1;
   for (const { name, x, y, picked } of over) {
     // with its own background, because it may be wider than its place
-    context.font = font(12, picked ? 650 : 400);
+    context.font = font(TEXT, picked ? 650 : 400);
     const wide = context.measureText(name).width;
     const left = Math.min(look.width - wide - 6, Math.max(6, x - wide / 2));
     context.fillStyle = theme.surface;

@@ -7,6 +7,7 @@ import { there } from "shared/there.js";
 /** @import { Camera, CitySpot, Hand, Hit, Hits, Press } from "../types.d.ts" */
 
 const STILL = 4; // pixels: a press that moves less is a click
+const OVER = ".dtfm-map-float, .dtfm-link, .dtfm-host"; // what lies over the picture and takes its own clicks
 
 /** @typedef {{ scene: () => Hits | null, cities: () => CitySpot[], camera: Camera, selected: () => Set<string>, tool: () => string, hasPlan: () => boolean, still: boolean }} Map */
 /**
@@ -15,6 +16,7 @@ const STILL = 4; // pixels: a press that moves less is a click
  * @property {(names: string[]) => void} boxed
  * @property {(key: string) => void} pairChosen
  * @property {(name: string) => void} opened
+ * @property {(device: string) => void} tapped
  * @property {() => void} missed
  * @property {(city: string) => void} added
  * @property {(a: string, b: string) => void} swapped
@@ -49,7 +51,7 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
   }
 
   box.addEventListener("pointerdown", (event) => {
-    if (targetOf(event).closest(".dtfm-map-float, .dtfm-link")) return;
+    if (targetOf(event).closest(OVER)) return;
     root.focus({ preventScroll: true });
     if (event.button > 1 || !map.scene()) return;
     if (event.button === 1) event.preventDefault();
@@ -60,7 +62,7 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
 
   box.addEventListener("pointermove", (event) => {
     const [x, y] = at(event);
-    pointer = targetOf(event).closest(".dtfm-map-float, .dtfm-link") ? null : { x, y };
+    pointer = targetOf(event).closest(OVER) ? null : { x, y };
     if (!press) return changed();
     const [dx, dy] = [x - press.now[0], y - press.now[1]];
     if (!press.moved && Math.hypot(x - press.start[0], y - press.start[1]) < STILL) return;
@@ -117,7 +119,13 @@ export function gestures(root, box, map, tell, changed, cleanUp) {
   }
 
   /** @type {(done: Press, x: number, y: number) => void} */
-  function click({ hit, shift }, x, y) {
+  function click(done, x, y) {
+    pick(done, x, y);
+    tell.tapped(map.tool() !== "add" && done.hit?.kind === "device" && !done.shift ? done.hit.name : "");
+  }
+
+  /** @type {(done: Press, x: number, y: number) => void} */
+  function pick({ hit, shift }, x, y) {
     if (map.tool() === "add") {
       const goal = target(there(map.scene()), map.cities(), x, y);
       return goal ? tell.added(goal.name) : tell.missed();

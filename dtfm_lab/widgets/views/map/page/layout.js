@@ -38,8 +38,9 @@ const SIZES = [
 ];
 /** The same of hosts, whose cells can have numbers. @type {typeof SIZES} */
 const HOST_SIZES = [
-  [84, 2, ROOMY],
-  [64, 6, ROOMY],
+  [84, 8, ROOMY],
+  [64, 16, ROOMY],
+  [48, 32, ROOMY],
 ];
 const TURN = 2 * Math.PI;
 

@@ -10,11 +10,12 @@ import { there } from "shared/there.js";
  * @property {(time: Moment, regionOf: (name: string) => string | undefined) => boolean} tell
  * @property {(next: Record<string, Condition>, from: Record<string, string>, quietly?: boolean) => void} condition
  * @property {(context: Context, badges: Badge[], theme: Theme, nStages: number, suspects: Set<string>) => void} paint
+ * @property {() => { device: string, kind: Kind, share: number }[]} computing
  * @property {() => void} forget
  * @property {Set<string>} averaging
  * @property {boolean} recovering
  */
-/** @import { Badge, Condition, Context, Moment, Spot, Theme } from "../types.d.ts" */
+/** @import { Badge, Condition, Context, Kind, Moment, Spot, Theme } from "../types.d.ts" */
 
 const STANDS = ["killed", "paused"]; // what was measured before is still played, but these compute nothing
 
@@ -131,6 +132,8 @@ export function playing(wayBetween) {
     tell,
     condition,
     paint,
+    /** What computes at this moment, by names. */
+    computing: () => (moment?.computing ?? []).map((one) => ({ ...one, device: devices[one.device] })),
     /** Devices have moved: paths between them are looked up again. */
     forget() {
       ways = new Map();

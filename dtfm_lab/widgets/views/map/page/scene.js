@@ -9,7 +9,7 @@ import { pairKey, pairsOf, tasksOf, usesOf, worthDrawing } from "./pairs.js";
 import { HOST, paintBadge, paintBound, paintCards, paintPipes, paintRing, paintSeat } from "./paint.js";
 import { playing } from "./playing.js";
 import { there } from "shared/there.js";
-/** @import { Around, Badge, Box, Camera, Card, Device, Document, Facts, Filled, GlobeFor, Highlight, Hits, Layout, Moving, Pair, Pairs, Pipe, Place, Pointed, Region, Sprite, Spot, Tag, Tasks, Theme, Uses, Way, Context, Moment } from "../types.d.ts" */
+/** @import { Around, Badge, Box, Camera, Card, Device, Document, Facts, Filled, GlobeFor, Highlight, Hits, Layout, Moving, Pair, Pairs, Pipe, Place, Point, Pointed, Region, Sprite, Spot, Tag, Tasks, Theme, Uses, Way, Context, Moment } from "../types.d.ts" */
 
 const MOST_LABELS = 16; // pipes in use; where there are more, only those that are asked for have labels
 const MOST_SLOWEST = 6;
@@ -411,6 +411,26 @@ export function sceneOf(view) {
           true,
           layout.globeOf,
         );
+    },
+    /**
+     * A host that is on the picture: what its card shows, and where it stands. Null for any other device.
+     * @type {(name: string) => { host: import("../../editor/page/host_card.js").Host, place: Point & { height: number } } | null}
+     */
+    host(name) {
+      const badge = badges.find((one) => one.name === name && one.seen > 0.5);
+      const device = regions.find((region) => region.name === badge?.region)?.devices.find((one) => one.name === name);
+      const members = device?.members ?? [];
+      if (!badge || !device || members.length < 2) return null;
+      return {
+        host: { name, gpu: device.gpu, members, cells: members.map((_, at) => (Object.hasOwn(cells, name) ? (cells[name][at] ?? null) : null)) },
+        place: { x: badge.x, y: badge.y, height: 2 * badge.radius },
+      };
+    },
+    /** What marks devices of hosts. */
+    marks: () => ({ nStages, absent, slow, bound: new Set(model.get("highlight").parts) }),
+    computing: run.computing,
+    get lit() {
+      return lit;
     },
     light(/** @type {Pointed} */ what) {
       lit = what;

@@ -17,7 +17,6 @@ export function nextStep(model, el, press) {
   const minute = remembers("first-minute");
   let closed = false;
   let shown = ""; // the step that is in the row
-  let began = false; // before the first plan there is nothing to close
   const close = h("button", { type: "button", class: "dtfm-plain", "aria-label": "Close", title: "Never show these steps again", onclick: end }, "×");
   const focusable = () => [...element.querySelectorAll("button")];
 
@@ -31,13 +30,12 @@ export function nextStep(model, el, press) {
     const step = JSON.stringify([words, buttons]);
     if (step === shown) return; // else Tab would go back to the first button whenever the lab is drawn
     shown = step;
-    began ||= words !== "";
     const at = focusable().indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
     element.replaceChildren(
       h("span", { class: "dtfm-next-words", role: "status" }, words),
       ...buttons.map((one) => h("button", { type: "button", class: "dtfm-next-step", onclick: () => take(one.name) }, one.label)),
       h("span", { class: "dtfm-grow" }),
-      ...(began ? [close] : []),
+      ...(words ? [close] : []), // of an empty row there is nothing to close
     );
     element.dataset.step = name;
     if (at >= 0) (focusable()[at] ?? focusable()[0])?.focus({ preventScroll: true });
