@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,7 +44,6 @@ from dtfm_lab.cli import doctor
 from dtfm_lab.cli.options import cli
 from ipywidgets import Layout, Widget
 
-assert lab.__file__.startswith({at!r}), "the copy is used, and not the package itself"
 gone_names, gone_commands, gone_panes, gone_former = {gone!r}
 plan = lab.plan("lecture-hall", "tiny", steps=1)
 assert lab.simulate(plan).iteration_s > 0
@@ -119,69 +116,20 @@ assert not [name for name in sys.modules if name.startswith("dtfm_lab.extensions
 print("whole")
 """
 
-FORKED = """
-import importlib
-import json
-import os
-import sys
-import traceback
 
-for name in ("IPython", "anywidget", "click", "ipywidgets", "networkx", "numba", "pandas", "plotly.graph_objects",
-             "psutil", "pydantic", "rich.console", "scipy.optimize", "yaml"):
-    importlib.import_module(name)
-assert not [name for name in sys.modules if name.startswith("dtfm_lab")], "each fork imports its own copy"
-for line in sys.stdin:
-    asked = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.chdir(asked["folder"])
-            os.environ |= asked["environment"]
-            sys.path.insert(0, asked["folder"])
-            for number, name in (1, "stdout"), (2, "stderr"):
-                os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY), number)
-            exec(asked["code"], {"__name__": "__main__"})
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-"""
-"""Loads the libraries that the package uses, once, and then runs code in a fork for every order. It answers with the
-fork's exit status."""
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[subprocess.Popen[str]]:
-    """A process from which processes are forked that have the libraries loaded, but nothing of the package."""
-    command = [sys.executable, "-P", "-c", FORKED]
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | one_thread
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd="/", env=environment) as process:
-        yield process
-        assert process.stdin is not None
-        process.stdin.close()
-
-
-def test_the_core_is_whole_without_the_extensions(forks: subprocess.Popen[str], tmp_path: Path) -> None:
-    use_without(set(EXTENSIONS), tmp_path, forks)
+def test_the_core_is_whole_without_the_extensions(tmp_path: Path) -> None:
+    use_without(set(EXTENSIONS), tmp_path)
 
 
 @pytest.mark.parametrize("name", sorted(EXTENSIONS))
-def test_the_rest_is_whole_without_one_extension_and_those_that_need_it(
-    name: str, forks: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_the_rest_is_whole_without_one_extension_and_those_that_need_it(name: str, tmp_path: Path) -> None:
     without = {name}
     while more := {other for other, one in EXTENSIONS.items() if set(one.needs) & without} - without:
         without |= more
-    use_without(without, tmp_path, forks)
+    use_without(without, tmp_path)
 
 
-def use_without(without: set[str], folder: Path, forks: subprocess.Popen[str]) -> None:
+def use_without(without: set[str], folder: Path) -> None:
     """Use what is left in a process that finds a copy of the package first."""
     copy_without(without, folder)
     left = [EXTENSIONS[name] for name in EXTENSIONS.keys() - without]
@@ -190,17 +138,11 @@ def use_without(without: set[str], folder: Path, forks: subprocess.Popen[str]) -
     gone = [sorted({name for one in lost for name in getattr(one, kind)} - kept) for kind in KINDS]
     gone.append(sorted({name for one in lost for name in (*one.moved, *one.went)}))
     named = "|".join(rf"\b({NAMED[name]})\b" for name in sorted(without) if name in NAMED)
-    code = USED.format(at=str(folder), gone=gone, some=bool(left), named=named)
-    environment = {"PYTHONPATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
-    order = {"folder": str(folder), "environment": environment, "code": code}
-    assert forks.stdin is not None
-    assert forks.stdout is not None
-    forks.stdin.write(json.dumps(order) + "\n")
-    forks.stdin.flush()
-    status = forks.stdout.readline().strip()
-    said, problems = (folder / "stdout").read_text(), (folder / "stderr").read_text()
-    assert (status, said.split()[-1:]) == ("0", ["whole"]), problems
-    assert "extension" not in problems
+    code = USED.format(gone=gone, some=bool(left), named=named)
+    environment = os.environ | {"PYTHONPATH": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=environment)
+    assert (ran.returncode, ran.stdout.split()[-1:]) == (0, ["whole"]), ran.stderr
+    assert "extension" not in ran.stderr
 
 
 KINDS = ("api", "commands", "panes")

@@ -130,14 +130,15 @@ def test_a_plan_that_nearly_fills_a_gpu_says_so_in_one_line(shell, cluster, tmp_
         assert caution == (last.partition(": ")[2] if share > 0.9 else "")
 
 
-def test_beside_a_plan_that_fills_a_gpu_one_is_searched_that_leaves_memory_free(shell):
+def test_beside_a_plan_that_fills_a_gpu_one_is_searched_that_leaves_memory_free(prints):
     home = str(Path(__file__).parents[1] / "data" / "home" / "home.yaml")
     wanted = ("plan", home, "--job", "llama-3-8b", "--batch", "32", "--seq-len", "2048", "--steps", "1")
-    out = shell(*wanted)[1].splitlines()
+    out = prints(*wanted).splitlines()
     leaving = "leaving 10 % of the memory free (--set fragmentation=0.1), "
     assert [line for line in out if line.startswith("memory is tight: ")]
     assert [line for line in out if line.startswith((f"{leaving}an iteration takes ", f"{leaving}no plan fits"))]
-    free = shell(*wanted, "--set", "fragmentation=0.1")[1].splitlines()
+    free = prints(*wanted, "--set", "fragmentation=0.1").splitlines()
+    assert [line for line in free if line.startswith("iteration ")]
     assert not [line for line in free if line.startswith(("memory is tight: ", "leaving "))]
 
 

@@ -20,17 +20,6 @@ nbclient = pytest.importorskip("nbclient", reason="lessons are run by nbclient")
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "tools" / "lessons"
-SHORTER = {
-    "12_unequal_devices": [
-        ('load_topology("campus")', 'load_topology("campus").subset(range(0, 32, 4))'),
-        ('campus, "gpt3-xl", seed=0, steps=6', 'campus, "gpt2-small", seed=0, steps=1'),
-        ('"gpt3-xl", n_stages=8, n_replicas=4), seed=0, steps=6', '"gpt2-small", n_stages=4, n_replicas=2), steps=1'),
-        ("4096", "128"),
-        ("torch.zeros(4", "torch.zeros(2"),
-    ],
-    "13_compression_and_local_updates": [("N_ITERATIONS = 24", "N_ITERATIONS = 13"), ("LOSS = 3.1", "LOSS = 4.5")],
-}
-"""Searches, runs and a model that are smaller in this test than a reader's: lesson -> replacements."""
 FIGURES = 3
 """Digits from which a number that is printed is no coincidence."""
 ASKED = """
@@ -95,7 +84,6 @@ def test_all_cells_run_and_show_no_answer_without_a_guess(lesson, tmp_path, monk
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("DTFM_LAB_REVEAL", raising=False)
     book = jupytext.read(SOURCES / f"{lesson}.py")
-    shorten(book, SHORTER.get(lesson, ()))
     for cell in book.cells:
         cell.metadata.pop("lines_to_next_cell", None)
     book.cells.append(
@@ -119,14 +107,6 @@ def test_all_cells_run_and_show_no_answer_without_a_guess(lesson, tmp_path, monk
             answer, choices = answers[name]
             assert choices or not numbers_like(answer, shown), f"{name}: {answer} in {cell.source[:200]}"
     assert {name for name in begun if name in locked}, "a lesson has questions that lock cells"
-
-
-def shorten(book, replacements) -> None:
-    for long, short in replacements:
-        cells = [cell for cell in book.cells if cell.cell_type == "code" and long in cell.source]
-        assert cells, f"no cell has {long}"
-        for cell in cells:
-            cell.source = cell.source.replace(long, short)
 
 
 def said_by(cell) -> str:

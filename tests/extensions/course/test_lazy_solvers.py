@@ -24,9 +24,7 @@ def a_call(name: str, given):
         case "a-cut-of-your-own":
             return lab.plan(given.network, given.job, seed=0, steps=2)
         case "cities-win":
-            return lab.plan(
-                given.cities, lab.load_job("gpt3-xl", n_stages=4, n_replicas=4, global_batch=4096), seed=0, steps=1
-            )
+            return lab.plan(given.cities, lab.load_job("gpt3-xl", global_batch=4096), seed=0, steps=1)
         case "make-it-compute-bound":
             return lab.with_job(given.plan, global_batch=64)
         case "best-upgrade":

@@ -47,7 +47,7 @@ def test_the_fastest_of_both_sides_choose_anew_between_them() -> None:
 
 @pytest.mark.parametrize(("over", "sign"), [("bandwidth", -1), ("latency", 1), ("compute", -1)])
 def test_a_system_that_tries_all_its_plans_never_loses_by_better_links_or_devices(over, sign) -> None:
-    some = lab.load_topology("lecture-hall").subset(range(4))
+    some = lab.load_topology("lecture-hall").subset([0, 1, 4, 5])  # two of each room
     found = lab.strategies(some, "tiny", over=over, systems="megatron")
     seconds = [point.seconds["megatron"] for point in found.points]
     assert len(seconds) == 7

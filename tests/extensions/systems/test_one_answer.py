@@ -19,7 +19,10 @@ HOME = Path(__file__).parents[2] / "data" / "home" / "home.yaml"
 def test_the_plan_and_its_row_have_the_same_seconds(network: str | Path, job: str, batch: int) -> None:
     topology = lab.load_topology(network)
     work = lab.load_job(job, global_batch=batch).freed(*LEFT_TO_PLANNERS)  # the row is of the open job
-    planned = plan(topology, work, objective="iteration", steps=2, seed=3, improve_bound=False)
+    if job == "tiny":
+        planned = lab.plan(topology, work, steps=2, seed=3)
+    else:  # without its lower bound, which takes most of the time
+        planned = plan(topology, work, objective="iteration", steps=2, seed=3, improve_bound=False)
     (ours,) = lab.strategies(topology, work, systems=["dtfm-lab"], steps=2, seed=3)
     assert ours.iteration_s == planned.iteration_s
 

@@ -57,8 +57,8 @@ def test_a_launch_is_asked_besides_all_systems(monkeypatch):
 
 
 def test_why_one_is_slower_is_said_below_the_table():
-    asked = ("strategies", *SMALL, "--system", "megatron", "--system", "ddp", "--why", "megatron")
-    found = lab.strategies("lecture-hall", "tiny", systems=["megatron", "ddp"], steps=1)
+    asked = ("strategies", *SMALL, "--system", "megatron", "--system", "dtfm-lab", "--why", "megatron")
+    found = lab.strategies("lecture-hall", "tiny", systems=["megatron", "dtfm-lab"], steps=1)
     why = lab.explain(found["megatron"], found)
     told = json.loads(invoked(*asked, "--json").stdout)["why"]
     assert told == json.loads(json.dumps(why.summary()))

@@ -196,8 +196,9 @@ def test_every_way_to_average_over_more_hosts_is_as_much_slower_in_the_replay_as
         slower = planned(stated, job(n_stages=2, n_replicas=3, global_batch=9, **fields))
         engine_s = simulate(slower).iteration_s
         assert engine_s > simulate(slower.changed(topology=plain)).iteration_s
-        if (fields["gradient_compression"], fields["gradient_dtype"]) == ("none", None):
-            # the bound of every code on several hosts is the engine's in the next test
+        code = fields["gradient_compression"], fields["gradient_dtype"]
+        # The next test bounds every code, in one stage. Here two stages share hosts.
+        if code == ("none", None) or (per_host == 2 and code == ("int8", "fp32")):
             assert bound_of(slower, 2 * engine_s) <= engine_s * (1 + 1e-9)
         replay = ReplayedPlan.of(slower)
         assert (replay is None) == (per_host > 1)  # the simulator prices plans whose devices share NICs
