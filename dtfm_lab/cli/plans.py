@@ -120,8 +120,7 @@ def plan(
         stopped = True
     report_plan(found, output, as_json)
     # A person who stopped the search does not want a second one.
-    if not (as_json or stopped):
-        _report_roomier(found, job, PlanOptions(**budget))
+    if not (as_json or stopped) and _report_roomier(found, topology, job, budget):
         _report_freed(found, PlanOptions(**budget))
 
 
@@ -326,26 +325,30 @@ def _report_freed(plan: Plan, budget: PlanOptions) -> None:
     out.print(f"{opened}, {_takes(other)}")
 
 
-def _report_roomier(plan: Plan, job: Job, budget: PlanOptions) -> None:
+def _report_roomier(plan: Plan, topology: Topology, job: Job, budget: dict[str, Any]) -> bool:
     """If the plan nearly fills a device, search again, as long as before, with a tenth of all memory left free.
 
-    Print the iteration time of the best plan found.
+    Print the iteration time of the best plan found. Return False if the user stopped this search.
     """
-    held = held_memory(plan)
-    if held is None or not held.caution or plan.iteration_s is None:
-        return
+    # A search for the communication cost does not look at memory.
+    held = None if plan.objective == "communication" else held_memory(plan)
+    if held is None or not held.caution:
+        return True
     share = 1 - MOST_USED
     leaving = f"leaving {format_share(share, 0)} of the memory free (--set fragmentation={share:.1g})"
-    limits = {name: value for name, value in vars(budget).items() if value is not None}
     try:
-        with search_progress(budget, "with memory left free") as show_step:
-            for step in lab.search(plan.topology, job.with_fields(fragmentation=share), **limits):
+        with search_progress(PlanOptions(**budget), "with memory left free") as show_step:
+            for step in lab.search(topology, job.with_fields(fragmentation=share), **budget):
                 show_step(step)
+        found = planning.simulated(step.plan)
     except KeyboardInterrupt:
-        return err.print("stopped; no report of a plan that leaves memory free")
-    except PlanError:
-        return out.print(f"{leaving}, no plan fits")
-    out.print(f"{leaving}, {_takes(planning.simulated(step.plan))}")
+        err.print("stopped; no report of a plan that leaves memory free")
+        return False
+    except PlanError as error:
+        out.print(f"{leaving}: {error}")
+        return True
+    out.print(f"{leaving}, {_takes(found)}")
+    return True
 
 
 def _takes(plan: Plan) -> str:

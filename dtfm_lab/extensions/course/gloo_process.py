@@ -1,7 +1,7 @@
 """The processes of ``in_processes``: each joins the gloo group, runs the reader's function and writes the result.
 
-Started as ``python -m dtfm_lab.extensions.course.gloo_process JSON``, with a list of orders, one per rank. The process
-loads torch and forks itself for each of several orders. Only this module and the workers load torch.
+Started as ``python -m dtfm_lab.extensions.course.gloo_process FILE``. The file holds a list of orders, one per rank.
+The process loads torch and forks itself for each of several orders. Only this module and the workers load torch.
 """
 
 from __future__ import annotations
@@ -134,4 +134,4 @@ def _refused(name: str) -> Callable[..., None]:
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    main(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -103,7 +103,9 @@ def in_processes(
 
 def _started(orders: list[dict[str, Any]], folder: Path) -> subprocess.Popen[bytes]:
     """Start the process for these orders. What each rank writes to standard error is in ``RANK.err``."""
-    command = [sys.executable, "-m", "dtfm_lab.extensions.course.gloo_process", json.dumps(orders)]
+    path = folder / f"{orders[0]['rank']}.orders.json"  # a command line has no room for many numbers
+    path.write_text(json.dumps(orders), encoding="utf-8")
+    command = [sys.executable, "-m", "dtfm_lab.extensions.course.gloo_process", str(path)]
     with error_file(folder, orders[0]["rank"]).open("wb") as said:
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=_own_path())
 

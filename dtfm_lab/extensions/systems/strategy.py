@@ -343,12 +343,21 @@ def variant(system: str, **assumptions: Any) -> Strategy:
 
 
 def work_of(job: Job) -> Job:
-    """Return only the work of a job: model, sequences, precision, and the micro-batch if it is given.
+    """Return only the work of a job: model, sequences, precision, optimizer, memory to leave free, and the micro-batch if
+    it is given.
 
     How the job is cut, averaged and sent is left out, because that is what systems choose.
     """
     return Job(
-        name=job.name, model=job.modelled(), global_batch=job.global_batch, microbatch=job.microbatch, dtype=job.dtype
+        name=job.name,
+        model=job.modelled(),
+        global_batch=job.global_batch,
+        microbatch=job.microbatch,
+        dtype=job.dtype,
+        optimizer=job.optimizer,
+        frozen_weights=job.frozen_weights,
+        reserve_bytes=job.reserve_bytes,
+        fragmentation=job.fragmentation,
     )
 
 

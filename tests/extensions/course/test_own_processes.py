@@ -39,6 +39,12 @@ def test_processes_send_and_what_they_sent_is_counted():
     assert [kind for kind, _ in second.messages] == ["send", "recv"]
 
 
+def test_as_many_numbers_travel_as_a_command_line_has_no_room_for():
+    numbers = [0.123456789] * 10_000
+    first, second = lab.missions.distributed(by_server)(2, [{"numbers": numbers}, {"numbers": numbers}])
+    assert len(first.value) == len(second.value) == len(numbers)
+
+
 def test_what_a_student_is_to_write_is_refused():
     with pytest.raises(LabError, match="all_reduce is what you are to write"):
         lab.missions.distributed(asks_torch)(2, [{"numbers": [1.0]}, {"numbers": [2.0]}])

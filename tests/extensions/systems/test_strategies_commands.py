@@ -66,6 +66,13 @@ def test_why_one_is_slower_is_said_below_the_table():
     assert " ".join(why.text.split()) in words
 
 
+def test_a_memory_reserve_and_an_optimizer_of_the_job_are_those_of_its_systems():
+    for fields in ({"reserve_bytes": 16 * 2**30 - 8 * 2**20}, {"optimizer": "adam-8bit"}, {}):
+        (found,) = lab.strategies("lecture-hall", lab.load_job("tiny", **fields), systems=["ddp"])
+        assert (found.found is None) == ("reserve_bytes" in fields)
+        assert found.found is None or found.found.job.optimizer == fields.get("optimizer", "adam")
+
+
 def test_ctrl_c_keeps_those_so_far(monkeypatch):
     def interrupted(topology, job, *, progress, **options):
         def stop(found):

@@ -9,7 +9,7 @@ import { curve, inCircle, inRectangle, overlap, placeOn } from "../../../dtfm_la
 import { placeLabels } from "../../../dtfm_lab/widgets/views/editor/page/labels.js";
 import { lightOf } from "../../../dtfm_lab/widgets/views/editor/page/light.js";
 import { addLine, clear, conditionsOf, evenOut, linkFits, removeLines, setConditions } from "../../../dtfm_lab/widgets/views/editor/page/lines.js";
-import { fitting } from "../../../dtfm_lab/widgets/views/editor/page/room.js";
+import { fitting, inOwnPlaces } from "../../../dtfm_lab/widgets/views/editor/page/room.js";
 import { routes } from "../../../dtfm_lab/widgets/views/editor/page/routes.js";
 import { hostBox, takenApart, withoutDevices } from "../../../dtfm_lab/widgets/views/editor/page/hosts.js";
 import { sceneOf, tasksOf } from "../../../dtfm_lab/widgets/views/editor/page/scene.js";
@@ -378,6 +378,24 @@ test("what fits, and what somebody has placed by hand, stays on any screen", () 
   const moved = docs.moveDevices(four, new Map(four.devices.slice(8, 16).map(({ name, x, y }) => [name, { x: x + 40, y: y + 200 }]))); // a region
   assert.equal(fitting(moved, PHONE), moved);
   assert.equal(fitting(four, null), four);
+});
+
+test("an edit on a narrow screen that moves nothing leaves all devices in their own places", () => {
+  const drawn = regionsOfEight(4);
+  const shown = fitting(drawn, PHONE);
+  /** @type {(document: import("../shared/types.d.ts").Document) => (string | number)[][]} */
+  const places = ({ devices }) => devices.map(({ name, x, y }) => [name, x, y]);
+  const own = places(drawn);
+  const { name, x, y } = drawn.devices[9];
+  assert.deepEqual(places(inOwnPlaces(docs.removeDevices(shown, [name]), shown, drawn)), own.toSpliced(9, 1));
+  assert.deepEqual(places(inOwnPlaces(docs.renameDevice(shown, name, "eva"), shown, drawn)), own.toSpliced(9, 1, ["eva", x, y]));
+  const at = shown.devices[9];
+  const [grown, added] = docs.addDevice(shown, { region: at.region, gpu: "T4", x: at.x + 10, y: at.y });
+  const first = drawn.devices.findIndex(({ region }) => region === at.region);
+  const shift = { x: drawn.devices[first].x - shown.devices[first].x, y: drawn.devices[first].y - shown.devices[first].y };
+  assert.deepEqual(places(inOwnPlaces(grown, shown, drawn)), [...own, [added, at.x + 10 + shift.x, at.y + shift.y]]);
+  const moved = docs.moveDevices(shown, new Map([[name, { x: at.x + 5, y: at.y }]]));
+  assert.equal(inOwnPlaces(moved, shown, drawn), moved);
 });
 
 test("a device that goes from a host leaves the others, each by itself", () => {

@@ -21,7 +21,7 @@ import { labelLayer, placeLabels } from "./page/labels.js";
 import { lightOf } from "./page/light.js";
 import { layOut, paint } from "./page/paint.js";
 import { sidePanel } from "./page/panel.js";
-import { fitting } from "./page/room.js";
+import { fitting, inOwnPlaces } from "./page/room.js";
 import { recoveries, travelling } from "./page/running.js";
 import { emptyState, inventory, legendEntries } from "./page/surroundings.js";
 import { meaning, searchField, toolbar } from "./page/toolbar.js";
@@ -265,18 +265,6 @@ function render({ model, el }) {
    */
   const withConditions = (line, conditions) => setConditions(now(), line.kind, line.ends, conditions, !line.oneWay, filled());
 
-  /**
-   * The document with the places that it had before the screen was too small for them, unless some were changed here.
-   * @type {(next: Document) => Document}
-   */
-  function inOwnPlaces(next) {
-    /** @type {(document: Document) => (string | number)[][]} */
-    const places = ({ devices }) => devices.map(({ name, region, x, y }) => [name, region, x, y]);
-    return shown !== drawn && docs.same(places(next), places(shown))
-      ? docs.moveDevices(next, new Map(drawn.devices.map(({ name, x, y }) => [name, { x, y }])))
-      : next;
-  }
-
   /** Shows all, with devices where the room now is. */
   function fit() {
     const wide = graph.room();
@@ -294,7 +282,7 @@ function render({ model, el }) {
   /** @type {(next: Document) => void} */
   function set(next) {
     present = next;
-    const { links, ...outline } = inOwnPlaces(next);
+    const { links, ...outline } = inOwnPlaces(next, shown, drawn);
     if (!docs.same(outline, model.get("outline"))) model.set("outline", outline);
     if (!docs.same(links, model.get("links"))) model.set("links", links);
   }

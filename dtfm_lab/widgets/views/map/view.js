@@ -127,6 +127,7 @@ function render({ model, el }) {
         openHost("");
         root.focus({ preventScroll: true });
       },
+      still: still && !model.get("drags"),
       read: (host) => named(present.devices, host)?.inside ?? present.default,
       set(host, { latency_ms, bandwidth_gbps }) {
         present = changeDevices(present, [host], { inside: { latency_ms, bandwidth_gbps } });
@@ -254,7 +255,8 @@ function render({ model, el }) {
   const tell = {
     chosen: (names, more) => {
       walk.leave();
-      scene.open(null);
+      // A region that shows all its devices folds up, unless one of them is chosen.
+      if (!present.devices.some(({ name, region }) => region === scene.opened && names.includes(name))) scene.open(null);
       choose(names, more);
     },
     boxed: (names) => choose(names, true),

@@ -39,11 +39,11 @@ const [EDGE, BELOW] = [8, 22]; // pixels between the card and the canvas' edge, 
 
 /**
  * A host's devices over a picture of the network. `chosen(device)` selects a device, `left()` closes the card; `read(host)` and `set(host, conditions)` are the numbers of
- * the links inside.
+ * the links inside, which do not change where the picture is `still`.
  * @template T
  * @param {HTMLElement} root
  * @param {Model<T>} model
- * @param {{ chosen: (device: string) => void, left: () => void, read: (host: string) => Conditions, set: (host: string, conditions: Conditions) => void }} on
+ * @param {{ chosen: (device: string) => void, left: () => void, read: (host: string) => Conditions, set: (host: string, conditions: Conditions) => void, still?: boolean }} on
  * @param {CleanUps} cleanUp
  */
 export function hostCard(root, model, on, cleanUp) {
@@ -51,7 +51,7 @@ export function hostCard(root, model, on, cleanUp) {
   const about = h("span");
   const lines = svg("svg", { "aria-hidden": "true" });
   const grid = h("div", { class: "dtfm-gpus-inside", role: "group" }, lines);
-  const label = linkLabel("links inside the host");
+  const label = linkLabel("links inside the host", on.still);
   const close = h("button", { type: "button", class: "dtfm-icon", "aria-label": "Close the host", title: "Close (Esc)", onclick: () => on.left() }, "×");
   const foot = h("div", { class: "dtfm-inside" }, h("span", {}, "between any two"), label.element);
   const element = h("div", { class: "dtfm-host", role: "dialog", hidden: true }, h("div", { class: "dtfm-host-head" }, title, about, close), grid, foot);
@@ -62,16 +62,17 @@ export function hostCard(root, model, on, cleanUp) {
   let columns = 1;
   let pitch = WIDE;
   let drawnLines = "";
-  linkDrag(
-    label.element,
-    model,
-    {
-      read: () => on.read(there(shown).name),
-      set: (conditions) => on.set(there(shown).name, conditions),
-      show: (conditions) => label.write(conditions),
-    },
-    cleanUp,
-  );
+  if (!on.still)
+    linkDrag(
+      label.element,
+      model,
+      {
+        read: () => on.read(there(shown).name),
+        set: (conditions) => on.set(there(shown).name, conditions),
+        show: (conditions) => label.write(conditions),
+      },
+      cleanUp,
+    );
   const keepStop = roving(
     grid,
     () => buttons,
