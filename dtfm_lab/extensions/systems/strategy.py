@@ -343,8 +343,7 @@ def variant(system: str, **assumptions: Any) -> Strategy:
 
 
 def work_of(job: Job) -> Job:
-    """Return only the work of a job: model, sequences, precision, optimizer, memory to leave free, and the micro-batch if
-    it is given.
+    """Return only the work of a job: model, sequences, precision, optimizer, memory to leave free, given micro-batch.
 
     How the job is cut, averaged and sent is left out, because that is what systems choose.
     """
