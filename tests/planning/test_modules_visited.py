@@ -41,7 +41,7 @@ def modules_visited(call: Callable[[], Result]) -> tuple[Result, set[str]]:
 def one_plan() -> tuple[Plan, set[str]]:
     """``plan("campus", "gpt3-xl", steps=1)``, and what it visits from the names of a network and a job to the plan."""
     start_compiling().wait()  # else small simulations run the loops that are compiled by then
-    lab.plan("lecture-hall", "tiny", steps=1)  # compiles the search's kernels, or loads them
+    lab.plan("campus", "gpt3-xl", steps=1)  # compiles the search's kernels, or loads them
     return modules_visited(lambda: lab.plan("campus", "gpt3-xl", steps=1))
 
 
