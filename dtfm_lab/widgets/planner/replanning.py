@@ -29,6 +29,11 @@ In this time, the first plan can be predicted and drawn without sharing the proc
 """
 SHOWN_S = 0.1
 """Maximum seconds that a search waits until the page has been sent the current plan's prediction."""
+SENT_S = 0.015
+"""Seconds for which a search waits after the current plan's prediction is drawn, because a thread of Jupyter sends it.
+
+A search that began at once held the interpreter, and the message left 30 to 40 ms later.
+"""
 BOUND_REST_S = 4.0
 """Seconds that a plan must last before its bound is raised: longer than the searches that follow an edit."""
 BOUND_FRAME_S = 0.5
@@ -258,6 +263,7 @@ class LiveReplanning(Panel):
 
 async def _called(show: Callable[[], None]) -> None:
     show()
+    await asyncio.sleep(SENT_S)
 
 
 def _same(one: Request, other: Request) -> bool:
