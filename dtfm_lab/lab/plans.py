@@ -45,6 +45,8 @@ OWN_DTYPE = "fp32"
 PAPERS = "dtfm-gpt3-xl"
 """The job of the DT-FM paper: GPT-3 XL, with the public code's default batch of 512. The paper ran 1024, 2048 and 4096.
 """
+PAPERS_GPU = "V100"
+"""The GPU of all networks in the DT-FM paper."""
 
 
 def load_topology(
@@ -121,13 +123,15 @@ def load_job(
 def default_job(topology: Topology) -> Job:
     """Return the job to use if none is named.
 
-    On a small network it is ``small``, cut to use every device, or as many as its batch allows. On a network of the
-    paper's size it is the paper's job. Otherwise it is ``gpt3-xl``, with stages and replicas left to the planner.
+    On a small network it is ``small``, cut to use every device, or as many as its batch allows. On a network like the
+    paper's, 64 V100s of which no two share a host, it is the paper's job. Otherwise it is ``gpt3-xl``, with stages and
+    replicas left to the planner.
     """
     if len(topology) <= SMALL_NETWORK:
         return fitted(load_job("small"), len(topology))
     papers = load_job(PAPERS)
-    return papers if papers.n_tasklets == len(topology) else load_job("gpt3-xl")
+    is_papers = papers.n_tasklets == len(topology) and {device.gpu for device in topology.devices} == {PAPERS_GPU}
+    return papers if is_papers and topology.nic_of is None else load_job("gpt3-xl")
 
 
 def opening_job(topology: Topology) -> Job:

@@ -50,6 +50,16 @@ def test_the_papers_job_is_for_networks_of_its_size_alone(n: int, name: str) -> 
     assert default_job(lab.Topology.from_matrices(np.ones((n, n)), np.ones((n, n)))).name == name
 
 
+def test_a_cluster_of_as_many_devices_as_the_papers_network_gets_an_open_job() -> None:
+    links = np.ones((64, 64))
+    hosts = [f"host-{i // 8}" for i in range(64)]
+    for cluster in (
+        lab.Topology.from_matrices(links, links, gpu="H100"),
+        lab.Topology.from_matrices(links, links, gpu="V100", hosts=hosts),
+    ):
+        assert (default_job(cluster).name, default_job(cluster).shaped) == ("gpt3-xl", False)
+
+
 @pytest.mark.parametrize("name", ["lecture-hall", "raspberry-pi", "volunteers", "worldwide"])
 def test_without_a_job_a_plan_fits(name: str) -> None:
     plan = lab.plan(name, seconds=0.3)
