@@ -22,7 +22,7 @@ from dtfm_lab.domain.network import Links
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.schedule import Kind
 from dtfm_lab.domain.units import FloatArray, IntArray, counted, format_bytes
-from dtfm_lab.simulation.memory import may_use, memory
+from dtfm_lab.simulation.memory import MemoryReport, may_use, memory
 
 IN_ORDER = ("gpipe", "1f1b", "adaptive-1f1b")
 """Schedules with one stage per device, in which a backward is a single pass."""
@@ -175,20 +175,23 @@ def _bucketed_s(job: Job, plan: Plan, links: Links, last_backward_s: FloatArray)
 
 
 def fits(plan: Plan) -> bool:
-    """Return ``memory(plan).fits``. To be quick, it is computed with the fewest micro-batches that reach the same peak.
+    """Return ``memory(plan).fits``, quickly."""
+    return not least_lacking_bytes(plan) and peak_memory(plan).fits
+
+
+def peak_memory(plan: Plan) -> MemoryReport:
+    """Return what the plan's devices hold, with the fewest micro-batches that reach the same peak. This is quick.
 
     1F1B holds the most once its pipeline is full. GPipe with flushes holds the most in each of its rounds.
     """
-    if least_lacking_bytes(plan):
-        return False
     job = plan.job
     # The peak is reached once the pipeline is full, so more micro-batches only cost time.
     n_full = {"1f1b": 2 * job.n_stages + 2, "gpipe": 2 * (job.flush_every or job.n_microbatches)}.get(job.schedule_name)
     uneven = len(set(job.microbatch_counts)) > 1
     if n_full is None or uneven or n_full >= job.n_microbatches or job.n_stages == 1:  # nothing to shorten
-        return memory(plan).fits
+        return memory(plan)
     fewer = job.with_fields(global_batch=n_full * job.n_replicas * job.microbatch, microbatches_per_replica=None)
-    return memory(plan.changed(job=fewer)).fits
+    return memory(plan.changed(job=fewer))
 
 
 def least_lacking_bytes(plan: Plan) -> float:

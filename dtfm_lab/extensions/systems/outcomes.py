@@ -20,16 +20,18 @@ import pandas as pd
 from dtfm_lab.domain.errors import PlanError
 from dtfm_lab.domain.job import Job
 from dtfm_lab.domain.network import Topology
-from dtfm_lab.domain.registry import unknown
+from dtfm_lab.domain.registry import listed, unknown
 from dtfm_lab.domain.report import CHANGES, Part, ReportSection, Table, as_html, as_markdown, as_page
 from dtfm_lab.domain.trace.causes import STACKED
 from dtfm_lab.domain.units import format_range, format_s, format_share, plain_rows
+from dtfm_lab.extensions.systems.bound import peak_memory
 from dtfm_lab.extensions.systems.choosing import Asked, chosen, outcomes_in_order
 from dtfm_lab.extensions.systems.estimates import note_on
 from dtfm_lab.extensions.systems.outcome import Outcome
 from dtfm_lab.extensions.systems.strategy import NOT_MODELLED, Budget
 from dtfm_lab.files.reading import ending_of, write_text
 from dtfm_lab.simulation.executors import Executor
+from dtfm_lab.simulation.memory import MOST_USED
 
 ENDINGS = (".html", ".md", ".csv", ".json")
 """Endings of the files that outcomes can be written to."""
@@ -201,7 +203,7 @@ HEAD = (
 
 def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     """Yield a summary sentence, a note on estimated links if there are any, and a table of the outcomes. Then yield
-    what each system chose, or why it has no plan.
+    which plans nearly fill a device's memory, and what each system chose, or why it has no plan.
 
     With ``assumptions``, also the assumptions with their sources, and why other systems are not modelled.
     """
@@ -211,6 +213,11 @@ def report_of(found: Outcomes, *, assumptions: bool) -> Iterator[Part]:
     if found.note and not found.stopped:
         yield found.note
     yield Table(HEAD, [_line(one, least_s) for one in found])
+    if tight := [one.title for one in found if one.found is not None and peak_memory(one.found).caution]:
+        yield (
+            f"{listed(tight)} would use more than {format_share(MOST_USED, 0)} of a device's memory, where allocators "
+            f"thrash: treat this as not fitting. `--set fragmentation={1 - MOST_USED:.1g}` keeps plans below."
+        )
     # Systems with the same reason say it once.
     yield from dict.fromkeys(f"{one.basis.sentence}." for one in found if one.basis.because)
     said = [(one, one.reason or "; ".join(filter(None, _words(one, found.job)))) for one in found]

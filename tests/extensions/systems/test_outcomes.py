@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,7 @@ from own_strategy import Nowhere, OnePipeline
 
 import dtfm_lab as lab
 from dtfm_lab.extensions.systems.api import NOT_MODELLED, Outcomes, modelled, strategies, variant
-from dtfm_lab.extensions.systems.outcomes import FAR, LONGEST, STACKED, bars
+from dtfm_lab.extensions.systems.outcomes import FAR, LONGEST, STACKED, bars, report_of
 
 COLUMNS = [
     *("system", "title", "iteration_s", "times", "low_s", "high_s", "basis", "because"),
@@ -228,3 +229,15 @@ def test_everything_that_is_not_modelled_has_its_reason() -> None:
 def test_a_reason_ends_with_its_source(name, reason):
     assert re.search(r"\([A-Z][^()]* \d{4}[^()]*\)$", reason)
     assert name.casefold() not in strategies
+
+
+def test_systems_whose_plan_nearly_fills_a_device_are_named() -> None:
+    hall = lab.load_topology("lecture-hall")
+    (roomy,) = lab.strategies(hall, "tiny", systems=["ddp"])
+    room = {"memory_bytes": float(roomy.memory.peak_bytes.max() / 0.95)}
+    tight = replace(hall, devices=tuple(replace(device, **room) for device in hall.devices))
+    says = "PyTorch DDP would use more than 90 % of a device's memory"
+    assert [
+        says in " ".join(map(str, report_of(lab.strategies(each, "tiny", systems=["ddp"]), assumptions=False)))
+        for each in (hall, tight)
+    ] == [False, True]
