@@ -124,7 +124,7 @@ def default_job(topology: Topology) -> Job:
     """Return the job to use if none is named.
 
     On a small network it is ``small``, cut to use every device, or as many as its batch allows. On a network like the
-    paper's, 64 V100s on hosts of their own, it is the paper's job. Otherwise it is ``gpt3-xl``, with stages and
+    paper's, 64 V100s with one per host, it is the paper's job. Otherwise it is ``gpt3-xl``, with stages and
     replicas left to the planner.
     """
     if len(topology) <= SMALL_NETWORK:
