@@ -8,7 +8,7 @@ from typing import Any, Protocol, Unpack, overload, runtime_checkable
 from dtfm_lab import files, planning
 from dtfm_lab.domain.errors import JobError, PlanError
 from dtfm_lab.domain.job import Job, JobChanges
-from dtfm_lab.domain.network import Topology
+from dtfm_lab.domain.network import PAPERS_GPU, Topology
 from dtfm_lab.domain.options import takes_options
 from dtfm_lab.domain.plan import Plan
 from dtfm_lab.domain.units import counted
@@ -45,8 +45,6 @@ OWN_DTYPE = "fp32"
 PAPERS = "dtfm-gpt3-xl"
 """The job of the DT-FM paper: GPT-3 XL, with the public code's default batch of 512. The paper ran 1024, 2048 and 4096.
 """
-PAPERS_GPU = "V100"
-"""The GPU of all networks in the DT-FM paper."""
 
 
 def load_topology(
@@ -130,8 +128,9 @@ def default_job(topology: Topology) -> Job:
     if len(topology) <= SMALL_NETWORK:
         return fitted(load_job("small"), len(topology))
     papers = load_job(PAPERS)
-    is_papers = papers.n_tasklets == len(topology) and {device.gpu for device in topology.devices} == {PAPERS_GPU}
-    return papers if is_papers and topology.nic_of is None else load_job("gpt3-xl")
+    gpus = {(device.gpu, device.gpus) for device in topology.devices}
+    is_papers = papers.n_tasklets == len(topology) and gpus == {(PAPERS_GPU, 1)} and topology.nic_of is None
+    return papers if is_papers else load_job("gpt3-xl")
 
 
 def opening_job(topology: Topology) -> Job:

@@ -136,7 +136,7 @@ def test_beside_a_plan_that_fills_a_gpu_one_is_searched_that_leaves_memory_free(
     out = prints(*wanted).splitlines()
     leaving = "leaving 10 % of the memory free (--set fragmentation=0.1), "
     assert [line for line in out if line.startswith("memory is tight: ")]
-    assert [line for line in out if line.startswith((f"{leaving}an iteration takes ", f"{leaving}no plan fits"))]
+    assert [line for line in out if line.startswith(f"{leaving}an iteration takes ")]
     free = prints(*wanted, "--set", "fragmentation=0.1").splitlines()
     assert [line for line in free if line.startswith("iteration ")]
     assert not [line for line in free if line.startswith(("memory is tight: ", "leaving "))]

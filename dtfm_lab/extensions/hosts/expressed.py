@@ -101,6 +101,11 @@ class Expressed:
             self.lose(what, synchronise_every=1, fragments=1, fragment_delay=0)
         if job.modelled().frozen_elements:
             self.lose(f"adapters are trained; {name} has no setting for them, so your script must add them")
+        if job.optimizer != "adam":
+            self.lose(f"the optimizer is {job.optimizer}; {name} is set to Adam", optimizer="adam")
+        if job.frozen_weights != "same":
+            what = f"frozen weights are {job.frozen_weights}; {name} has no setting for them, and keeps {job.dtype}"
+            self.lose(what, frozen_weights="same")
         kinds = sorted({self.plan.topology.devices[int(d)].gpu for d in self.plan.placement.devices.flat})
         if len(kinds) > 1:
             self.lose(

@@ -180,9 +180,10 @@ def fits(plan: Plan) -> bool:
 
 
 def peak_memory(plan: Plan) -> MemoryReport:
-    """Return what the plan's devices hold, with the fewest micro-batches that reach the same peak. This is quick.
+    """Return what the plan's devices hold, with the fewest micro-batches that reach the same peak, to be quick.
 
-    1F1B holds the most once its pipeline is full. GPipe with flushes holds the most in each of its rounds.
+    1F1B holds the most once its pipeline is full. GPipe with flushes holds the most in each of its rounds. For other
+    schedules, and for pipelines with unequal numbers of micro-batches, all micro-batches count.
     """
     job = plan.job
     # The peak is reached once the pipeline is full, so more micro-batches only cost time.

@@ -255,9 +255,10 @@ function render({ model, el }) {
   const tell = {
     chosen: (names, more) => {
       walk.leave();
-      // A region that shows all its devices folds up, unless one of them is chosen.
-      if (!present.devices.some(({ name, region }) => region === scene.opened && names.includes(name))) scene.open(null);
       choose(names, more);
+      // A region that shows all its devices folds up, unless one of them is chosen.
+      const kept = chosen();
+      if (!present.devices.some(({ name, region }) => region === scene.opened && kept.has(name))) scene.open(null);
     },
     boxed: (names) => choose(names, true),
     pairChosen: choosePair,

@@ -2,7 +2,6 @@
 import { moveDevices } from "./document.js";
 import { overlap } from "./geometry.js";
 import { LEAST_NAME, nearest, sizes } from "./style.js";
-import { there } from "shared/there.js";
 /** @import { Device, Document, Point } from "shared/types.d.ts" */
 /** @import { Rectangle } from "../types.d.ts" */
 
@@ -48,31 +47,15 @@ export function fitting(document, room) {
 }
 
 /**
- * An edited document with the places of `drawn`, if it was `shown` with others and no device has moved since. A new
- * device comes as near to one of its region as it was set on the screen.
+ * An edited document with the places of `drawn`, if it was `shown` with others and the edit leaves every device where it
+ * was shown. If it moves, adds or removes one, all keep the places on the screen.
  * @type {(next: Document, shown: Document, drawn: Document) => Document}
  */
 export function inOwnPlaces(next, shown, drawn) {
-  if (shown === drawn) return next;
-  const own = new Map(drawn.devices.map((device) => [device.name, device]));
-  const before = new Map(shown.devices.map((device) => [device.name, device]));
-  const names = new Set(next.devices.map(({ name }) => name));
-  // A device that was renamed stands where one stood that is gone.
-  const renamed = new Map(shown.devices.filter(({ name }) => !names.has(name)).map((device) => [`${device.x} ${device.y}`, device]));
-  /** @type {(device: Device) => Device | undefined} */
-  const earlier = (device) => before.get(device.name) ?? renamed.get(`${device.x} ${device.y}`);
-  const stayed = next.devices.flatMap((device) => {
-    const was = earlier(device);
-    return was ? [{ device, was, own: there(own.get(was.name)) }] : [];
-  });
-  if (stayed.some(({ device, was }) => device.x !== was.x || device.y !== was.y)) return next;
-  const places = next.devices.map((device) => {
-    const same = stayed.find((one) => one.device === device);
-    const near = same ?? stayed.find((one) => one.device.region === device.region) ?? stayed[0];
-    const moved = near ? { x: near.own.x - near.was.x, y: near.own.y - near.was.y } : { x: 0, y: 0 };
-    return /** @type {[string, Point]} */ ([device.name, same ? { x: same.own.x, y: same.own.y } : { x: device.x + moved.x, y: device.y + moved.y }]);
-  });
-  return moveDevices(next, new Map(places));
+  /** @type {(document: Document) => string[]} */
+  const places = ({ devices }) => devices.map(({ x, y }) => `${x} ${y}`);
+  if (shown === drawn || places(next).join() !== places(shown).join()) return next;
+  return { ...next, devices: next.devices.map((device, at) => ({ ...device, x: drawn.devices[at].x, y: drawn.devices[at].y })) };
 }
 
 /** @type {(value: number) => number} */
