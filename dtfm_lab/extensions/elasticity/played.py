@@ -314,7 +314,8 @@ class Hours(Booked):
         self.heard = threading.Thread(target=self._listen, daemon=True)
         self.heard.start()
         with self.changed:
-            while self.run.status in ("starting", "profiling") and self.failure is None:
+            # The run's status may change before its event is heard here, so wait for the event.
+            while not any(event["event"] == "profile" for _, event in self.events) and self.failure is None:
                 self.changed.wait(0.5)
         if self.failure is not None:
             raise self.failure
