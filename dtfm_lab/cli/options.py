@@ -19,7 +19,7 @@ from dtfm_lab.cli.terminal import print_host_notes, print_notes, waiting
 from dtfm_lab.domain.errors import FileError, LabError
 from dtfm_lab.domain.extension import load, offered
 from dtfm_lab.domain.job import LEFT_TO_PLANNERS, Job, JobChanges
-from dtfm_lab.domain.job.options import OF_ONE_SHAPE
+from dtfm_lab.domain.job.options import OF_ONE_SHAPE, WORK
 from dtfm_lab.domain.network import Topology
 from dtfm_lab.domain.options import Option, options_of, refuse_unknown
 from dtfm_lab.lab.arguments import FrontierBudget, PlanOptions, SearchBudget, SimulationOptions
@@ -151,12 +151,8 @@ def command_line_options(kind: Any, *without: str) -> tuple[Option, ...]:
 JOB = {option.name: option for option in options_of(JobChanges) if option.name != "name"}
 FLAGS = ("n_stages", "n_replicas", "global_batch", "microbatch", "seq_len", "adapters", "schedule")
 """Fields of a job that have their own flag. All others are set with ``--set NAME=VALUE``."""
-WORK = (
-    *("model", "seq_len", "adapters", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype"),
-    *("reserve_bytes", "fragmentation"),
-)
-"""Fields of a job that say what is trained and the memory that it leaves free, not how. ``work_options`` offers only
-these."""
+OF_THE_WORK = (WORK[0], "seq_len", "adapters", *WORK[1:])
+"""Keywords that say what is trained, not how. ``work_options`` offers only these."""
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 PLANNING = command_line_options(PlanOptions)
 SEARCH = command_line_options(SearchBudget)
@@ -417,7 +413,7 @@ def _default_job(network: Topology) -> Job:
 
 job_options = _job_options(JOB)
 placed_options = _job_options(JOB, plans=False)
-work_options = _job_options(WORK, notes=True)
+work_options = _job_options(OF_THE_WORK, notes=True)
 shapeless_options = _job_options([name for name in JOB if name not in OF_ONE_SHAPE], notes=True)
 """Options for commands that plan the job on several networks, where it may have a different shape on each."""
 

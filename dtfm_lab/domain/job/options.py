@@ -46,6 +46,11 @@ BLOCKWISE = ("selective", "block")
 """Kinds of checkpointing in which each block recomputes what it did not keep, one block at a time."""
 CUTS_BY = ("blocks", "layers", "flop")
 MiB = 2**20
+WORK = (
+    *("model", "frozen_weights", "optimizer", "global_batch", "microbatch", "dtype"),
+    *("reserve_bytes", "fragmentation"),
+)
+"""Fields that say what is trained and the memory that it leaves free, not how it is cut, averaged and sent."""
 LEFT_TO_PLANNERS = (
     *("n_stages", "n_replicas", "microbatch", "schedule", "warmups", "blocks_per_stage", "microbatches_per_replica"),
     *("checkpointing", "tensor_parallel", "sharding", "synchronisation", "overlap"),

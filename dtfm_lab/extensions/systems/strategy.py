@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, cast, get_type_hints
 
 from dtfm_lab.domain.errors import LabError, UnknownName
 from dtfm_lab.domain.job import Job
+from dtfm_lab.domain.job.options import WORK
 from dtfm_lab.domain.network import QUEUEING, Topology
 from dtfm_lab.domain.options import Option, check_options, options_of, refuse_unknown
 from dtfm_lab.domain.plan import Plan
@@ -347,17 +348,8 @@ def work_of(job: Job) -> Job:
 
     How the job is cut, averaged and sent is left out, because that is what systems choose.
     """
-    return Job(
-        name=job.name,
-        model=job.modelled(),
-        global_batch=job.global_batch,
-        microbatch=job.microbatch,
-        dtype=job.dtype,
-        optimizer=job.optimizer,
-        frozen_weights=job.frozen_weights,
-        reserve_bytes=job.reserve_bytes,
-        fragmentation=job.fragmentation,
-    )
+    job.modelled()
+    return Job(name=job.name, **{field: getattr(job, field) for field in WORK})
 
 
 NOT_MODELLED: dict[str, str] = read_mapping(Path(__file__).with_name("not_modelled.yaml"))
